@@ -45,6 +45,7 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     FixedRate,
+    Published,
     TwoStage,
 )
 from sketch.controllers.options import OPTIONS, options_of
@@ -240,6 +241,7 @@ CONTROLLERS: Mapping[str, type] = {
     "adapt_progress": AdaptProgress,
     "adapt_tail": AdaptTail,
     "fixed": FixedRate,
+    "published": Published,
     "two_stage": TwoStage,
 }
 """Controllers by the name that a configuration gives them; their fields are its other keys."""

@@ -40,6 +40,7 @@ from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.records import MemberUploads, fewest_members
 from secagg.pairwise.graph_parameters import SECURITY_BITS
 from sketch import PublicSeed, SketchSpec
+from sketch.controllers import Prior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +224,18 @@ class TrainingPlan:
     def fewest_honest(self) -> int:
         """Survivors whose noise counts: colluders take off their own."""
         return self.minimum_survivors - self.tolerated_colluders
+
+    @property
+    def prior(self) -> Prior:
+        """What a controller may know before the first release.
+
+        The noise is that of the Gaussian mechanism, below which the clients' integers do not come.
+
+        Raises:
+            ParameterError: the goal only counts; see `PrivacyGoal`.
+        """
+        deviation = self.goal.noise_multiplier * self.clip_l2 / self.cohort
+        return Prior(norm_squared=self.clip_l2**2, noise_variance=deviation**2)
 
     def sharpened(self, sketch: SketchSpec) -> TrainingPlan:
         """This plan with the better of the two bounds for its rounds; see `calibration.sharpest`.

@@ -107,7 +107,8 @@ class PrivateTraining:
         self._clip_l2 = plan.clip_l2
         self._goal = plan.goal
         if state is None:
-            state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, controller.initial(dimension))
+            first = controller.initial(dimension, plan.prior)
+            state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, first)
         self._sums = ChargedSums(
             plan,
             aggregator,

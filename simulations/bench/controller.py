@@ -20,7 +20,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult, measure
 from secagg import Identity
 from simulations.bench.timing import Figures
-from sketch.controllers import AdaptNormTwoSketches
+from sketch.controllers import AdaptTail
 
 CLIP = 1.0
 T = TypeVar("T")
@@ -55,7 +55,7 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
         clip_l2=CLIP,
     )
     # Held at one rate, whatever it would rather do, so that all rounds are alike.
-    controller = AdaptNormTwoSketches(first_rate=rate, step_factor=1.0 + 1e-9)
+    controller = AdaptTail(first_rate=rate, step_factor=1.0 + 1e-9)
     update = np.random.default_rng(0).normal(size=dim)
     update *= CLIP / np.linalg.norm(update)
     taken: dict[str, list[float]] = {"round": [], "controller": [], "second": []}

@@ -10,11 +10,13 @@ from sketch.controllers.base import (
     Controller,
     ControllerState,
     Decision,
+    Prior,
     Rationale,
     ReleasedProbe,
     ReleasedStats,
 )
 from sketch.controllers.fixed import FixedRate
+from sketch.controllers.published import Published
 from sketch.controllers.two_sketches import AdaptNormTwoSketches
 from sketch.controllers.two_stage import TwoStage
 
@@ -28,6 +30,8 @@ __all__ = [
     "ControllerState",
     "Decision",
     "FixedRate",
+    "Prior",
+    "Published",
     "Rationale",
     "ReleasedProbe",
     "ReleasedStats",

@@ -25,17 +25,16 @@ import math
 from dataclasses import dataclass
 
 from sketch import _checks
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
-from sketch.controllers.options import check_options
-from sketch.controllers.sizing import (
-    average,
-    clamp_size,
-    clamp_words,
-    first_decision,
-    next_decision,
-    norm_estimate,
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
 )
-from sketch.error import size_for_error_ratio
+from sketch.controllers.norm_belief import NormBelief, believed_after
+from sketch.controllers.options import check_options
+from sketch.controllers.sizing import arrive, first_decision, next_decision
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
 
@@ -50,9 +49,8 @@ class AdaptBudget:
         memory: tau over the horizon, in (0, 1]: how late an error still shows in the end.
         gamma_low: no round asks for less error than this.
         gamma_high: nor for more: learning has to begin too.
-        window: number of rounds whose norm estimates are averaged, at least 1.
-        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first round; 1 sends it uncompressed.
+        caution: standard deviations of the norm by which a size may be longer than it need be.
+        first_rate: compression rate of the first round; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
     Raises:
@@ -65,9 +63,8 @@ class AdaptBudget:
     memory: float = 0.05
     gamma_low: float = 0.02
     gamma_high: float = 1.0
-    window: int = 3
-    step_factor: float = 2.0
-    first_rate: float = 1.0
+    caution: float = 1.0
+    first_rate: float | None = None
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
@@ -93,35 +90,31 @@ class AdaptBudget:
         even = (whole - spent) / (math.sqrt(self.weight(number)) * roots)
         return min(max(even, self.gamma_low), self.gamma_high)
 
-    def initial(self, dimension: int) -> Decision:
-        """The first shape, at the first rate."""
-        return first_decision(dimension, self.first_rate, self.rows, memory=(0.0,))
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The first shape, at the first rate or as the plan predicts."""
+        return first_decision(
+            dimension, self.first_rate, self.rows, prior, self.share(0, 0.0), memory=(0.0,)
+        )
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release. Memory: the budget spent, then norm estimates.
+        """The next shape from one more release. Memory: the budget spent, then the belief.
 
         Raises:
             TypeError: `state` or `released` is of another type.
             ValueError: the release is not that of the round `state` decided on.
         """
         check_step(state, released)
-        spent, *estimates = state.memory
-        kept = (*estimates, norm_estimate(released))[-self.window :]
-        norm_squared, noise = average(kept), released.noise_variance
+        spent, *before = state.memory
+        belief, noise = (
+            believed_after(NormBelief.of(tuple(before)), released),
+            released.noise_variance,
+        )
         if released.size < state.dimension:
-            here = norm_squared / (noise * released.size)
+            here = belief.likely / (noise * released.size)
             # An estimate that is far off must not cost the whole run's budget.
             spent += self.weight(released.round_number) * min(here, self.gamma_high)
         share = self.share(released.round_number + 1, spent)
-        wanted = size_for_error_ratio(norm_squared, noise, share)
-        size = clamp_size(wanted, state, self.rows, self.step_factor)
-        spec = spec_for_size(state.dimension, size, self.rows)
-        numbers = {
-            "norm_squared": norm_squared,
-            "noise_variance": float(noise),
-            "share": share,
-            "spent": spent,
-            "wanted_size": wanted,
-        }
-        words = clamp_words("This round's part of the error budget", wanted, size)
-        return next_decision(released, spec, words, numbers, (spent, *kept))
+        move = arrive(belief, noise, share, self.caution, state, self.rows)
+        spec = spec_for_size(state.dimension, move.size, self.rows)
+        numbers = {"share": share, "spent": spent, **move.numbers}
+        return next_decision(released, spec, move.words, numbers, (spent, *belief.memory))

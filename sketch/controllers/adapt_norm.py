@@ -9,38 +9,40 @@ Mode A, with a second sketch, is in `two_sketches`.
 The estimate is stale by one round, and sigma is taken to stay what it was: calibration fixes
 the noise of the mean, whatever the size.
 
+The published rule goes to the estimate itself, which its server sees without noise. Here estimates
+are noisy, but their variance is known. So all of them make up one belief (`norm_belief`), and the
+size moves as far in one round as that is sure (`sizing.Arrival`): it begins where the plan's clip
+and noise put it, and is there after a round or two. `published` has the rule without all this.
+
 Source: arXiv 2307.10999, Algorithm 3; Mode B and the variance of its estimate are in
 docs/sketching.md.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
-from sketch.controllers.options import check_options
-from sketch.controllers.sizing import (
-    average,
-    clamp_size,
-    clamp_words,
-    first_decision,
-    next_decision,
-    norm_estimate,
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
 )
-from sketch.error import norm_estimate_variance, size_for_error_ratio
+from sketch.controllers.norm_belief import NormBelief, believed_after, norm_estimate
+from sketch.controllers.options import check_options
+from sketch.controllers.sizing import arrive, first_decision, next_decision
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptNorm:
-    """L_next = clamp(mean of the last norm estimates / (gamma sigma^2), by step, rows and d).
+    """L_next is the size nearest to L within |mu|^2 / (gamma sigma^2), for |mu|^2 in an interval.
 
     Args:
         gamma: largest squared error of compression, as a share of that of the noise.
-        window: number of rounds whose norm estimates are averaged, at least 1.
-        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first round; 1 sends it uncompressed.
+        caution: standard deviations of the norm by which a size may be longer than it need be.
+        first_rate: compression rate of the first round; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
     Raises:
@@ -51,39 +53,28 @@ class AdaptNorm:
     """
 
     gamma: float = 0.1
-    window: int = 3
-    step_factor: float = 2.0
-    first_rate: float = 1.0
+    caution: float = 1.0
+    first_rate: float | None = None
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
         check_options(self)
 
-    def initial(self, dimension: int) -> Decision:
-        """The first shape, at the first rate."""
-        return first_decision(dimension, self.first_rate, self.rows)
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The first shape, at the first rate or as the plan predicts."""
+        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release. Memory: the last norm estimates.
+        """The next shape from one more release. Memory: the belief.
 
         Raises:
             TypeError: `state` or `released` is of another type.
             ValueError: the release is not that of the round `state` decided on.
         """
         check_step(state, released)
-        estimate = norm_estimate(released)
-        memory = (*state.memory, estimate)[-self.window :]
-        norm_squared = average(memory)
-        wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
-        size = clamp_size(wanted, state, self.rows, self.step_factor)
-        spec = spec_for_size(state.dimension, size, self.rows)
-        variance = norm_estimate_variance(released.size, norm_squared, 0.0, released.noise_variance)
-        numbers = {
-            "estimate": estimate,
-            "estimate_std": math.sqrt(variance),
-            "norm_squared": norm_squared,
-            "noise_variance": float(released.noise_variance),
-            "wanted_size": wanted,
-        }
-        words = clamp_words("The estimated norm", wanted, size)
-        return next_decision(released, spec, words, numbers, memory)
+        belief = believed_after(NormBelief.of(state.memory), released)
+        noise = released.noise_variance
+        move = arrive(belief, noise, self.gamma, self.caution, state, self.rows)
+        spec = spec_for_size(state.dimension, move.size, self.rows)
+        numbers = {"estimate": norm_estimate(released), **move.numbers}
+        return next_decision(released, spec, move.words, numbers, belief.memory)

@@ -27,20 +27,18 @@ import math
 from dataclasses import astuple, dataclass
 
 from sketch import _checks
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
-from sketch.controllers.options import check_options
-from sketch.controllers.sizing import (
-    average,
-    clamp_size,
-    first_decision,
-    next_decision,
-    norm_estimate,
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
 )
+from sketch.controllers.norm_belief import NormBelief, believed, norm_estimate
+from sketch.controllers.options import check_options
+from sketch.controllers.sizing import first_decision, next_decision
 from sketch.error import size_for_error_ratio
 from sketch.spec import DEFAULT_ROWS, spec_for_size
-
-NORM_WINDOW = 3
-"""Rounds whose norm estimates are averaged for the bounds, as in Adapt Norm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,7 @@ class AdaptProgress:
         caution: standard deviations added to c before it is used.
         momentum: beta of the server's momentum, which multiplies the way that an error goes by
             1 / (1 - beta), of which a pair of rounds sees the first step only.
-        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first round; 1 sends it uncompressed.
+        first_rate: compression rate of the first round; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
     Raises:
@@ -121,17 +118,16 @@ class AdaptProgress:
     window: int = 30
     caution: float = 2.0
     momentum: float = 0.0
-    step_factor: float = 2.0
-    first_rate: float = 1.0
+    first_rate: float | None = None
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
         check_options(self)
         _checks.real("gamma_high", self.gamma_high, self.gamma_low)
 
-    def initial(self, dimension: int) -> Decision:
-        """The first shape, at the first rate."""
-        return first_decision(dimension, self.first_rate, self.rows)
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The first shape, at the first rate or as the plan predicts."""
+        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma_low)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release.
@@ -145,15 +141,11 @@ class AdaptProgress:
         """
         check_step(state, released)
         kept = (*_unpack(state.memory), _Kept.of(released))[-self.window - 1 :]
-        recent = kept[-NORM_WINDOW:]
-        norm_squared = average(tuple(one.norm_squared for one in recent))
-        norm_std = math.sqrt(math.fsum(one.norm_variance for one in recent)) / len(recent)
-        noise = float(released.noise_variance)
-        upper_norm = norm_squared + self.caution * norm_std
-        longest = size_for_error_ratio(upper_norm, noise, self.gamma_low)
-        shortest = size_for_error_ratio(norm_squared, noise, self.gamma_high)
+        belief, noise = _belief(kept), float(released.noise_variance)
+        longest = size_for_error_ratio(belief.upper(self.caution), noise, self.gamma_low)
+        shortest = size_for_error_ratio(belief.likely, noise, self.gamma_high)
         numbers = {
-            "norm_squared": norm_squared,
+            **belief.numbers(),
             "noise_variance": noise,
             "longest": longest,
             "shortest": shortest,
@@ -165,7 +157,7 @@ class AdaptProgress:
             wanted = upper / (2.0 * self.kappa * (1.0 - self.momentum))
             numbers |= {"curvature": curvature.value, "curvature_std": curvature.std}
         bounded = min(max(wanted, shortest), longest)
-        size = clamp_size(bounded, state, self.rows, self.step_factor)
+        size = math.ceil(min(max(bounded, float(self.rows)), float(state.dimension)))
         spec = spec_for_size(state.dimension, size, self.rows)
         numbers["wanted_size"] = wanted
         memory = tuple(figure for one in kept for figure in astuple(one))
@@ -178,6 +170,14 @@ class AdaptProgress:
 def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:
     starts = range(0, len(memory), _FIGURES)
     return tuple(_Kept(*memory[start : start + _FIGURES]) for start in starts)
+
+
+def _belief(kept: tuple[_Kept, ...]) -> NormBelief:
+    """What is believed of |mu|^2 after these releases."""
+    first, *later = (NormBelief(one.norm_squared, one.norm_variance) for one in kept)
+    for one in later:
+        first = believed(first, one.squared, one.variance)
+    return first
 
 
 def _curvature(kept: tuple[_Kept, ...]) -> _Curvature:

@@ -22,7 +22,13 @@ import enum
 import math
 from dataclasses import dataclass
 
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
+)
 from sketch.controllers.options import check_options
 from sketch.controllers.sizing import (
     clamp_size,
@@ -77,7 +83,8 @@ class AdaptTail:
         relative: let x be (e - target) / target, which has no unit; e - target has that of an
             update. Changes nothing for the two updates by sign.
         step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first sketch in the first round.
+        first_rate: compression rate of the first sketch in the first round; as the plan predicts if
+            left out.
         probe_size: size L2 of the second sketch, 64 .. 2048.
         probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
         rows: number R of rows of the first sketch.
@@ -94,7 +101,7 @@ class AdaptTail:
     update: TailUpdate = TailUpdate.SIGN
     relative: bool = False
     step_factor: float = 2.0
-    first_rate: float = 1.0
+    first_rate: float | None = None
     probe_size: int = 2048
     probe_share: float = PROBE_SHARE
     rows: int = DEFAULT_ROWS
@@ -102,9 +109,10 @@ class AdaptTail:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def initial(self, dimension: int) -> Decision:
-        """The first shape, at the first rate."""
-        return first_decision(dimension, self.first_rate, self.rows, probe=self._probe(dimension))
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The first shape, at the first rate or as the plan predicts."""
+        probe = self._probe(dimension)
+        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma, probe=probe)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """The next shape from one more release. No memory but the size.

@@ -20,6 +20,27 @@ from sketch.spec import SketchSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """What a plan knows before the first release.
+
+    Args:
+        norm_squared: C^2, the clip of an update squared: no mean of clipped updates is longer.
+        noise_variance: planned variance per coordinate of the released mean; above 0.
+
+    Raises:
+        TypeError: an argument of the wrong type.
+        ValueError: an argument out of range.
+    """
+
+    norm_squared: float
+    noise_variance: float
+
+    def __post_init__(self) -> None:
+        _checks.real("norm_squared", self.norm_squared, 0.0)
+        _checks.real("noise_variance", self.noise_variance, 0.0, open_low=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedProbe:
     """What the world knows of the second sketch of a round that had one.
 
@@ -142,8 +163,13 @@ class Decision:
 class Controller(Protocol):
     """Chooses the size of each round's sketch from released values. Both methods are pure."""
 
-    def initial(self, dimension: int) -> Decision:
-        """The shape of the first round, before anything was released."""
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The shape of the first round, before anything was released.
+
+        Args:
+            dimension: number d of coordinates of an update.
+            prior: what the plan of the run knows; None if there is no plan.
+        """
         ...
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.base import ControllerState, Decision, Prior, ReleasedStats, check_step
 from sketch.controllers.options import check_options
 from sketch.controllers.sizing import decision, size_at_rate
 from sketch.spec import DEFAULT_ROWS, spec_for_size
@@ -29,8 +29,9 @@ class FixedRate:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def initial(self, dimension: int) -> Decision:
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
         """The shape of every round."""
+        del prior
         spec = spec_for_size(dimension, size_at_rate(dimension, self.rate), self.rows)
         return self._decide(ControllerState(dimension, spec.main_size))
 

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, get_type_hints
+from typing import Any, Final, cast, get_args, get_type_hints
 
 from sketch import _checks
 from sketch.hashing import MAX_ROWS
@@ -58,7 +58,9 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
             meaning="largest change of the size from one round to the next, as a factor", above=1
         ),
         "first_rate": Option(
-            meaning="how many times shorter the first round is; 1 for no compression", least=1
+            meaning="how many times shorter the first round is, 1 for no compression; as clip "
+            "and noise of the plan ask for if left out",
+            least=1,
         ),
         "probe_size": Option(
             meaning="size of the second sketch, which measures the error",
@@ -74,7 +76,7 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
         "memory": Option(
             meaning="share of the run for which an error still shows in the model", above=0, most=1
         ),
-        "warmup": Option(meaning="number of first rounds without compression", least=1),
+        "warmup": Option(meaning="number of first rounds, which measure the norm", least=1),
         "eta": Option(meaning="learning rate of the size", above=0),
         "update": Option(
             meaning="how the size answers to x, the error less its target: its factor is 1 + eta "
@@ -97,9 +99,15 @@ OPTIONS: Final[Mapping[str, Option]] = MappingProxyType(
 
 
 def options_of(controller: type) -> Mapping[str, type]:
-    """The options of a kind of controller with their types."""
+    """The options of a kind of controller with their types, not counting None for left out."""
     hints = get_type_hints(controller)
-    return {field.name: hints[field.name] for field in dataclasses.fields(controller)}
+    return {field.name: _kind(hints[field.name]) for field in dataclasses.fields(controller)}
+
+
+def _kind(hint: Any) -> type:
+    """The type of an option that may be left out, too."""
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not type(None)]
+    return cast("type", kinds[0])
 
 
 def check_options(controller: object) -> None:
@@ -110,7 +118,15 @@ def check_options(controller: object) -> None:
         ValueError: an argument out of range.
     """
     for name, kind in options_of(type(controller)).items():
-        _check(name, kind, OPTIONS[name], getattr(controller, name))
+        value = getattr(controller, name)
+        if value is not None or name not in _left_out(type(controller)):
+            _check(name, kind, OPTIONS[name], value)
+
+
+def _left_out(controller: type) -> frozenset[str]:
+    """The options that None leaves out."""
+    fields = dataclasses.fields(controller)
+    return frozenset(field.name for field in fields if field.default is None)
 
 
 def _check(name: str, kind: type, option: Option, value: object) -> None:

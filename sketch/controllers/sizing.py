@@ -1,17 +1,21 @@
-"""What the controllers share: norm estimates, bounds on a size, words for a decision."""
+"""What the controllers share: the first size, bounds on a size, words for a decision."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sketch.controllers.base import (
     ControllerState,
     Decision,
+    Prior,
     Rationale,
     ReleasedProbe,
     ReleasedStats,
 )
+from sketch.controllers.norm_belief import NormBelief
+from sketch.error import size_for_error_ratio
 from sketch.probed import Probe
 from sketch.spec import SketchSpec, spec_for_size
 
@@ -27,6 +31,11 @@ def probe_of(released: ReleasedStats) -> ReleasedProbe:
     return released.probe
 
 
+FIRST_SHARE = 1.0
+"""What the compression of the first round may add to the squared error of its noise, as a share of
+it, whatever the updates are. It is one round of many, and its release measures the norm."""
+
+
 def size_at_rate(dimension: int, rate: float) -> int:
     """The size d / rate, rounded down, at least 1."""
     return max(1, int(dimension / rate))
@@ -34,24 +43,39 @@ def size_at_rate(dimension: int, rate: float) -> int:
 
 def first_decision(
     dimension: int,
-    first_rate: float,
+    first_rate: float | None,
     rows: int,
+    prior: Prior | None,
+    share: float = FIRST_SHARE,
     *,
     probe: Probe | None = None,
     memory: tuple[float, ...] = (),
 ) -> Decision:
-    """The first shape of a controller that is given the rate of the first round.
+    """The first shape: at the rate that is given, or of the size that the plan predicts.
 
     Args:
         dimension: number d of coordinates of an update.
-        first_rate: compression rate of the first sketch.
+        first_rate: compression rate of the first sketch, if it is given.
         rows: number R of its rows.
+        prior: what the plan knows; without it, and without a rate, nothing is compressed.
+        share: gamma of the controller; a first round may have `FIRST_SHARE` at least.
         probe: the second sketch, if the controller has one.
         memory: what the controller begins with.
     """
-    spec = spec_for_size(dimension, size_at_rate(dimension, first_rate), rows, probe)
+    numbers: dict[str, float] = {}
+    if first_rate is not None:
+        size, words = size_at_rate(dimension, first_rate), "The first rate is given."
+    elif prior is None:
+        size, words = dimension, "Nothing is known yet, and so nothing is compressed."
+    else:
+        noise, longest = float(prior.noise_variance), float(prior.norm_squared)
+        wanted = size_for_error_ratio(longest, noise, max(share, FIRST_SHARE))
+        size = math.ceil(min(max(wanted, float(rows)), float(dimension)))
+        words = "The plan's clip and noise ask for this size at most."
+        numbers = {"norm_squared": longest, "noise_variance": noise, "wanted_size": wanted}
+    spec = spec_for_size(dimension, size, rows, probe)
     state = ControllerState(dimension, spec.main_size, memory=memory)
-    return decision(state, spec, "The first rate is given.", {})
+    return decision(state, spec, words, numbers)
 
 
 def next_decision(
@@ -84,9 +108,62 @@ def decision(
     return Decision(state, spec, Rationale(words, {**numbers, **sizes}))
 
 
-def norm_estimate(released: ReleasedStats) -> float:
-    """|nu|^2 - L sigma^2: an estimate of |mu|^2 without bias, which may be negative."""
-    return released.sketch_norm_squared - released.size * released.noise_variance
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """The next size by a belief: the least change that brings it between two sizes.
+
+    A size between what the likeliest norm asks for and what the upper end of its interval asks for
+    stays. A longer sketch is cut to the upper end, as far as the belief allows and however far that
+    is; a shorter one grows to the likeliest size at once.
+
+    Args:
+        wanted: the size before it was kept within rows and dimension.
+        size: the size after.
+        words: why, as one sentence.
+        numbers: the figures behind it.
+    """
+
+    wanted: float
+    size: int
+    words: str
+    numbers: Mapping[str, float]
+
+
+def arrive(
+    belief: NormBelief,
+    noise_variance: float,
+    share: float,
+    caution: float,
+    state: ControllerState,
+    rows: int,
+) -> Arrival:
+    """Find the next size.
+
+    Args:
+        belief: of |mu|^2.
+        noise_variance: sigma^2 per coordinate of the released mean.
+        share: gamma: compression may add this share of the squared error of the noise.
+        caution: standard deviations from the likeliest norm to the upper end of its interval.
+        state: of the last decision.
+        rows: number R of rows of the sketch, the least size.
+    """
+    noise = float(noise_variance)
+    shortest = size_for_error_ratio(belief.likely, noise, share)
+    longest = size_for_error_ratio(belief.upper(caution), noise, share)
+    wanted, words = float(state.size), "The size lies within the interval of the norm: it stays."
+    if wanted > longest:
+        wanted, words = longest, "The norm is smaller: down to the upper end of its interval."
+    elif wanted < shortest:
+        wanted, words = shortest, "The norm is larger: up to its likeliest size at once."
+    size = math.ceil(min(max(wanted, float(rows)), float(state.dimension)))
+    numbers = {
+        **belief.numbers(),
+        "noise_variance": noise,
+        "shortest": shortest,
+        "longest": longest,
+        "wanted_size": wanted,
+    }
+    return Arrival(wanted, size, words, numbers)
 
 
 def average(estimates: tuple[float, ...]) -> float:

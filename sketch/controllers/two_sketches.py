@@ -11,20 +11,19 @@ Source: arXiv 2307.10999, Algorithm 3; the derivation is in docs/sketching.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
-from sketch.controllers.options import LARGEST_PROBE, SMALLEST_PROBE, check_options
-from sketch.controllers.sizing import (
-    average,
-    clamp_size,
-    clamp_words,
-    first_decision,
-    next_decision,
-    probe_of,
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
 )
-from sketch.error import norm_estimate_variance, size_for_error_ratio
+from sketch.controllers.norm_belief import NormBelief, believed_measured
+from sketch.controllers.options import LARGEST_PROBE, SMALLEST_PROBE, check_options
+from sketch.controllers.sizing import arrive, first_decision, next_decision, probe_of
+from sketch.error import size_for_error_ratio
 from sketch.probed import PROBE_SHARE, Probe
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
@@ -35,9 +34,9 @@ class AdaptNormTwoSketches:
 
     Args:
         gamma: largest squared error of compression, as a share of that of the noise.
-        window: number of rounds whose norm estimates are averaged, at least 1.
-        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first sketch in the first round.
+        caution: standard deviations of the norm by which a size may be longer than it need be.
+        first_rate: compression rate of the first sketch in the first round; as the plan predicts if
+            left out.
         probe_size: size L2 of the second sketch in the first round, 64 .. 2048.
         probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
         rows: number R of rows of the first sketch.
@@ -50,9 +49,8 @@ class AdaptNormTwoSketches:
     """
 
     gamma: float = 0.1
-    window: int = 3
-    step_factor: float = 2.0
-    first_rate: float = 1.0
+    caution: float = 1.0
+    first_rate: float | None = None
     probe_size: int = 1024
     probe_share: float = PROBE_SHARE
     rows: int = DEFAULT_ROWS
@@ -60,13 +58,13 @@ class AdaptNormTwoSketches:
     def __post_init__(self) -> None:
         check_options(self)
 
-    def initial(self, dimension: int) -> Decision:
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
         """The first shape: both sketches at their first sizes."""
         probe = Probe(min(self.probe_size, dimension), self.probe_share)
-        return first_decision(dimension, self.first_rate, self.rows, probe=probe)
+        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma, probe=probe)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release. Memory: the last norm estimates.
+        """The next shape from one more release. Memory: the belief.
 
         Raises:
             TypeError: `state` or `released` is of another type.
@@ -76,24 +74,19 @@ class AdaptNormTwoSketches:
         check_step(state, released)
         seen = probe_of(released)
         estimate = seen.norm_squared - seen.size * seen.noise_variance
-        memory = (*state.memory, estimate)[-self.window :]
-        norm_squared = average(memory)
-        wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
-        size = clamp_size(wanted, state, self.rows, self.step_factor)
-        best = best_probe_size(norm_squared, seen.noise_variance)
+        before = NormBelief.of(state.memory)
+        belief = believed_measured(before, estimate, seen.size, seen.noise_variance)
+        noise = released.noise_variance
+        move = arrive(belief, noise, self.gamma, self.caution, state, self.rows)
+        best = best_probe_size(belief.likely, seen.noise_variance)
         probe = Probe(min(best, state.dimension), self.probe_share)
-        spec = spec_for_size(state.dimension, size, self.rows, probe)
-        variance = norm_estimate_variance(seen.size, norm_squared, 0.0, seen.noise_variance)
+        spec = spec_for_size(state.dimension, move.size, self.rows, probe)
         numbers = {
             "estimate": estimate,
-            "estimate_std": math.sqrt(variance),
-            "norm_squared": norm_squared,
-            "noise_variance": float(released.noise_variance),
             "probe_noise_variance": float(seen.noise_variance),
-            "wanted_size": wanted,
+            **move.numbers,
         }
-        words = clamp_words("The norm seen by the second sketch", wanted, size)
-        return next_decision(released, spec, words, numbers, memory)
+        return next_decision(released, spec, move.words, numbers, belief.memory)
 
 
 def best_probe_size(norm_squared: float, noise_variance: float) -> int:

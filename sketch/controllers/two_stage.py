@@ -1,7 +1,9 @@
-"""Two Stage: some rounds without compression, then one size for all others.
+"""Two Stage: some rounds that measure the norm, then one size for all others.
 
-The warm-up measures the norm, in Mode B as Adapt Norm does. It is dear: with W warm-up rounds of T,
-the harmonic average rate stays below T / W whatever comes after.
+The warm-up measures in Mode B, as Adapt Norm does. In the paper it is not compressed, which is
+dear: with W warm-up rounds of T, the harmonic average rate stays below T / W whatever comes after.
+A sketch of the size that the plan predicts measures the norm as well (docs/sketching.md); for the
+rule of the paper set first_rate to 1.
 
 Source: arXiv 2307.10999, Algorithm 4.
 """
@@ -10,22 +12,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sketch.controllers.base import ControllerState, Decision, ReleasedStats, check_step
+from sketch.controllers.base import (
+    ControllerState,
+    Decision,
+    Prior,
+    ReleasedStats,
+    check_step,
+)
+from sketch.controllers.norm_belief import norm_estimate
 from sketch.controllers.options import check_options
-from sketch.controllers.sizing import average, clamp_size, decision, next_decision, norm_estimate
+from sketch.controllers.sizing import average, clamp_size, first_decision, next_decision
 from sketch.error import size_for_error_ratio
-from sketch.spec import DEFAULT_ROWS, SketchSpec, spec_for_size
+from sketch.spec import DEFAULT_ROWS, spec_for_size
 
-_WARM_UP = "Warm-up: uncompressed."
+_WARM_UP = "Warm-up: the size stays."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoStage:
-    """Uncompressed for `warmup` rounds, then L = mean of their norm estimates / (gamma sigma^2).
+    """One size for `warmup` rounds, then L = mean of their norm estimates / (gamma sigma^2).
 
     Args:
-        warmup: number W of finished rounds without compression, at least 1.
+        warmup: number W of finished rounds that measure the norm, at least 1.
         gamma: largest squared error of compression, as a share of that of the noise.
+        first_rate: compression rate of the warm-up; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
     Raises:
@@ -37,15 +47,15 @@ class TwoStage:
 
     warmup: int = 10
     gamma: float = 0.1
+    first_rate: float | None = None
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
         check_options(self)
 
-    def initial(self, dimension: int) -> Decision:
-        """The first rounds are sent without compression."""
-        spec = SketchSpec.identity(dimension)
-        return decision(ControllerState(dimension, dimension), spec, _WARM_UP, {})
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        """The shape of the warm-up, at the first rate or as the plan predicts."""
+        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
         """Another warm-up round, or the fixed size. Memory: the norm estimates of the warm-up.
@@ -59,7 +69,7 @@ class TwoStage:
             return self._decide(state, released, state.size, state.memory, "The size is fixed.", {})
         memory = (*state.memory, norm_estimate(released))
         if len(memory) < self.warmup:
-            return self._decide(state, released, state.dimension, memory, _WARM_UP, {})
+            return self._decide(state, released, state.size, memory, _WARM_UP, {})
         norm_squared = average(memory)
         wanted = size_for_error_ratio(norm_squared, released.noise_variance, self.gamma)
         size = clamp_size(wanted, state, self.rows, float(state.dimension))

@@ -127,7 +127,7 @@ def _private(
     if state is None:
         # Fixed before the first round is charged, so that it can be recognised if that is all.
         session = secrets.session_id(SESSION_ID_BYTES)
-        state = TrainingState(session, 0, 0, controller.initial(dimension))
+        state = TrainingState(session, 0, 0, controller.initial(dimension, plan.prior))
     aggregator = _aggregator(config, plan, dimension, secrets, executor, ranks)
     return PrivateTraining(plan, dimension, controller, aggregator, ledger, state, secrets.public)
 

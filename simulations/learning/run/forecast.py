@@ -101,7 +101,8 @@ def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, Trainin
         plan = training_plan(config)
         # One coordinate more, for the votes of a clip that follows norms.
         dimension = layout.dimension + (config.clipping is not None)
-        return [("", plan, config.sketch.build(config.rounds).initial(dimension).spec)]
+        first = config.sketch.build(config.rounds).initial(dimension, plan.prior)
+        return [("", plan, first.spec)]
     plan = build_plan(config.privacy, config.cohort, SUMS * config.participations)
     shapes = FactorShapes(LayerShapes(layout.shapes), config.powersgd.rank)
     return [

@@ -39,7 +39,7 @@ from simulations.learning.sources.base import (
 from simulations.learning.sources.error_budget import ErrorMeter, Measured, sketched_parts
 from simulations.learning.sources.server_noise import server_noise
 from sketch import LinearSketch, PublicSeed
-from sketch.controllers import Controller, Decision
+from sketch.controllers import Controller, Decision, Prior
 from sketch.controllers.release import released_stats
 from sketch.hashing import SEED_BYTES
 
@@ -86,8 +86,16 @@ class CentralMean(PrivateRate):
         self._controller = controller
         self._executor = executor
         self._z = config.privacy.goal(config.participations).noise_multiplier
-        self._state = state or TrainingState(b"", 0, 0, controller.initial(dimension))
+        self._state = state or TrainingState(
+            b"", 0, 0, controller.initial(dimension, self._prior(config))
+        )
         self._facts: Facts | None = None
+
+    def _prior(self, config: RunConfig) -> Prior:
+        """What clip and noise say before the first round."""
+        clip = config.privacy.clip_l2
+        variance = (self._z * clip / config.cohort.size) ** 2 * self._noise.variance(0)
+        return Prior(norm_squared=clip**2, noise_variance=variance)
 
     @property
     def state(self) -> TrainingState:

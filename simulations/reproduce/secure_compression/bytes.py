@@ -72,7 +72,8 @@ def round_bytes(config: RunConfig, layers: LayerShapes) -> RoundBytes:
     if config.powersgd is not None:
         return _power_bytes(config, FactorShapes(layers, config.powersgd.rank))
     dimension = layers.dimension + (config.clipping is not None)
-    spec = config.sketch.build(config.rounds).initial(dimension).spec
+    prior = build_plan(config.privacy, config.cohort, config.participations).prior
+    spec = config.sketch.build(config.rounds).initial(dimension, prior).spec
     return _sum_bytes([_deployed(config, spec, sums=1)])
 
 

@@ -1,0 +1,116 @@
+"""What is believed of |mu|^2 after several releases, and how surely.
+
+Every release gives an estimate of |mu_t|^2 with a known variance R, but |mu_t|^2 itself moves from
+round to round. The belief, a mean m and a variance P, is that of a Kalman filter for a quantity
+whose relative change in a round has mean zero and standard deviation q:
+
+    P' = P + q^2 (m^2 + P),   K = P' / (P' + R),   m += K (estimate - m),   P = (1 - K) P'.
+
+So sure estimates are followed at once and noisy ones are averaged, over the more rounds the noisier
+they are. An estimate that is further from m than both explain ends the belief, and begins another.
+
+Source: Kalman 1960, "A new approach to linear filtering and prediction problems", for one number;
+docs/sketching.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sketch.controllers.base import ReleasedStats
+from sketch.error import norm_estimate_variance
+
+DRIFT = 0.1
+"""q, the relative change of |mu|^2 from one round to the next that is taken for normal."""
+
+SURPRISE = 3.0
+"""Standard deviations beyond which an estimate is news and not noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class NormBelief:
+    """Mean and variance of |mu|^2, in units of mu squared and of its square.
+
+    Args:
+        squared: m, of either sign.
+        variance: P, above 0.
+    """
+
+    squared: float
+    variance: float
+
+    @classmethod
+    def of(cls, memory: tuple[float, ...]) -> NormBelief | None:
+        """The belief that a controller remembers; None before the first release."""
+        return cls(*memory) if memory else None
+
+    @property
+    def memory(self) -> tuple[float, ...]:
+        """The belief as a controller remembers it."""
+        return self.squared, self.variance
+
+    @property
+    def likely(self) -> float:
+        """Of what a norm can be the likeliest: m, but no less than 0."""
+        return max(self.squared, 0.0)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation."""
+        return math.sqrt(self.variance)
+
+    def upper(self, caution: float) -> float:
+        """The upper end of the interval of so many standard deviations around m, at least 0."""
+        return max(self.squared + caution * self.std, 0.0)
+
+    def numbers(self) -> dict[str, float]:
+        """Its figures for a rationale."""
+        return {"norm_squared": self.likely, "norm_squared_std": self.std}
+
+
+def believed(before: NormBelief | None, estimate: float, variance: float) -> NormBelief:
+    """The belief after one more estimate.
+
+    Args:
+        before: None if there was none.
+        estimate: of |mu|^2, without bias; may be negative.
+        variance: R, of the estimate.
+    """
+    if before is None:
+        return NormBelief(estimate, variance)
+    expected = before.variance + DRIFT**2 * (before.squared**2 + before.variance)
+    news, spread = estimate - before.squared, expected + variance
+    if news * news > SURPRISE**2 * spread:
+        return NormBelief(estimate, variance)
+    gain = expected / spread
+    return NormBelief(before.squared + gain * news, (1.0 - gain) * expected)
+
+
+def norm_estimate(released: ReleasedStats) -> float:
+    """|nu|^2 - L sigma^2: an estimate of |mu|^2 without bias, which may be negative."""
+    return released.sketch_norm_squared - released.size * released.noise_variance
+
+
+def believed_after(before: NormBelief | None, released: ReleasedStats) -> NormBelief:
+    """The belief after one more release, by its own norm (Mode B)."""
+    estimate = norm_estimate(released)
+    return believed_measured(before, estimate, released.size, float(released.noise_variance))
+
+
+def believed_measured(
+    before: NormBelief | None, estimate: float, size: int, noise_variance: float
+) -> NormBelief:
+    """The belief after one more estimate from a noisy sketch.
+
+    Args:
+        before: None if there was none.
+        estimate: squared norm of the sketch less that of its noise.
+        size: of the sketch.
+        noise_variance: per coordinate of the sketch.
+    """
+    # The variance at what was expected: at the estimate itself it would be small where the
+    # estimate happens to be, and a mean weighted by it would be too low.
+    norm = max(estimate if before is None else before.squared, 0.0)
+    variance = norm_estimate_variance(size, norm, 0.0, noise_variance)
+    return believed(before, estimate, variance)
