@@ -38,7 +38,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     cells = []
     for noise, arm, seed in at:
         name = f"{noise:g}-{arm.name}-{seed}".replace(" ", "-")
-        cells.append(Cell(name, run, (name, point_config(base, plan.rounds, noise, arm, seed))))
+        cells.append(Cell(name, run, (name, point_config(plan, base, noise, arm, seed))))
     found: dict[tuple[float, str], list[Row]] = {}
     for (noise, arm, _), result in zip(at, study.results(cells), strict=True):
         found.setdefault((noise, arm.name), []).append(result)

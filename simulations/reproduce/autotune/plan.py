@@ -22,6 +22,11 @@ from simulations.reproduce.engine.federated import data_of, run_of
 EMBEDDED: Final = "embedded"
 """In the place of a file: the embedded digits with few clients."""
 
+GENIE: Final = "genie"
+PUBLISHED: Final = "published"
+ARRIVING: Final = "adapt_norm"
+BUDGET: Final = "adapt_budget"
+
 Changes = tuple[tuple[str, Any], ...]
 
 
@@ -52,18 +57,20 @@ class Plan:
     Attributes:
         config: TOML file of the task, whose sketch is varied.
         noise: noise multipliers.
+        server_rates: learning rate of the server at each of them; the file's if left out.
         rates: of the Genie; 1, which is no compression, is always among them.
-        gammas: of Adapt Norm.
+        gammas: of Adapt Norm, by the published rule and by the one that arrives.
         budgets: gammas of Adapt Budget.
         others: further controllers, with their defaults.
-        first_rate: at which all tuning controllers begin: from no compression, in steps of a
-            factor of two, a short run would spend most of its bytes on the way.
+        first_rate: at which the published rule begins: from no compression, in steps of a factor
+            of two, a short run would spend most of its bytes on the way.
         seeds: of data split, model, batches, hashes and noise.
         rounds: of each run; 0 for as many as the file says.
     """
 
     config: str = ""
     noise: tuple[float, ...] = (0.1, 0.3, 0.5)
+    server_rates: tuple[float, ...] = ()
     rates: tuple[float, ...] = (4.0, 16.0, 64.0, 256.0)
     gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)
     budgets: tuple[float, ...] = ()
@@ -77,25 +84,30 @@ class Plan:
         for name, least in (("noise", 0.001), ("rates", 1.0), ("gammas", 1e-4), ("budgets", 1e-4)):
             if any(value < least for value in getattr(self, name)):
                 raise ValueError(f"{name} must be {least:g} at least, got {getattr(self, name)}")
+        if len(self.server_rates) not in (0, len(self.noise)):
+            got = f"{len(self.server_rates)} for {len(self.noise)}"
+            raise ValueError(f"server_rates must be one for each noise, or none, got {got}")
 
     def arms(self) -> list[Arm]:
         """All ways, no compression first."""
-        sketch, start = "sketch.controller", (("sketch.first_rate", float(self.first_rate)),)
+        sketch = "sketch.controller"
+        start = {PUBLISHED: (("sketch.first_rate", float(self.first_rate)),)}
         fixed = [
-            Arm("genie", rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
+            Arm(GENIE, rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
             for rate in sorted({1.0, *self.rates})
         ]
+        families = {PUBLISHED: self.gammas, ARRIVING: self.gammas, BUDGET: self.budgets}
         tuned = [
-            Arm(name, gamma, ((sketch, name), ("sketch.gamma", gamma), *start))
-            for name, gammas in (("adapt_norm", self.gammas), ("adapt_budget", self.budgets))
+            Arm(name, gamma, ((sketch, name), ("sketch.gamma", gamma), *start.get(name, ())))
+            for name, gammas in families.items()
             for gamma in gammas
         ]
-        others = [
-            # Two stages begin uncompressed by their nature.
-            Arm(name, None, ((sketch, name), *(start if name != "two_stage" else ())))
-            for name in self.others
-        ]
+        others = [Arm(name, None, ((sketch, name),)) for name in self.others]
         return [*fixed, *tuned, *others]
+
+    def server_rate(self, noise: float) -> float | None:
+        """Learning rate of the server at a noise multiplier; None for the file's."""
+        return dict(zip(self.noise, self.server_rates, strict=False)).get(noise)
 
 
 def base_of(plan: Plan) -> RunConfig:
@@ -112,31 +124,48 @@ def base_of(plan: Plan) -> RunConfig:
     return load(Path(plan.config), RunConfig)
 
 
-def point_config(base: RunConfig, rounds: int, noise: float, arm: Arm, seed: int) -> RunConfig:
+def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int) -> RunConfig:
     """Return the configuration of one run.
 
     Args:
-        rounds: 0 for as many as the base has.
+        plan: of the campaign.
+        base: its task.
+        noise: noise multiplier, one of the plan's.
+        arm: one of the plan's.
+        seed: of the run.
 
     Raises:
         ConfigurationError: the base does not go together with it.
     """
     raw = base.model_copy(update={"sketch": type(base.sketch)(rows=base.sketch.rows)})
     changes: list[tuple[str, Any]] = [("seed", seed), *arm.changes]
-    if rounds:
-        changes.append(("rounds", rounds))
+    if plan.rounds:
+        changes.append(("rounds", plan.rounds))
+    if (rate := plan.server_rate(noise)) is not None:
+        changes.append(("server.learning_rate", float(rate)))
     privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": float(noise)})
     return changed(raw.model_copy(update={"privacy": privacy}), changes)
 
 
 def run(name: str, config: RunConfig) -> dict[str, Any]:
-    """Run one point, in a folder that stays; late figures are those of the second half."""
+    """Run one point, in a folder that stays.
+
+    Returns:
+        accuracy, the final one; tests, pairs of a round and its accuracy; rate and late_rate,
+        harmonic means over the run and over its second half; sizes, what was sent in each round;
+        shares, the expected squared error of each round's sketch over that of its noise; seconds
+        of all rounds.
+    """
     ran = run_of(config, data_of(config), name)
+    records = ran.records
     return {
         "accuracy": ran.accuracy,
-        "rate": average_rate(ran.records),
-        "late_rate": average_rate(ran.records[len(ran.records) // 2 :]),
-        "seconds": sum(float(record["seconds"]) for record in ran.records),
+        "tests": [[r["round"], r["accuracy"]] for r in records if r["accuracy"] is not None],
+        "rate": average_rate(records),
+        "late_rate": average_rate(records[len(records) // 2 :]),
+        "sizes": [int(r["sketch_size"]) for r in records],
+        "shares": [float(f"{r['error']['sketch'] / r['error']['noise']:.3g}") for r in records],
+        "seconds": sum(float(r["seconds"]) for r in records),
     }
 
 
