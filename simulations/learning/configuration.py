@@ -383,7 +383,7 @@ def demo_config() -> RunConfig:
             },
             "privacy": {"epsilon": 5.0, "delta": 1e-5, "clip_l2": 0.25},
             "cohort": {"size": 64, "tolerated_dropouts": 8, "tolerated_colluders": 2},
-            "sketch": {"gamma": 0.1, "window": 5},
+            "sketch": {"gamma": 0.1},
             "faults": {"dropout": 0.1},
         },
         RunConfig,

@@ -11,7 +11,16 @@ from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
-from simulations.reproduce.autotune.plan import EMBEDDED, Arm, Plan, base_of, point_config, run
+from simulations.reproduce.autotune.plan import (
+    EMBEDDED,
+    SHAKESPEARE,
+    WRITERS,
+    Arm,
+    Plan,
+    base_of,
+    point_config,
+    run,
+)
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
@@ -147,6 +156,8 @@ CAMPAIGN = Campaign(
     title="Autotuned sketches beside fixed rates",
     presets={
         "usual": Plan(),
+        "writers": WRITERS,
+        "shakespeare": SHAKESPEARE,
         "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
     },
     figures=figures_of,

@@ -8,15 +8,18 @@ Source: arXiv 2307.10999, section 5 and Appendix A.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import load
+from protocol.planning.configuration import load, parse
 from simulations.learning.configuration import RunConfig, demo_config
+from simulations.learning.records import ErrorParts
 from simulations.learning.run.overrides import changed
+from simulations.learning.template import example_names, example_text
 from simulations.reproduce.engine.federated import data_of, run_of
 
 EMBEDDED: Final = "embedded"
@@ -55,11 +58,13 @@ class Plan:
     """What is varied; every combination is run.
 
     Attributes:
-        config: TOML file of the task, whose sketch is varied.
+        config: of the task, whose sketch is varied: an example that comes with the program, or a
+            TOML file.
         noise: noise multipliers.
         server_rates: learning rate of the server at each of them; the file's if left out.
         rates: of the Genie; 1, which is no compression, is always among them.
-        gammas: of Adapt Norm, by the published rule and by the one that arrives.
+        gammas: of Adapt Norm.
+        published: gammas of its published rule.
         budgets: gammas of Adapt Budget.
         others: further controllers, with their defaults.
         first_rate: at which the published rule begins: from no compression, in steps of a factor
@@ -73,6 +78,7 @@ class Plan:
     server_rates: tuple[float, ...] = ()
     rates: tuple[float, ...] = (4.0, 16.0, 64.0, 256.0)
     gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)
+    published: tuple[float, ...] = ()
     budgets: tuple[float, ...] = ()
     others: tuple[str, ...] = ()
     first_rate: float = 8.0
@@ -81,7 +87,9 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for numbers out of range."""
-        for name, least in (("noise", 0.001), ("rates", 1.0), ("gammas", 1e-4), ("budgets", 1e-4)):
+        least_of = {"noise": 0.001, "rates": 1.0}
+        for name in ("noise", "rates", "gammas", "published", "budgets"):
+            least = least_of.get(name, 1e-4)
             if any(value < least for value in getattr(self, name)):
                 raise ValueError(f"{name} must be {least:g} at least, got {getattr(self, name)}")
         if len(self.server_rates) not in (0, len(self.noise)):
@@ -96,7 +104,7 @@ class Plan:
             Arm(GENIE, rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
             for rate in sorted({1.0, *self.rates})
         ]
-        families = {PUBLISHED: self.gammas, ARRIVING: self.gammas, BUDGET: self.budgets}
+        families = {PUBLISHED: self.published, ARRIVING: self.gammas, BUDGET: self.budgets}
         tuned = [
             Arm(name, gamma, ((sketch, name), ("sketch.gamma", gamma), *start.get(name, ())))
             for name, gammas in families.items()
@@ -110,17 +118,46 @@ class Plan:
         return dict(zip(self.noise, self.server_rates, strict=False)).get(noise)
 
 
+WRITERS: Final = Plan(
+    config="autotune-writers-cnn",
+    noise=(0.1, 0.3, 1.0),
+    server_rates=(3.0, 1.0, 0.1),
+    rates=(64.0, 256.0, 1024.0, 4096.0, 16384.0),
+    gammas=(1.0, 0.25, 0.1, 0.05, 0.01),
+    published=(0.25, 0.1, 0.05, 0.01),
+    budgets=(0.1,),
+    seeds=3,
+    rounds=300,
+)
+"""MNIST by writer with a million parameters."""
+
+SHAKESPEARE: Final = Plan(
+    config="autotune-shakespeare",
+    noise=(0.03, 0.1),
+    rates=(4.0, 16.0, 64.0, 256.0, 1024.0),
+    gammas=(1.0, 0.25, 0.1, 0.05, 0.01),
+    published=(0.25, 0.1, 0.05, 0.01),
+    budgets=(0.1,),
+    seeds=2,
+    rounds=400,
+)
+"""Shakespeare by role with the recurrent network."""
+
+
 def base_of(plan: Plan) -> RunConfig:
     """Return the task.
 
     Raises:
-        ConfigurationError: no file is named, or it is none.
+        ConfigurationError: neither an example nor a file is named, or it is none.
     """
     if plan.config == EMBEDDED:
         small = [("rounds", 8), ("engine.aggregator", "central"), ("cohort.size", 16)]
         return changed(demo_config(), small)
     if not plan.config:
-        raise ConfigurationError("config", "no file", "--set config=FILE, a TOML file of a task")
+        valid = f"--set config=FILE, a TOML file of a task, or one of {', '.join(example_names())}"
+        raise ConfigurationError("config", "no file", valid)
+    if plan.config in example_names():
+        return parse(tomllib.loads(example_text(plan.config)), RunConfig)
     return load(Path(plan.config), RunConfig)
 
 
@@ -164,9 +201,15 @@ def run(name: str, config: RunConfig) -> dict[str, Any]:
         "rate": average_rate(records),
         "late_rate": average_rate(records[len(records) // 2 :]),
         "sizes": [int(r["sketch_size"]) for r in records],
-        "shares": [float(f"{r['error']['sketch'] / r['error']['noise']:.3g}") for r in records],
+        "shares": [_share(r["error"]) for r in records],
         "seconds": sum(float(r["seconds"]) for r in records),
     }
+
+
+def _share(parts: ErrorParts) -> float:
+    """The expected squared error of a sketch over that of its noise, to three digits."""
+    sketch, noise = parts.get("sketch"), parts.get("noise")
+    return float(f"{(sketch or 0.0) / noise:.3g}") if noise else 0.0
 
 
 def average_rate(records: Sequence[Any]) -> float:
