@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
+from simulations.reproduce.autotune.findings import FREE, SLACK, cell_of, claims, compared
 from simulations.reproduce.autotune.plan import (
+    ARRIVING,
+    BUDGET,
     EMBEDDED,
+    GENIE,
+    PUBLISHED,
     SHAKESPEARE,
     WRITERS,
     Arm,
@@ -22,21 +25,24 @@ from simulations.reproduce.autotune.plan import (
     run,
 )
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, pivot, points
+from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, percent, table
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-
-SLACK = 0.01
-"""Accuracy that the Genie may lose against no compression at the same noise."""
+from simulations.reproduce.engine.wire import mean_bytes
 
 STYLES = {
-    "genie": (GREY, "o", "-"),
-    "adapt_norm": (BLUE, "s", "--"),
-    "adapt_budget": (GREEN, "^", ""),
+    GENIE: (GREY, "o", "-"),
+    PUBLISHED: (ORANGE, "v", ":"),
+    ARRIVING: (BLUE, "s", "--"),
+    BUDGET: (GREEN, "^", ""),
 }
+
+SHOWN_GAMMAS = {0.25: "-", 0.05: ":"}
+"""Of the lines of sizes, with their style."""
+
+PROTOCOLS: Final = ("pairwise", "one-shot")
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -47,83 +53,91 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     cells = []
     for noise, arm, seed in at:
         name = f"{noise:g}-{arm.name}-{seed}".replace(" ", "-")
-        cells.append(Cell(name, run, (name, point_config(plan, base, noise, arm, seed))))
+        config = point_config(plan, base, noise, arm, seed)
+        for protocol in PROTOCOLS:
+            # What the real protocol could not do is refused now, not after the last run.
+            mean_bytes(config, protocol, config.sketch.rows, [config.sketch.rows])
+        cells.append(Cell(name, run, (name, config)))
     found: dict[tuple[float, str], list[Row]] = {}
     for (noise, arm, _), result in zip(at, study.results(cells), strict=True):
         found.setdefault((noise, arm.name), []).append(result)
     return summarise(base, plan, {**found}) | {"seeds": list(study.seeds)}
 
 
-def cell_of(runs: Sequence[Row]) -> dict[str, Any]:
-    """Return means and half-widths of the runs of one arm; rates are harmonic means."""
-    accuracies = [run["accuracy"] for run in runs]
-    return {
-        "accuracy": float(np.mean(accuracies)),
-        "accuracy_half_width": half_width(accuracies),
-        "rate": harmonic([run["rate"] for run in runs]),
-        "late_rate": harmonic([run["late_rate"] for run in runs]),
-        "accuracies": accuracies,
-        "rates": [run["rate"] for run in runs],
-        "seconds": sum(run["seconds"] for run in runs),
-    }
-
-
-def harmonic(rates: Sequence[float]) -> float:
-    """The rate over several runs of equal length."""
-    return len(rates) / sum(1.0 / rate for rate in rates)
-
-
 def summarise(
     base: RunConfig, plan: Plan, runs: Mapping[tuple[float, str], Sequence[Row]]
 ) -> dict[str, Any]:
-    """Every arm at every noise, the Genie's choice, and the law that rates follow gamma."""
+    """Every arm at every noise, the Genie's choice, the law that rates follow gamma, verdicts."""
     arms, rows = plan.arms(), []
     for noise in plan.noise:
-        at_noise = {arm.name: cell_of(runs[noise, arm.name]) for arm in arms}
-        free = at_noise["genie 1"]["accuracy"] - SLACK
-        genies = [arm for arm in arms if arm.family == "genie"]
-        best = [arm for arm in genies if at_noise[arm.name]["accuracy"] >= free][-1]
-        slope = _slope([arm for arm in arms if arm.family == "adapt_norm"], at_noise)
-        row = {"noise_multiplier": noise, "arms": at_noise, "genie": best.value}
-        rows.append({**row, "gamma_slope": slope})
+        free = runs[noise, FREE]
+        cells = {
+            arm.name: cell_of(runs[noise, arm.name], free, _wire(plan, base, noise, arm, runs))
+            for arm in arms
+        }
+        rows.append(compared(plan, noise, cells) | {"sizes": _sizes(plan, noise, runs)})
     return {
         "task": base.task.model_dump(exclude_none=True),
         "rounds": plan.rounds or base.rounds,
         "cohort": base.cohort.size,
+        "dimension": runs[plan.noise[0], FREE][0]["sizes"][0],
         "rows_of_sketch": base.sketch.rows,
         "aggregator": base.engine.aggregator,
         "slack": SLACK,
         "results": rows,
+        "claims": claims(plan, rows),
     }
 
 
-def _slope(arms: Sequence[Arm], found: Mapping[str, Row]) -> float | None:
-    """Of log rate against log gamma: 1 if the rate is proportional to gamma."""
-    rates = [(arm.value or 0.0, found[arm.name]["late_rate"]) for arm in arms]
-    # An uncompressed run says nothing about the law.
-    used = [(math.log(gamma), math.log(rate)) for gamma, rate in rates if rate > 1.0]
-    if len(used) < 2:
-        return None
-    xs, ys = zip(*used, strict=True)
-    return float(np.polyfit(xs, ys, 1)[0])
+def _wire(
+    plan: Plan,
+    base: RunConfig,
+    noise: float,
+    arm: Arm,
+    runs: Mapping[tuple[float, str], Sequence[Row]],
+) -> dict[str, float]:
+    """Bytes of a client and round over all runs of an arm, in both protocols."""
+    config = point_config(plan, base, noise, arm, 1)
+    dimension = runs[noise, FREE][0]["sizes"][0]
+    sizes = [size for each in runs[noise, arm.name] for size in each["sizes"]]
+    return {name: mean_bytes(config, name, dimension, sizes) for name in PROTOCOLS}
+
+
+def _sizes(
+    plan: Plan, noise: float, runs: Mapping[tuple[float, str], Sequence[Row]]
+) -> dict[str, list[int]]:
+    """Sizes of the first seed's rounds, where a controller chose them."""
+    tuned = [arm.name for arm in plan.arms() if arm.family != GENIE]
+    return {name: runs[noise, name][0]["sizes"] for name in tuned}
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    rows: list[dict[str, Any]] = []
     for result in figures["results"]:
-        noise = {"noise": result["noise_multiplier"]}
-        rows += [{**noise, "way": name, "shown": _shown(a)} for name, a in result["arms"].items()]
-        rows.append({**noise, "way": "best fixed rate", "shown": f"{result['genie']:g}"})
+        rows = [{"way": name, **arm} for name, arm in result["arms"].items()]
+        title = f"Noise multiplier {result['noise_multiplier']:g}"
+        yield table(title, COLUMNS, rows, brief=True)
         slope = Column("", "gamma_slope", ".2f").cell(result)
-        rows.append({**noise, "way": "d log rate / d log gamma", "shown": slope})
-    title = "Accuracy in % / compression rate (of the second half)"
-    labels, cell = (Column("", "way"),), Column("", "shown")
-    yield pivot(title, labels, "noise", cell, rows, head="z = {:g}".format, brief=True)
+        best = result["best_arm"] or "no arm"
+        yield Text(
+            f"The Genie takes a rate of {result['genie']:g}, the largest that loses no more than "
+            f"{figures['slack']:.0%} on average. Of its rate {best} reaches a share of "
+            f"{result['best_share']:.2f} at no more loss. Slope of log rate over log gamma, in the "
+            f"second half: {slope}.",
+            brief=True,
+        )
 
 
-def _shown(arm: Row) -> str:
-    accuracy = points(arm["accuracy"], arm["accuracy_half_width"], ".2f")
-    return f"{accuracy} / {arm['rate']:.1f} ({arm['late_rate']:.1f})"
+COLUMNS = (
+    Column("", "way"),
+    percent("accuracy, %", "accuracy", "accuracy_half_width"),
+    percent("lost, points", "lost", "lost_half_width", ".2f"),
+    Column("rate", "rate", ".1f"),
+    Column("second half", "late_rate", ".1f"),
+    Column("sketch/noise", "share", ".3f"),
+    Column("kB, pairwise", "wire.pairwise", ".1f", 1e-3),
+    Column("kB, one-shot", "wire.one-shot", ".1f", 1e-3),
+    Column("seconds a round", "round_seconds", ".2f"),
+)
 
 
 def plot(figures: Figures) -> Figure:
@@ -139,6 +153,23 @@ def plot(figures: Figures) -> Figure:
             curve(panel, arms, "rate", "accuracy", look, "accuracy_half_width")
         title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "compression rate", "test accuracy", title, log="x", percents=True)
+    return figure
+
+
+def plot_sizes(figures: Figures) -> Figure:
+    """Plot the rate of every round of the first seed, a panel for each noise multiplier."""
+    results, dimension = figures["results"], figures["dimension"]
+    figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
+    for panel, row in zip(axes, results, strict=True):
+        for name, sizes in row["sizes"].items():
+            family, _, value = name.partition(" ")
+            if value and float(value) in SHOWN_GAMMAS:
+                colour, _, _ = STYLES.get(family, (ORANGE, "D", ""))
+                line = [{"round": n + 1, "rate": dimension / s} for n, s in enumerate(sizes)]
+                look = Style(name, colour, "", SHOWN_GAMMAS[float(value)])
+                curve(panel, line, "round", "rate", look)
+        title = f"noise multiplier {row['noise_multiplier']:g}"
+        dress(panel, "round", "compression rate", title, log="y")
     return figure
 
 
@@ -162,6 +193,6 @@ CAMPAIGN = Campaign(
     },
     figures=figures_of,
     parts=_parts,
-    plots={"rates": plot},
+    plots={"rates": plot, "sizes": plot_sizes},
     check=check,
 )

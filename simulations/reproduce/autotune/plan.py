@@ -134,6 +134,7 @@ WRITERS: Final = Plan(
 SHAKESPEARE: Final = Plan(
     config="autotune-shakespeare",
     noise=(0.03, 0.1),
+    server_rates=(0.03, 0.02),
     rates=(4.0, 16.0, 64.0, 256.0, 1024.0),
     gammas=(1.0, 0.25, 0.1, 0.05, 0.01),
     published=(0.25, 0.1, 0.05, 0.01),
@@ -152,7 +153,7 @@ def base_of(plan: Plan) -> RunConfig:
     """
     if plan.config == EMBEDDED:
         small = [("rounds", 8), ("engine.aggregator", "central"), ("cohort.size", 16)]
-        return changed(demo_config(), small)
+        return changed(demo_config(), [*small, ("cohort.tolerated_dropouts", 2)])
     if not plan.config:
         valid = f"--set config=FILE, a TOML file of a task, or one of {', '.join(example_names())}"
         raise ConfigurationError("config", "no file", valid)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any
 
 from dp.search import smallest
-from protocol.planning.configuration import Cohort, Privacy, build_plan
-from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.planning.configuration import build_plan
+from protocol.planning.deployment import DeploymentPlan
 from protocol.training.power import SUMS
 from simulations.learning.configuration import RunConfig
+from simulations.reproduce.engine.wire import deployed
 from simulations.reproduce.secure_compression.plan import Arm, Family, Plan, Point
 from sketch import SketchSpec, spec_for_size
 from sketch.factors import FactorShapes
@@ -74,24 +74,14 @@ def round_bytes(config: RunConfig, layers: LayerShapes) -> RoundBytes:
     dimension = layers.dimension + (config.clipping is not None)
     prior = build_plan(config.privacy, config.cohort, config.participations).prior
     spec = config.sketch.build(config.rounds).initial(dimension, prior).spec
-    return _sum_bytes([_deployed(config, spec, sums=1)])
+    return _sum_bytes([deployed(config, spec)])
 
 
 def _power_bytes(config: RunConfig, shapes: FactorShapes) -> RoundBytes:
     sizes = (shapes.first_size, shapes.second_size)
-    sums = [_deployed(config, SketchSpec.identity(size), SUMS) for size in sizes]
+    sums = [deployed(config, SketchSpec.identity(size), SUMS) for size in sizes]
     whole = sum(place.stop - place.start for place, _ in shapes.whole())
     return _sum_bytes(sums, BASIS_BYTES * (sum(sizes) - whole))
-
-
-def _deployed(config: RunConfig, spec: SketchSpec, sums: int) -> DeploymentPlan:
-    return _planned(config.privacy, config.cohort, sums * config.participations, spec)
-
-
-@lru_cache(maxsize=256)
-def _planned(privacy: Privacy, cohort: Cohort, sums: int, spec: SketchSpec) -> DeploymentPlan:
-    """Return the deployment that nobody is lost in; each takes half a second to calibrate."""
-    return plan_deployment(build_plan(privacy, cohort, sums), spec, 0)
 
 
 def _sum_bytes(sums: list[DeploymentPlan], bases: int = 0) -> RoundBytes:
@@ -125,7 +115,7 @@ def _largest_within(config: RunConfig, dimension: int, measure: Measure, most: R
 
     def cost(size: int) -> RoundBytes:
         spec = spec_for_size(dimension, size, config.sketch.rows)
-        return _sum_bytes([_deployed(config, spec, sums=1)])
+        return _sum_bytes([deployed(config, spec)])
 
     if measure(cost(dimension)) <= measure(most):
         return dimension

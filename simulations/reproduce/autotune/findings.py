@@ -1,0 +1,194 @@
+"""What runs of all arms say: means with intervals, the Genie's choice, and verdicts.
+
+Runs of one seed share clients, data, first model, cohorts and batches, so arms are compared seed by
+seed.
+
+Figures in, figures and claims out: must not know models, data or protocols.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from simulations.reproduce.autotune.plan import ARRIVING, GENIE, PUBLISHED, Arm, Plan
+from simulations.reproduce.engine.claims import (
+    OURS,
+    Claim,
+    Interval,
+    above,
+    fact,
+    gain,
+    half_width,
+    within,
+)
+from simulations.reproduce.engine.render import Row, points
+
+SLACK: Final = 0.01
+"""Accuracy that the Genie may lose against no compression at the same noise; a difference in
+accuracy that is surely smaller is none."""
+
+FREE: Final = f"{GENIE} 1"
+"""The arm without compression."""
+
+PAPER_GAMMA: Final = 0.1
+"""That of the paper's tables."""
+
+HALF: Final = 0.5
+"""Share of the Genie's rate that a controller without hindsight should reach."""
+
+LINEAR: Final = 0.1
+"""How far from 1 the slope of log rate over log gamma may be."""
+
+
+def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float]) -> dict[str, Any]:
+    """Return what the runs of one arm come to; rates are harmonic means over seeds.
+
+    Args:
+        runs: one for each seed.
+        free: those without compression, of the same seeds.
+        wire: bytes of a client and round, by protocol.
+    """
+    accuracies = [run["accuracy"] for run in runs]
+    lost = gain([run["accuracy"] for run in free], accuracies)
+    return {
+        "accuracy": float(np.mean(accuracies)),
+        "accuracy_half_width": half_width(accuracies),
+        "lost": lost.mean,
+        "lost_half_width": None if math.isinf(lost.error) else lost.half(),
+        "rate": harmonic([run["rate"] for run in runs]),
+        "late_rate": harmonic([run["late_rate"] for run in runs]),
+        "share": float(np.mean([share for run in runs for share in run["shares"]])),
+        "wire": dict(wire),
+        "accuracies": accuracies,
+        "rates": [run["rate"] for run in runs],
+        "late_rates": [run["late_rate"] for run in runs],
+        "round_seconds": sum(r["seconds"] for r in runs) / sum(len(r["sizes"]) for r in runs),
+    }
+
+
+def harmonic(rates: Sequence[float]) -> float:
+    """The rate over several runs of equal length."""
+    return len(rates) / sum(1.0 / rate for rate in rates)
+
+
+def compared(plan: Plan, noise: float, cells: Mapping[str, Row]) -> dict[str, Any]:
+    """Return what the arms at one noise say together."""
+    arms = plan.arms()
+    genies = [arm for arm in arms if arm.family == GENIE]
+    best = [arm for arm in genies if cells[arm.name]["lost"] <= SLACK][-1]
+    least = cells[best.name]["accuracy"]
+    shares = {
+        arm.name: cells[arm.name]["rate"] / cells[best.name]["rate"]
+        for arm in arms
+        if arm.family != GENIE and cells[arm.name]["accuracy"] >= least
+    }
+    ahead = max(shares, key=lambda name: shares[name], default=None)
+    return {
+        "noise_multiplier": noise,
+        "arms": dict(cells),
+        "genie": best.value,
+        "gamma_slope": _slope([arm for arm in arms if arm.family == ARRIVING], cells),
+        "shares": shares,
+        "best_share": shares.get(ahead, 0.0) if ahead else 0.0,
+        "best_arm": ahead,
+    }
+
+
+def _slope(arms: Sequence[Arm], found: Mapping[str, Row]) -> float | None:
+    """Of log rate against log gamma: 1 if the rate is proportional to gamma."""
+    rates = [(arm.value or 0.0, found[arm.name]["late_rate"]) for arm in arms]
+    # An uncompressed run says nothing about the law.
+    used = [(math.log(gamma), math.log(rate)) for gamma, rate in rates if rate > 1.0]
+    if len(used) < 2:
+        return None
+    xs, ys = zip(*used, strict=True)
+    return float(np.polyfit(xs, ys, 1)[0])
+
+
+def claims(plan: Plan, results: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return the verdicts on the paper's tables and on this project's own questions."""
+    found: list[Claim] = []
+    for row in results:
+        cells, noise = row["arms"], row["noise_multiplier"]
+        found += _of_tables(cells, f"z = {noise:g}", row["genie"])
+        found += _of_arrival(plan, cells, f"z = {noise:g}")
+        share, best = row["best_share"], row["best_arm"]
+        found.append(
+            Claim(
+                statement=f"z = {noise:g}: half of the Genie's rate at no more loss than its own",
+                source=OURS,
+                published=HALF,
+                measured=share,
+                verdict=fact(share >= HALF),
+                seen=f"{best}, of all arms" if best else "no arm loses as little",
+            )
+        )
+        if row["gamma_slope"] is not None:
+            slope = row["gamma_slope"]
+            found.append(
+                Claim(
+                    statement=f"z = {noise:g}: the rate is proportional to gamma",
+                    source="Appendix A",
+                    published=1.0,
+                    measured=slope,
+                    tolerance=LINEAR,
+                    verdict=fact(abs(slope - 1.0) <= LINEAR),
+                    seen="slope of log rate over log gamma",
+                )
+            )
+    return [claim.figures() for claim in found]
+
+
+def _of_tables(cells: Mapping[str, Row], where: str, genie: float) -> list[Claim]:
+    """What the paper's tables say of Adapt Norm and the Genie, whatever the data."""
+    name = f"{ARRIVING} {PAPER_GAMMA:g}"
+    if name not in cells:
+        return []
+    cell, free, best = cells[name], cells[FREE], cells[f"{GENIE} {genie:g}"]
+    lost = gain(cell["accuracies"], free["accuracies"])
+    rates = Interval.of([math.log(best["rate"] / rate) for rate in cell["rates"]])
+    return [
+        Claim.about(
+            f"{where}: Adapt Norm at gamma = {PAPER_GAMMA:g} is as accurate as no compression",
+            "tables of section 5",
+            lost,
+            within(lost, SLACK),
+            tolerance=SLACK,
+            seen=f"{points(cell['accuracy'], cell['accuracy_half_width'])} %, without "
+            f"{points(free['accuracy'], free['accuracy_half_width'])} %",
+        ),
+        Claim.about(
+            f"{where}: the Genie's rate is above that of Adapt Norm at gamma = {PAPER_GAMMA:g}",
+            "tables of section 5",
+            rates,
+            above(rates, 0.0),
+            seen=f"{best['rate']:.0f} and {cell['rate']:.1f}; log of the ratio",
+        ),
+    ]
+
+
+def _of_arrival(plan: Plan, cells: Mapping[str, Row], where: str) -> list[Claim]:
+    """Whether arriving pays: rates over whole runs, beside the published rule and second halves."""
+    found = []
+    for gamma in plan.published:
+        new, old = (cells.get(f"{family} {gamma:g}") for family in (ARRIVING, PUBLISHED))
+        if new is None or old is None:
+            continue
+        more = Interval.of(
+            [math.log(one / two) for one, two in zip(new["rates"], old["rates"], strict=True)]
+        )
+        found.append(
+            Claim.about(
+                f"{where}, gamma = {gamma:g}: arriving raises the rate over the whole run",
+                OURS,
+                more,
+                above(more, 0.0),
+                seen=f"{old['rate']:.1f} by the published rule, {new['rate']:.1f} now; second half "
+                f"{old['late_rate']:.1f} and {new['late_rate']:.1f}; log of the ratio",
+            )
+        )
+    return found
