@@ -71,6 +71,8 @@ def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     table = Table("", "private", "plain averaging", title="after the last round", box=SIMPLE_HEAD)
     table.add_row("accuracy", f"{summary.accuracy:.1%}", f"{summary.accuracy_baseline:.1%}")
     table.add_row("compression", f"{summary.average_compression:.2f}x", "none")
+    late = f"{summary.compression_second_half:.2f}x"
+    table.add_row("compression, second half of the rounds", late, "none")
     for adversary, epsilon in summary.epsilons.rows():
         table.add_row(f"epsilon {adversary}", f"{epsilon:.2f}", "inf")
     console.print(table)

@@ -297,10 +297,17 @@ def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary |
 
 
 def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
-    shown = ("accuracy", "best_accuracy", "compression", "bytes_per_client")
-    table = Table(*keys, *shown, "epsilon, guaranteed", "spent", title="sweep")
+    shown = {
+        "accuracy": "accuracy",
+        "best_accuracy": "best_accuracy",
+        "compression": "compression",
+        "compression_second_half": "second half",
+        "bytes_per_client": "bytes_per_client",
+    }
+    table = Table(*keys, *shown.values(), "epsilon, guaranteed", "spent", title="sweep")
     for summary in summaries:
-        cells = [readable(summary[name]) for name in (*keys, *shown)]
+        # Points that an earlier version finished may not have all of it.
+        cells = [readable(summary.get(name, "-")) for name in (*keys, *shown)]
         epsilons = summary["epsilons"]
         spent = readable(epsilons["server"])
         table.add_row(*cells, readable(epsilons.get("guaranteed", "-")), spent)

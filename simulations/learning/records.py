@@ -6,8 +6,8 @@ Values are those of JSON; an infinite epsilon is the string "inf".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NotRequired, TypeAlias, TypedDict, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, NotRequired, TypeAlias, TypedDict, TypeVar, cast
 
 from dp import FourEpsilons
 from dp.mechanisms import DistributedMechanism
@@ -110,7 +110,12 @@ class Environment(TypedDict, total=False):
 
 
 class RunSummary(TypedDict):
-    """What a run came to, as `summary.json` has it."""
+    """What a run came to, as `summary.json` has it.
+
+    `compression` is the `average_rate` of all rounds, `compression_second_half` that of the rounds
+    from their middle on, which the way of a controller to its size no longer shapes; runs of
+    earlier versions do not have it.
+    """
 
     rounds: int
     accuracy: float
@@ -118,6 +123,7 @@ class RunSummary(TypedDict):
     loss: float
     bytes_per_client: float
     compression: float
+    compression_second_half: NotRequired[float]
     epsilons: Epsilons
     seconds_training_and_encoding: float
     resumed_after: int
@@ -125,6 +131,8 @@ class RunSummary(TypedDict):
     insecure_seed: NotRequired[int]
     protects: NotRequired[str]
 
+
+R = TypeVar("R")
 
 Cell: TypeAlias = bool | int | float | str | None
 """A single value of a record."""
@@ -159,6 +167,23 @@ def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:
 def epsilons_of(found: FourEpsilons) -> Epsilons:
     """The four epsilons and their goal, as JSON values."""
     return cast(Epsilons, found.as_json())
+
+
+def average_rate(records: Sequence[Mapping[str, Any]]) -> float:
+    """How many times shorter the vectors of some rounds were, all rounds together.
+
+    Values of all updates over values sent, both sketches counted: the harmonic mean of the rounds'
+    rates. A mean of the rates themselves would say more than was saved.
+
+    Args:
+        records: of at least one round.
+    """
+    return sum(int(r["dimension"]) for r in records) / sum(int(r["sketch_size"]) for r in records)
+
+
+def second_half(records: Sequence[R]) -> Sequence[R]:
+    """The rounds from their middle on; of an odd number, the one in the middle too."""
+    return records[len(records) // 2 :]
 
 
 def number(value: Any) -> float:

@@ -31,7 +31,7 @@ from simulations.common.files import named, write_whole
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import load_digits_dataset
 from simulations.learning.federated import Federation
-from simulations.learning.records import Record, number
+from simulations.learning.records import Record, average_rate, number, second_half
 from simulations.learning.run.experiment import record_of
 from simulations.learning.run.folder import write_environment
 from simulations.learning.run.overrides import changed
@@ -69,6 +69,7 @@ class DemoSummary:
         epsilons: what is guaranteed against a server of the configured mode and its colluders, and
             what the busiest client has spent, against them and three other adversaries.
         average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
+        compression_second_half: the same of the second half of the rounds.
         bytes_per_client: mean over rounds, sent and received by a surviving client.
         dropped: clients lost over all rounds, at any stage.
         seconds: the whole demo, baseline included.
@@ -80,6 +81,7 @@ class DemoSummary:
     accuracy_baseline: float
     epsilons: FourEpsilons
     average_compression: float
+    compression_second_half: float
     bytes_per_client: float
     dropped: int
     seconds: float
@@ -215,9 +217,8 @@ def _summarise(
         accuracy=number(last["accuracy"]),
         accuracy_baseline=baseline,
         epsilons=epsilons,
-        average_compression=last["dimension"]
-        * len(records)
-        / sum(record["sketch_size"] for record in records),
+        average_compression=average_rate(records),
+        compression_second_half=average_rate(second_half(records)),
         bytes_per_client=sum(record["bytes_per_client"] for record in records) / len(records),
         dropped=config.lost_per_round * len(records),
         seconds=seconds,

@@ -68,6 +68,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "length": Label(_EACH, "values sent"),
     "first_sketch": Label(_EACH, "values sent in the first round"),
     "compression": Label(_EACH, "compression", "x"),
+    "compression_second_half": Label(_EACH, "the same in the second half of the rounds", "x"),
     "bits": Label(_EACH, "bits of a value"),
     "bits_exact": Label(_EACH, "bits that could never wrap"),
     "bits_per_coordinate": Label(_EACH, "bits for each value of the update"),

@@ -16,6 +16,15 @@ from typing import Final
 from simulations.common.tables import readable
 from simulations.learning.configuration import RunConfig
 from simulations.learning.records import Record
+from simulations.reports.size_advice import (
+    SKETCH_ABOVE_NOISE,
+    how_to_compress,
+    how_to_free,
+    keys_of,
+    option,
+    short,
+    wished,
+)
 from sketch.error import compression_error, noise_error, norm_estimate_variance
 
 NOISE_IS_LARGE: Final = 1.0
@@ -32,9 +41,6 @@ NOBODY: Final = 0.01
 FEW: Final = 0.5
 """Share of clipped updates below which a smaller clip takes off more noise than signal, in general:
 the median length is the usual choice (Andrew et al. 2021, arXiv 1905.03871)."""
-SKETCH_ABOVE_NOISE: Final = 1.0
-"""Squared error of the sketch over that of the noise: above, bytes are saved at the cost of more
-accuracy than privacy takes. Controllers aim at a tenth."""
 ALWAYS: Final = 0.9
 """Share of a controller's decisions at a limit that count as all: a single one that the noise of an
 estimate kept from it must not hide the others."""
@@ -213,9 +219,9 @@ def judge_noise(config: RunConfig, records: Sequence[Record], share: float | Non
         return Answer(Subject.NOISE, Weight.UNKNOWN, said)
     about, times = ("about", "") if found.seen else ("at most about", "at least ")
     said = (
-        f"the noise in a released mean has length {_short(found.noise)}, the mean update itself "
-        f"{about} {_short(found.signal)}: the noise is {times}{_short(found.each)} times as long "
-        f"in one round, and {_short(found.together)} times in the sum of {found.rounds} rounds, if "
+        f"the noise in a released mean has length {short(found.noise)}, the mean update itself "
+        f"{about} {short(found.signal)}: the noise is {times}{short(found.each)} times as long "
+        f"in one round, and {short(found.together)} times in the sum of {found.rounds} rounds, if "
         "all of them pull the same way"
     )
     if found.together < NOISE_IS_LARGE:
@@ -279,9 +285,10 @@ def judge_controller(config: RunConfig, records: Sequence[Record]) -> Answer | N
         return Answer(
             Subject.CONTROLLER,
             Weight.KNOW,
-            f"All {dimension:,} values were sent in every round.{_wished(decided)}",
+            f"All {dimension:,} values were sent in every round.{wished(decided)}",
             "the controller never compresses",
-            f"{_loosen(config)} It costs bytes only: accuracy is best without compression.",
+            f"{how_to_compress(config, decided)} It costs bytes only: accuracy is best without "
+            "compression.",
         )
     at_limit = _at_limit(config, decided)
     if at_limit is not None:
@@ -302,14 +309,16 @@ def judge_sketch(config: RunConfig, records: Sequence[Record]) -> Answer | None:
     if ratio is None:
         said = "what the sketch costs beside the noise: no round measured it"
         return Answer(Subject.SKETCH, Weight.UNKNOWN, said)
-    said = f"the sketch adds {_short(ratio)} times the squared error of the noise ({how})"
+    said = f"the sketch adds {short(ratio)} times the squared error of the noise ({how})"
     if ratio <= SKETCH_ABOVE_NOISE:
         return Answer(Subject.SKETCH, Weight.FINE, said)
     if config.sketch.controller == "fixed":
         rate = getattr(config.sketch, "rate", None) or shorter[-1]["compression"]
         change = f"Lower sketch.rate from {rate:.3g} to {max(1.0, rate / ratio):.3g} or less."
     else:
-        keys = _keys(config, ("gamma", "kappa", "gamma_high", "first_rate"))
+        keys = keys_of(config, ("gamma", "kappa", "gamma_high"))
+        if (option(config, "first_rate") or 1.0) > 1.0:
+            keys.append("sketch.first_rate")
         change = f"Lower {' or '.join(keys)}: the sketch is then larger."
     return Answer(
         Subject.SKETCH,
@@ -357,13 +366,6 @@ def _at_limit(config: RunConfig, decided: Sequence[Record]) -> Answer | None:
         return None
     want = "larger" if larger >= smaller else "smaller"
     last = known[-1]
-    change = "Run more rounds, or fix sketch.rate."
-    if len(_keys(config, ("step_factor", "first_rate"))) == 2:
-        nearer = "lower" if want == "larger" else "higher"
-        change = (
-            f"Run more rounds, or get there sooner: by a {nearer} sketch.first_rate, or a larger "
-            "sketch.step_factor."
-        )
     return Answer(
         Subject.CONTROLLER,
         Weight.KNOW,
@@ -371,34 +373,8 @@ def _at_limit(config: RunConfig, decided: Sequence[Record]) -> Answer | None:
         f"for, mostly a {want} one; at last it wanted {readable(round(last['wanted_size']))} "
         f"values and got {readable(round(last['size']))}.",
         "the controller always sits at its limit",
-        change,
+        how_to_free(config, decided, want == "larger", last["size"]),
     )
-
-
-def _wished(decided: Sequence[Record]) -> str:
-    """What a controller asked for on average, if the records have it."""
-    figures = (record.get("figures") or {} for record in decided)
-    wanted = [found["wanted_size"] for found in figures if "wanted_size" in found]
-    if not wanted:
-        return ""
-    return f" It asked for {readable(round(math.fsum(wanted) / len(wanted)))} on average."
-
-
-def _loosen(config: RunConfig) -> str:
-    """How to let a controller compress."""
-    keys = _keys(config, ("gamma", "kappa"))
-    now = ", ".join(f"{key} (now {readable(_option(config, key))})" for key in keys)
-    return f"To save bytes, raise {now}."
-
-
-def _keys(config: RunConfig, names: Iterable[str]) -> list[str]:
-    """Those of some options that the controller of a run has, as keys of the configuration."""
-    built = config.sketch.build(config.rounds)
-    return [f"sketch.{name}" for name in names if hasattr(built, name)]
-
-
-def _option(config: RunConfig, key: str) -> object:
-    return getattr(config.sketch.build(config.rounds), key.removeprefix("sketch."))
 
 
 def _of_clip(config: RunConfig, share: float | None) -> str:
@@ -423,11 +399,6 @@ def _sketches(config: RunConfig) -> bool:
 
 def _root_mean(squares: Sequence[float]) -> float:
     return math.sqrt(math.fsum(squares) / len(squares))
-
-
-def _short(value: float) -> str:
-    """Two significant digits: more are not known."""
-    return f"{value:.2g}" if value < 100.0 else f"{value:,.0f}"
 
 
 def _percent(share: float) -> str:

@@ -26,7 +26,7 @@ from simulations.learning.federated import Federation, Trained
 from simulations.learning.insecure import protects
 from simulations.learning.models import Task
 from simulations.learning.records import Record as Record
-from simulations.learning.records import RunSummary, number
+from simulations.learning.records import RunSummary, average_rate, number, second_half
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.callbacks import RunCallback, telling
 from simulations.learning.run.checkpoint import Checkpoint
@@ -63,7 +63,8 @@ class RunResult:
             "best_accuracy": max(number(r["accuracy"]) for r in tested),
             "loss": number(tested[-1]["loss"]),
             "bytes_per_client": _mean([r["bytes_per_client"] for r in self.records]),
-            "compression": last["dimension"] / _mean([r["sketch_size"] for r in self.records]),
+            "compression": average_rate(self.records),
+            "compression_second_half": average_rate(second_half(self.records)),
             "epsilons": last["epsilons"],
             "seconds_training_and_encoding": _mean([r["seconds"] for r in self.records])
             * len(self.records),

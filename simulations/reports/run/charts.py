@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
@@ -12,7 +11,8 @@ from simulations.common.pages.svg import INK, Chart, Table
 from simulations.common.tables import readable
 from simulations.learning.records import Record, number
 from simulations.reports.run.folders import Run
-from simulations.reports.run.plots import Layer, Line, RoundPlot
+from simulations.reports.run.plots import DASH, Layer, Line, RoundPlot, rounds_of, words_of
+from simulations.reports.run.sketch_size import sketch_chart
 from simulations.reports.run.trade_off import trade_off_chart
 
 ADVERSARIES: Final = {
@@ -44,7 +44,6 @@ STAGE_PARTS: Final = {
     "compiling": ("compiling (once)", ORANGE),
     "test": ("test of the model", AMBER),
 }
-DASH: Final = "-"
 
 
 def charts_of(run: Run, number: int) -> list[Chart]:
@@ -154,36 +153,6 @@ def returned_noise_chart(run: Run, name: str) -> Chart | None:
         for r, a, b in zip(records, lengths, independent, strict=True)
     ]
     columns = ("round", "noise that comes back", "independent noise", "members who took back")
-    return plot.chart(text, Table(columns, tuple(rows)))
-
-
-def sketch_chart(run: Run, name: str) -> Chart | None:
-    """Plot how many values a client sends; None if it is all of them, or if it sends no vector."""
-    records = run.records
-    sizes, dimension = [r["sketch_size"] for r in records], records[-1]["dimension"]
-    if set(sizes) == {dimension} or not sends_vectors(run):
-        return None
-    plot = RoundPlot(name, "Values that a client sends", "values", 2)
-    plot.draw_line(Line("sent", rounds_of(records), sizes), 0)
-    plot.draw_level("parameters of the model", dimension)
-    rate = dimension * len(sizes) / sum(sizes)
-    between = f"Between {min(sizes):,} and {max(sizes):,}"
-    text = (
-        f"{between if len(set(sizes)) > 1 else f'{sizes[0]:,}'} values instead of {dimension:,}: "
-        f"compression {rate:.3g}x over the whole run. {_reasons(records)}"
-    )
-    rows = [
-        (
-            str(r["round"]),
-            f"{r['sketch_size']:,}",
-            f"{r['compression']:.3g}x",
-            str(r["bits"]),
-            str(r.get("rationale") or DASH),
-            _figures(r.get("figures") or {}),
-        )
-        for r in records
-    ]
-    columns = ("round", "values", "compression", "bits each", "why", "figures")
     return plot.chart(text, Table(columns, tuple(rows)))
 
 
@@ -314,46 +283,13 @@ def time_chart(run: Run, name: str) -> Chart | None:
     return plot.chart(text + ".", Table(("round", *sums), tuple(rows)))
 
 
-def sends_vectors(run: Run) -> bool:
-    """Whether a client sends values of a fixed size, and not a report in another form."""
-    return all(record.get("bits") is not None for record in run.records)
-
-
-def rounds_of(records: Sequence[Record]) -> list[int]:
-    """The numbers of rounds."""
-    return [int(record["round"]) for record in records]
-
-
 def is_epsilon(value: Any) -> bool:
     """Whether an entry of a record's epsilons is one: a number, or "inf"."""
     return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def words_of(value: float) -> str:
-    """A figure for reading."""
-    if math.isnan(value):
-        return DASH
-    return "infinite" if math.isinf(value) else readable(value)
-
-
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _reasons(records: Sequence[Record]) -> str:
-    """How often the controller gave which reason."""
-    given = Counter(str(r["rationale"]) for r in records if r.get("rationale"))
-    if not given:
-        return ""
-    said = ", ".join(
-        f'"{reason.rstrip(".")}" in {count} round{"s" if count > 1 else ""}'
-        for reason, count in given.most_common()
-    )
-    return f"The controller's reasons: {said}."
-
-
-def _figures(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{k.replace('_', ' ')} {readable(v)}" for k, v in figures.items())
 
 
 def _loss_layers(records: Sequence[Record]) -> Iterator[Layer]:

@@ -9,16 +9,18 @@ from typing import Final, Literal
 from simulations.common.figures import BLUE
 from simulations.common.pages.svg import Chart, Table, literal
 from simulations.common.tables import readable
-from simulations.learning.records import Record, number
-from simulations.reports.run.charts import (
+from simulations.learning.records import Record, average_rate, number, second_half
+from simulations.reports.run.charts import split_bytes
+from simulations.reports.run.folders import Run
+from simulations.reports.run.plots import (
     DASH,
+    MARKERS,
+    Line,
+    RoundPlot,
     rounds_of,
-    sends_vectors,
-    split_bytes,
+    times,
     words_of,
 )
-from simulations.reports.run.folders import Run
-from simulations.reports.run.plots import MARKERS, Line, RoundPlot
 
 RESULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("rounds",),
@@ -27,7 +29,8 @@ RESULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "mean update": ("squared error",),
 }
 COSTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("clients lost", "compression"),
+    "": ("clients lost",),
+    "compression": ("all rounds", "second half"),
     "kB of a client in a round": ("vector", "protocol"),
     "seconds": ("in all", "compiling"),
 }
@@ -86,7 +89,6 @@ def outcomes(run: Run) -> dict[str, str]:
         return dict.fromkeys(OUTCOMES, DASH) | {"rounds": f"0 of {run.config.rounds}"}
     last = records[-1]
     invited = sum(r["cohort"] for r in records)
-    size = mean([r["sketch_size"] for r in records])
     vector, protocol = zip(*map(split_bytes, records), strict=True)
     stages = [record.get("stages") or {} for record in records]
     compiled = sum(each.get("compiling", 0.0) for each in stages)
@@ -99,7 +101,8 @@ def outcomes(run: Run) -> dict[str, str]:
         "spent, outsider": words_of(number(last["epsilons"].get("outsider"))),
         "vector": readable(mean(vector) / 1000),
         "protocol": readable(mean(protocol) / 1000) if any(protocol) else DASH,
-        "compression": f"{last['dimension'] / size:.3g}x",
+        "all rounds": times(average_rate(records)),
+        "second half": times(average_rate(second_half(records))),
         "clients lost": f"{1 - sum(r['survivors'] for r in records) / invited:.1%}",
         "squared error": words_of(measured_error(records)),
         "in all": f"{sum(r['seconds'] for r in records):,.1f}",
@@ -168,7 +171,7 @@ def privacy_plot(runs: Sequence[Run]) -> Chart | None:
 
 def sketch_overlay(runs: Sequence[Run]) -> Chart | None:
     """Plot compression by round; None if no run compresses."""
-    shown = [run for run in runs if sends_vectors(run)]
+    shown = [run for run in runs if run.sends_vectors]
     if all(record["compression"] == 1.0 for run in shown for record in run.records):
         return None
     plot = RoundPlot(
@@ -177,7 +180,10 @@ def sketch_overlay(runs: Sequence[Run]) -> Chart | None:
     for place, run in enumerate(shown):
         rates = [record["compression"] for record in run.records]
         plot.draw_line(Line(run.name, rounds_of(run.records), rates), place)
-    text = "Over the whole run: " + _said(shown, "compression")
+    text = (
+        f"Over the whole run: {_said(shown, 'all rounds')} In the second half of its rounds: "
+        f"{_said(shown, 'second half')}"
+    )
     return plot.chart(text, _by_round(shown, "compression", ".3g"))
 
 

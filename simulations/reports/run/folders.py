@@ -62,6 +62,11 @@ class Run:
         return [record for record in self.records if record["accuracy"] is not None]
 
     @property
+    def sends_vectors(self) -> bool:
+        """Whether a client sends values of a fixed size, and not a report in another form."""
+        return all(record.get("bits") is not None for record in self.records)
+
+    @property
     def guaranteed(self) -> float:
         """Epsilon that the run keeps to wherever it stops; infinite if it promises nothing."""
         return guaranteed(self.config, self.records[-1]["epsilons"] if self.records else None)

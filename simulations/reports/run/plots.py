@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import (
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    PercentFormatter,
+)
 
 from simulations.common.figures import AMBER, BLUE, GREEN, ORANGE, PINK, SKY
 from simulations.common.pages.svg import INK, Chart, Table, blank, legend, literal, ruled, write_svg
+from simulations.common.tables import readable
+from simulations.learning.records import Record
 
 WIDTH_INCHES: Final = 4.6
 """One on a phone without scaling, two beside one another on a desk."""
@@ -22,6 +31,8 @@ LINES: Final = ("-", "--", ":", "-.")
 MOST_MARKERS: Final = 30
 LEGEND_INCHES: Final = 0.22
 """Of one line of a legend."""
+DASH: Final = "-"
+"""In the place of a figure that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class RoundPlot:
         self._name, self._title = name, title
         self._handles: list[Any] = []
         self._shares = False
+        self._least = 0.0
         self._last = 0
         self._columns = 2 if labels <= 8 else 3
         lines = -(-labels // self._columns) if labels > 1 else 0
@@ -92,6 +104,17 @@ class RoundPlot:
         handle = self._axes.axhline(value, color=INK, linestyle="--", linewidth=1.2, label=label)
         self._handles.append(handle)
 
+    def draw_band(
+        self, label: str, rounds: Sequence[int], low: Sequence[float], high: Sequence[float]
+    ) -> None:
+        """Draw an interval of every round behind the lines; NaN leaves a gap."""
+        edges = np.append(np.asarray(rounds) - 0.5, rounds[-1] + 0.5)
+        handle = self._axes.stairs(
+            np.asarray(high, float), edges, baseline=np.asarray(low, float), fill=True,
+            color=SKY, alpha=0.45, linewidth=0.0, zorder=1.0, label=label,
+        )  # fmt: skip
+        self._handles.append(handle)
+
     def draw_layers(self, rounds: Sequence[int], layers: Sequence[Layer]) -> None:
         """Draw layers on top of one another, the first at the bottom; one path for each."""
         self._last = rounds[-1]
@@ -117,16 +140,47 @@ class RoundPlot:
         """Values are shares of 1, all of which are shown."""
         self._shares = True
 
+    def in_logarithms(self, least: float) -> None:
+        """Values differ by large factors: equal distances are equal factors.
+
+        Args:
+            least: where the axis begins, above 0.
+        """
+        self._least = least
+
     def chart(self, text: str, table: Table | None = None) -> Chart:
-        """Write it; its vertical axis begins at 0, its rounds at 1."""
+        """Write it; its vertical axis begins at 0 unless said otherwise, its rounds at 1."""
         if self._last:
             self._axes.set_xlim(0.4, self._last + 0.6)
         if self._shares:
             self._axes.set_ylim(0.0, 1.0)
             self._axes.yaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
+        elif self._least:
+            self._axes.set_yscale("log")
+            self._axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            self._axes.set_ylim(self._least, 1.3 * self._axes.dataLim.y1)
+            self._axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+            self._axes.yaxis.set_minor_formatter(NullFormatter())
         else:
             self._axes.set_ylim(0.0, 1.08 * self._axes.dataLim.y1 or 1.0)
         if self._legend:
             legend(self._figure, self._handles, self._columns)
         svg = write_svg(self._name, self._title, text, self._figure)
         return Chart(self._title, text, svg, table)
+
+
+def rounds_of(records: Sequence[Record]) -> list[int]:
+    """The numbers of rounds."""
+    return [int(record["round"]) for record in records]
+
+
+def words_of(value: float) -> str:
+    """A figure for reading."""
+    if math.isnan(value):
+        return DASH
+    return "infinite" if math.isinf(value) else readable(value)
+
+
+def times(rate: float) -> str:
+    """A compression rate for reading."""
+    return f"{rate:.3g}x"

@@ -75,7 +75,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "released_norm_squared": Column(
         "squared units of an update", "squared length of the released mean of what clients sent"
     ),
-    "rationale": Column("", "why the next sketch has its size"),
+    "rationale": Column("", "why the sketch has its size"),
     "figures": Column("", "numbers behind the rationale; they depend on the controller"),
     "clip_of_an_update": Column("units of an update", "the clip, where it follows the norms"),
     "threshold": Column("units of an update", "that clients vote on"),

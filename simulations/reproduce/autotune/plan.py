@@ -9,7 +9,6 @@ Source: arXiv 2307.10999, section 5 and Appendix A.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +16,7 @@ from typing import Any, Final
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load, parse
 from simulations.learning.configuration import RunConfig, demo_config
-from simulations.learning.records import ErrorParts
+from simulations.learning.records import ErrorParts, average_rate, second_half
 from simulations.learning.run.overrides import changed
 from simulations.learning.template import example_names, example_text
 from simulations.reproduce.engine.federated import data_of, run_of
@@ -200,7 +199,7 @@ def run(name: str, config: RunConfig) -> dict[str, Any]:
         "accuracy": ran.accuracy,
         "tests": [[r["round"], r["accuracy"]] for r in records if r["accuracy"] is not None],
         "rate": average_rate(records),
-        "late_rate": average_rate(records[len(records) // 2 :]),
+        "late_rate": average_rate(second_half(records)),
         "sizes": [int(r["sketch_size"]) for r in records],
         "shares": [_share(r["error"]) for r in records],
         "seconds": sum(float(r["seconds"]) for r in records),
@@ -211,8 +210,3 @@ def _share(parts: ErrorParts) -> float:
     """The expected squared error of a sketch over that of its noise, to three digits."""
     sketch, noise = parts.get("sketch"), parts.get("noise")
     return float(f"{(sketch or 0.0) / noise:.3g}") if noise else 0.0
-
-
-def average_rate(records: Sequence[Any]) -> float:
-    """Coordinates of all updates over coordinates sent, both sketches counted."""
-    return sum(int(r["dimension"]) for r in records) / sum(int(r["sketch_size"]) for r in records)

@@ -86,6 +86,7 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
         "accuracy_baseline",
         "epsilons",
         "average_compression",
+        "compression_second_half",
         "bytes_per_client",
         "dropped",
         "seconds",

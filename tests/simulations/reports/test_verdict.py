@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from protocol.planning.configuration import CONTROLLERS
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.run.overrides import changed
 from simulations.reports.outcome import show_outcome
@@ -21,6 +23,7 @@ from simulations.reports.verdict import (
     judge,
     lengths_of,
 )
+from sketch.controllers.options import options_of
 
 DIMENSION = 10_000
 VARIANCE = 1e-4
@@ -36,10 +39,12 @@ def records_of(
     wanted: float = 5_000.0,
     clipped: int | None = 30,
     sketch: float | None = 0.1,
+    figures: dict[str, float] | None = None,
 ) -> list[dict[str, Any]]:
     """Records whose noise over signal, summed over the run, is `together`.
 
     Args:
+        figures: of the controller, beside what it wanted and got.
         clipped: of 60 clients; None if it was not measured.
         sketch: squared error over that of the noise; None if it was not measured.
     """
@@ -59,7 +64,7 @@ def records_of(
         "noise_variance": VARIANCE,
         "released_norm_squared": signal**2 + size * VARIANCE,
         "error": error,
-        "figures": {"wanted_size": wanted, "size": float(size)},
+        "figures": {"wanted_size": wanted, "size": float(size), **(figures or {})},
         "epsilons": {"server": 2.0, "colluders": 2, "delta": 1e-5, "guaranteed": 5.0},
     }
     return [{"round": number, **each} for number in range(1, rounds + 1)]
@@ -189,7 +194,7 @@ def test_a_controller_that_never_compresses() -> None:
     found = answer(Subject.CONTROLLER, verdict)
     assert verdict.line == "The controller never compresses."
     assert "All 10,000 values were sent in every round. It asked for 31,000" in found.said
-    assert "raise sketch.gamma (now 0.1)" in found.change
+    assert "raise sketch.gamma (now 0.1): up to about 0.31 that changes nothing." in found.change
     # One round with a sketch is a near miss, and so is a controller that had no time.
     records = records_of(size=DIMENSION, wanted=9_999.0)
     records[-1] |= {"sketch_size": 5_000, "compression": 2.0}
@@ -199,15 +204,95 @@ def test_a_controller_that_never_compresses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "want"), [(5_014.0, ""), (5_016.0, "larger"), (4_999.0, ""), (4_000.0, "smaller")]
+    ("wanted", "first_rate", "want", "by"),
+    [
+        (5_014.0, 8.0, "", ""),
+        (5_016.0, 8.0, "larger", "by a lower sketch.first_rate, or a larger sketch.step_factor"),
+        # Nothing is lower than no compression.
+        (5_016.0, 1.0, "larger", "by a larger sketch.step_factor"),
+        (4_999.0, 8.0, "", ""),
+        (4_000.0, 8.0, "smaller", "by a higher sketch.first_rate, or a larger sketch.step_factor"),
+    ],
 )
-def test_a_controller_at_its_limit(wanted: float, want: str) -> None:
+def test_a_controller_at_its_limit(wanted: float, first_rate: float, want: str, by: str) -> None:
     """A size is rounded down to whole rows, 15 values here: that is no limit."""
-    found = answer(Subject.CONTROLLER, judged(wanted=wanted))
+    config = config_of(sketch={"controller": "published", "first_rate": first_rate})
+    found = answer(Subject.CONTROLLER, judged(config, wanted=wanted))
     assert found.headline == ("the controller always sits at its limit" if want else "")
     if want:
         assert f"mostly a {want} one" in found.said and "In 15 of 15 rounds" in found.said
-        assert f"by a {'lower' if want == 'larger' else 'higher'} sketch.first_rate" in found.change
+        assert f"get there sooner: {by}, or by" in found.change
+
+
+ADVICE = [
+    {"size": DIMENSION, "wanted": 31_000.0},
+    {"size": DIMENSION, "wanted": 31_000.0, "figures": {"shortest": 31e3, "longest": 62e3}},
+    {"size": DIMENSION, "wanted": 310_000.0, "figures": {"shortest": 31e4, "longest": 62e4}},
+    {"wanted": 9_000.0, "sketch": 4.0, "figures": {"shortest": 100.0, "longest": 5_000.0}},
+    {"wanted": 1_000.0, "sketch": 4.0, "figures": {"shortest": 5_000.0, "longest": 9_000.0}},
+    {"size": 15, "wanted": 1.0},
+]
+
+
+@pytest.mark.parametrize("name", [name for name in CONTROLLERS if name != "fixed"])
+@pytest.mark.parametrize("records", ADVICE)
+def test_advice_names_options_that_the_controller_has(name: str, records: dict[str, Any]) -> None:
+    verdict = judged(config_of(sketch={"controller": name}), **records)
+    found = answer(Subject.CONTROLLER, verdict)
+    assert found.headline
+    changes = " ".join(each.change for each in verdict.answers)
+    named = set(re.findall(r"sketch\.([a-z_]+)", changes)) - {"controller"}
+    assert named <= set(options_of(CONTROLLERS[name]))
+    assert named or "Run more rounds." in changes
+
+
+def test_a_gamma_that_is_far_off_is_said_to_be() -> None:
+    """At more than the error of the noise there is nothing to be saved for free."""
+    interval = {"shortest": 8_000.0, "longest": 12_000.0}
+    near = answer(Subject.CONTROLLER, judged(size=DIMENSION, wanted=1e4, figures=interval))
+    assert "asked for 10,000 on average, and would have kept any size from 8,000 to" in near.said
+    assert "up to about 0.12 that changes nothing" in near.change
+    far = {"shortest": 90_000.0, "longest": 120_000.0}
+    lost = answer(Subject.CONTROLLER, judged(size=DIMENSION, wanted=9e4, figures=far))
+    assert lost.change.startswith(
+        "Nothing: sketch.gamma (now 0.1) would have to be above about 1.2"
+    )
+    # A warm-up that is not over has asked for nothing yet.
+    warm = config_of(sketch={"controller": "two_stage", "warmup": 40})
+    records = records_of(size=DIMENSION)
+    for record in records:
+        record["figures"] = {"size": float(DIMENSION)}
+    assert "lower sketch.warmup (now 40)" in answer(Subject.CONTROLLER, judge(warm, records)).change
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shortest", "option"), [(2e4, 5e3, "kappa (now 0.1)"), (5e3, 2e4, "gamma_high")]
+)
+def test_curvature_or_the_norm_keeps_a_sketch_long(
+    wanted: float, shortest: float, option: str
+) -> None:
+    config = config_of(sketch={"controller": "adapt_progress", "gamma_high": 0.4})
+    figures = {"shortest": shortest, "longest": 4e4}
+    found = answer(
+        Subject.CONTROLLER, judged(config, size=DIMENSION, wanted=wanted, figures=figures)
+    )
+    assert f"raise sketch.{option}" in found.change
+
+
+@pytest.mark.parametrize(("share", "option"), [(0.2, "gamma (now 0.1)"), (0.4, "gamma_high")])
+def test_a_budget_may_be_bounded_from_above(share: float, option: str) -> None:
+    """At twice the size of the model, a round needs twice the share."""
+    config = config_of(sketch={"controller": "adapt_budget", "gamma_high": 0.5})
+    figures = {"shortest": 15e3, "longest": 2e4, "share": share}
+    found = answer(Subject.CONTROLLER, judged(config, size=DIMENSION, wanted=15e3, figures=figures))
+    assert f"raise sketch.{option}" in found.change
+
+
+def test_a_sketch_of_one_column_is_as_short_as_its_rows() -> None:
+    found = answer(Subject.CONTROLLER, judged(size=15, wanted=3.0))
+    assert found.change.startswith("Lower sketch.rows (now 15)")
+    longer = answer(Subject.CONTROLLER, judged(size=30, wanted=3.0))
+    assert "rows (now" not in longer.change
 
 
 def test_a_controller_that_is_free_now_and_then_is_not_at_its_limit() -> None:
@@ -227,6 +312,11 @@ def test_a_sketch_that_costs_more_than_the_noise(ratio: float, weight: Weight) -
     found = answer(Subject.SKETCH, judged(sketch=ratio))
     assert found.weight is weight
     assert f"{ratio:.2g} times the squared error of the noise" in found.said
+    if found.headline:
+        assert found.change.startswith("Lower sketch.gamma: ")
+        given = judged(config_of(sketch={"first_rate": 8.0}), sketch=ratio)
+        change = answer(Subject.SKETCH, given).change
+        assert change.startswith("Lower sketch.gamma or sketch.first_rate: ")
     fixed = config_of(sketch={"controller": "fixed", "rate": 2.0})
     change = answer(Subject.SKETCH, judged(fixed, sketch=8.0)).change
     assert change == "Lower sketch.rate from 2 to 1 or less."

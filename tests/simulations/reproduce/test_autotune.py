@@ -15,7 +15,6 @@ from simulations.reproduce.autotune.campaign import CAMPAIGN, harmonic, summaris
 from simulations.reproduce.autotune.plan import (
     EMBEDDED,
     Plan,
-    average_rate,
     base_of,
     point_config,
 )
@@ -91,8 +90,6 @@ def test_the_law_of_gamma() -> None:
 
 def test_rates_are_averaged_by_what_is_sent() -> None:
     assert harmonic([1.0, 4.0]) == pytest.approx(1.6)
-    records = [{"dimension": 100, "sketch_size": size} for size in (100, 25)]
-    assert average_rate(records) == pytest.approx(1.6)
 
 
 def test_only_the_last_tests_count() -> None:

@@ -153,7 +153,12 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
         assert ("error" in record) is (kind != "plain")
         if kind != "plain":
             assert record["error"]["measured"] > 0.0
-    assert result.summary()["rounds"] == 4
+    summary = result.summary()
+    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["rounds"] == 4
+    sizes, dimension = [r["sketch_size"] for r in result.records], result.records[0]["dimension"]
+    assert summary["compression"] == pytest.approx(4 * dimension / sum(sizes))
+    assert summary["compression_second_half"] == pytest.approx(2 * dimension / sum(sizes[2:]))
 
 
 @pytest.mark.parametrize("kind", ["ideal", "central", "clipping"])

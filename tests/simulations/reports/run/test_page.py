@@ -231,10 +231,15 @@ def test_runs_are_compared(pair: list[Run], pair_page: str) -> None:
     one = dict(zip(tables["Costs"].columns, tables["Costs"].rows[0], strict=True))
     assert (one["vector"], one["protocol"]) == ("10.15", "1.127")
     assert (one["in all"], one["compiling"]) == ("2.0", "-")
+    # Of 4510 and 4210 values in two rounds; the second half is the second round.
+    two = dict(zip(tables["Costs"].columns, tables["Costs"].rows[1], strict=True))
+    assert (two["all rounds"], two["second half"]) == ("1.1x", "1.14x")
     assert 'colspan="3">epsilon of one client</th>' in pair_page
+    assert 'colspan="2">compression</th>' in pair_page
     text = text_of(pair_page)
     assert "2 runs side by side" in text
     assert "epsilon=2: 52.0% at epsilon 2, epsilon=5: " in text
+    assert "In the second half of its rounds: epsilon=2 1.07x, epsilon=5 1.14x." in text
     runs = [attributes for attributes, _ in Elements(pair_page).named("details") if attributes]
     assert ["open" in a for a in runs if a["class"] == "run"] == [True, False]
 
