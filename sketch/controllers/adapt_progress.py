@@ -34,7 +34,7 @@ from sketch.controllers.base import (
     ReleasedStats,
     check_step,
 )
-from sketch.controllers.norm_belief import NormBelief, believed, norm_estimate
+from sketch.controllers.norm_belief import NormBelief, believed_measured, norm_estimate
 from sketch.controllers.options import check_options
 from sketch.controllers.sizing import first_decision, next_decision
 from sketch.error import size_for_error_ratio
@@ -59,6 +59,11 @@ class _Kept:
     size: float
     update_norm_squared: float
     inner: float
+
+    @property
+    def noise_variance(self) -> float:
+        """sigma^2, by s^2 = sigma^2 + |mu|^2 / L, which held for the estimate."""
+        return max(self.spread - self.norm_squared / self.size, 0.0)
 
     @property
     def norm_variance(self) -> float:
@@ -174,10 +179,11 @@ def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:
 
 def _belief(kept: tuple[_Kept, ...]) -> NormBelief:
     """What is believed of |mu|^2 after these releases."""
-    first, *later = (NormBelief(one.norm_squared, one.norm_variance) for one in kept)
+    first, *later = kept
+    belief = believed_measured(None, first.norm_squared, int(first.size), first.noise_variance)
     for one in later:
-        first = believed(first, one.squared, one.variance)
-    return first
+        belief = believed_measured(belief, one.norm_squared, int(one.size), one.noise_variance)
+    return belief
 
 
 def _curvature(kept: tuple[_Kept, ...]) -> _Curvature:

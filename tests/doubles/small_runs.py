@@ -13,6 +13,6 @@ SMALL: Final[Mapping[str, Any]] = {
     "server": {"learning_rate": 2.0},
     "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
     "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-    "sketch": {"window": 2},
+    "sketch": {"gamma": 0.1},
     "faults": {"dropout": 0.1},
 }

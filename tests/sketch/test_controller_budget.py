@@ -40,7 +40,7 @@ def sizes(controller: Controller, norms: list[float]) -> list[int]:
 
 def free(**changes: object) -> AdaptBudget:
     """Without clamps, so that the rule alone decides."""
-    options = {"rows": 1, "window": 1, "step_factor": 1e6, "first_rate": 1500.0}
+    options: dict[str, object] = {"rows": 1, "caution": 0.0, "first_rate": 1500.0}
     options |= {"gamma_low": 1e-9, "gamma_high": 1e9, "horizon": HORIZON}
     return AdaptBudget(**{**options, **changes})  # type: ignore[arg-type]
 
@@ -84,7 +84,7 @@ def test_no_other_split_is_shorter() -> None:
         other = shares * np.exp(rng.normal(0.0, 0.3, HORIZON))
         other *= 0.1 * weights.sum() / (weights @ other)
         assert (norm / (NOISE * other)).sum() > best
-    even = sum(sizes(AdaptNorm(rows=1, first_rate=1000.0, step_factor=1e6), [norm] * HORIZON))
+    even = sum(sizes(AdaptNorm(rows=1, first_rate=1000.0, caution=0.0), [norm] * HORIZON))
     assert best < 0.55 * even
 
 
@@ -95,8 +95,6 @@ def test_sizes_grow_towards_the_end() -> None:
 
 def test_clamps() -> None:
     controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=100.0)
-    used = sizes(controller, [1e-4] * HORIZON)
-    assert all(0.49 < after / before < 2.01 for before, after in pairwise(used))
     assert controller.share(0, 0.0) <= controller.gamma_high
     assert controller.share(99, 1e6) == controller.gamma_low
     assert math.isclose(controller.share(100, 0.0), controller.share(5000, 0.0))
@@ -111,7 +109,7 @@ def test_an_uncompressed_round_spends_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("horizon", 0), ("gamma", 0.0), ("memory", 1.5), ("gamma_low", 2.0), ("window", 0)],
+    [("horizon", 0), ("gamma", 0.0), ("memory", 1.5), ("gamma_low", 2.0), ("caution", -1.0)],
 )
 def test_ranges(name: str, value: float) -> None:
     with pytest.raises(ValueError, match="must be"):

@@ -23,6 +23,7 @@ from sketch.controllers import (
     ReleasedStats,
 )
 from sketch.controllers.adapt_tail import TailUpdate
+from sketch.controllers.norm_belief import believed_measured
 from sketch.controllers.two_sketches import best_probe_size
 from sketch.error import norm_estimate_variance
 
@@ -87,7 +88,6 @@ class TestBoth:
         ("name", "value"),
         [
             ("gamma", 0.0),
-            ("step_factor", 1.0),
             ("first_rate", 0.9),
             ("probe_size", 63),
             ("probe_size", 2049),
@@ -104,7 +104,7 @@ class TestBoth:
 class TestTwoSketches:
     def test_fixed_point(self) -> None:
         """The norm is the second sketch's, the noise the first one's."""
-        last = run(AdaptNormTwoSketches(), norm_squared=[0.45] * 10)[-1]
+        last = run(AdaptNormTwoSketches(caution=0.0), norm_squared=[0.45] * 10)[-1]
         assert last.spec.main_size == 15 * (math.ceil(0.45 / (0.1 * MAIN_NOISE)) // 15)
         assert last.rationale.numbers["norm_squared"] == pytest.approx(0.45)
 
@@ -112,18 +112,28 @@ class TestTwoSketches:
         first = AdaptNormTwoSketches().initial(DIMENSION).spec
         assert (first.kind, first.probe) == (SketchKind.IDENTITY, Probe(1024, 0.1))
 
-    def test_probe_follows_the_estimate(self) -> None:
-        """|mu|^2 / sigma2^2 = 0.3 / 1e-3, then out of both ends of its range."""
+    def test_probe_follows_the_belief(self) -> None:
+        """|mu|^2 / sigma2^2 = 0.3 / 1e-3, then out of both ends of its range by surprises."""
         sizes = [
             decision.spec.probe.size  # type: ignore[union-attr]
-            for decision in run(AdaptNormTwoSketches(window=1), norm_squared=[0.3, 9.0, -0.5])
+            for decision in run(AdaptNormTwoSketches(), norm_squared=[0.3, 9.0, -0.5])
         ]
         assert sizes == [1024, 300, 2048, 64]
 
-    def test_negative_estimates_are_averaged_before_the_clamp(self) -> None:
-        decisions = run(AdaptNormTwoSketches(window=2), norm_squared=[-0.2, 0.6])
-        seen = [decision.rationale.numbers["norm_squared"] for decision in decisions[1:]]
-        assert seen == pytest.approx([0.0, 0.2])
+    def test_the_belief_is_that_of_the_second_sketch(self) -> None:
+        """Its estimates and their variances: here with size and noise of a probe."""
+        first, second = run(AdaptNormTwoSketches(), norm_squared=[0.3, 0.4])[1:]
+        start = believed_measured(None, 0.3, 1024, PROBE_NOISE)
+        then = believed_measured(start, 0.4, 300, PROBE_NOISE)
+        assert first.state.memory == pytest.approx(start.memory)
+        assert second.state.memory == pytest.approx(then.memory)
+
+    def test_negative_estimates_keep_their_sign(self) -> None:
+        """Clamping each at zero would make the belief too large on average."""
+        first, second = run(AdaptNormTwoSketches(), norm_squared=[-0.02, 0.03])[1:]
+        assert first.rationale.numbers["norm_squared"] == 0.0
+        assert first.state.memory[0] == pytest.approx(-0.02)
+        assert -0.02 < second.state.memory[0] < 0.03
 
     @given(st.floats(1e-3, 1.0), st.floats(1e-6, 1e-2))
     def test_best_size_has_the_least_variance(self, norm: float, noise: float) -> None:
@@ -148,7 +158,7 @@ class TestTwoSketches:
         """
         dimension, variance, rounds = 400, 1e-3, 1500
         mu = np.random.default_rng(5).normal(size=dimension) / 20
-        controller = AdaptNormTwoSketches(first_rate=4.0, probe_size=128, window=1)
+        controller = AdaptNormTwoSketches(first_rate=4.0, probe_size=128)
         first = controller.initial(dimension)
         estimates, twin = [], []
         for released in releases(first.spec, mu, variance, rounds):
@@ -232,6 +242,7 @@ class TestAdaptTail:
         ("name", "value", "error"),
         [
             ("eta", 0.0, ValueError),
+            ("step_factor", 1.0, ValueError),
             ("update", "sign", TypeError),
             ("relative", 1, TypeError),
         ],

@@ -24,6 +24,8 @@ from sketch.controllers import (
     ControllerState,
     Decision,
     FixedRate,
+    Prior,
+    Published,
     Rationale,
     ReleasedProbe,
     ReleasedStats,
@@ -40,6 +42,7 @@ CONTROLLERS: list[Controller] = [
     AdaptProgress(first_rate=4.0),
     AdaptTail(first_rate=4.0, probe_size=64),
     FixedRate(4.0),
+    Published(first_rate=4.0),
     TwoStage(warmup=1),
 ]
 
@@ -103,7 +106,7 @@ class TestByTypes:
             "return": Decision,
         }
         initial = get_type_hints(type(controller).initial)
-        assert initial == {"dimension": int, "return": Decision}
+        assert initial == {"dimension": int, "prior": Prior | None, "return": Decision}
 
     def test_all_controllers_are_tested_here(self) -> None:
         found = {
@@ -115,6 +118,7 @@ class TestByTypes:
 
     def test_what_comes_in_and_what_is_kept_are_scalars(self) -> None:
         scalars = {int, float, float | None}
+        assert set(get_type_hints(Prior).values()) == {float}
         assert set(get_type_hints(ReleasedProbe).values()) <= scalars
         assert set(get_type_hints(ReleasedStats).values()) <= scalars | {ReleasedProbe | None}
         assert set(get_type_hints(ControllerState).values()) == {int, tuple[float, ...]}
@@ -128,7 +132,7 @@ class TestByTypes:
         assert not hasattr(controller, "__dict__")
 
     def test_states_and_decisions_are_frozen(self) -> None:
-        for cls in (ReleasedStats, ReleasedProbe, ControllerState, Decision, Rationale):
+        for cls in (Prior, ReleasedStats, ReleasedProbe, ControllerState, Decision, Rationale):
             assert cls.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
@@ -249,8 +253,8 @@ class TestByExperiment:
         seen: list[float] = []
 
         class Leaky:
-            def initial(self, dimension: int) -> Decision:
-                return FixedRate(4.0).initial(dimension)
+            def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+                return FixedRate(4.0).initial(dimension, prior)
 
             def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
                 decision = FixedRate(4.0).step(state, released)

@@ -22,6 +22,8 @@ from sketch.controllers import (
     Controller,
     Decision,
     FixedRate,
+    Prior,
+    Published,
     Rationale,
     ReleasedProbe,
     ReleasedStats,
@@ -35,7 +37,7 @@ Releases = Callable[..., Iterator[ReleasedStats]]
 DIMENSION = 100_000
 CONTROLLERS: list[Any] = [
     AdaptNorm(),
-    AdaptNorm(first_rate=33.0, window=1),
+    AdaptNorm(first_rate=33.0, caution=0.0),
     AdaptNormTwoSketches(),
     AdaptNormTwoSketches(first_rate=20.0, probe_size=100),
     AdaptProgress(),
@@ -43,6 +45,8 @@ CONTROLLERS: list[Any] = [
     AdaptTail(),
     AdaptTail(update=TailUpdate.EXPONENTIAL, relative=True, first_rate=10.0),
     FixedRate(50.0),
+    Published(),
+    Published(first_rate=33.0, window=1),
     TwoStage(warmup=2),
 ]
 
@@ -286,52 +290,56 @@ class TestFixedRate:
             FixedRate(0.5)
 
 
-class TestAdaptNorm:
+class TestPublished:
+    """The rule of version 0.1.0: the last norms are averaged, and a size moves by steps."""
+
     def test_starts_uncompressed_or_at_a_given_rate(self) -> None:
-        assert AdaptNorm().initial(DIMENSION).spec.kind is SketchKind.IDENTITY
-        assert AdaptNorm(first_rate=33.0).initial(DIMENSION).spec.size == 3030
+        """Whatever a plan says: it is kept for comparison."""
+        prior = Prior(norm_squared=1.0, noise_variance=1.0)
+        assert Published().initial(DIMENSION, prior).spec.kind is SketchKind.IDENTITY
+        assert Published(first_rate=33.0).initial(DIMENSION, prior).spec.size == 3030
 
     def test_fixed_point(self) -> None:
         """L = |mu|^2 / (gamma sigma^2): 0.45 / (0.1 * 1e-4) = 45,000, a multiple of 15."""
-        last = run(AdaptNorm(), [0.45] * 10)[-1]
+        last = run(Published(), [0.45] * 10)[-1]
         assert last.spec.size == 45_000
         assert last.rationale.words == "The estimated norm asks for this size."
 
     @given(st.floats(1e-3, 10.0), st.floats(1e-6, 1e-2), st.floats(0.05, 1.0))
     def test_fixed_point_for_any_norm(self, norm: float, noise: float, gamma: float) -> None:
-        last = run(AdaptNorm(gamma=gamma, step_factor=1e9), [norm] * 3, noise)[-1]
+        last = run(Published(gamma=gamma, step_factor=1e9), [norm] * 3, noise)[-1]
         wanted = min(max(norm / (gamma * noise), 15.0), DIMENSION)
         assert wanted - 15 <= last.spec.size <= wanted + 1
 
     @given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=8))
     def test_step_clamp(self, norms: list[float]) -> None:
-        sizes = [decision.spec.size for decision in run(AdaptNorm(step_factor=2.0), norms)]
+        sizes = [decision.spec.size for decision in run(Published(step_factor=2.0), norms)]
         for before, after in itertools.pairwise(sizes):
             assert after <= 2 * before
             assert after > before / 2 - 15
             assert 15 <= after <= DIMENSION
 
     def test_shrinks_by_the_factor(self) -> None:
-        sizes = [decision.spec.size for decision in run(AdaptNorm(), [0.0] * 3)]
+        sizes = [decision.spec.size for decision in run(Published(), [0.0] * 3)]
         assert sizes == [100_000, 49_995, 24_990, 12_495]
 
     def test_smallest_size_is_the_rows(self) -> None:
-        assert run(AdaptNorm(), [0.0] * 20)[-1].spec.size == 15
+        assert run(Published(), [0.0] * 20)[-1].spec.size == 15
 
     def test_grows_back_to_no_compression(self) -> None:
-        decisions = run(AdaptNorm(first_rate=3000.0), [100.0] * 20)
+        decisions = run(Published(first_rate=3000.0), [100.0] * 20)
         assert decisions[-1].spec.kind is SketchKind.IDENTITY
         assert "larger sketch than the clamps allow" in decisions[-1].rationale.words
 
     def test_window_averages(self) -> None:
-        controller = AdaptNorm(window=2, step_factor=1e9)
+        controller = Published(window=2, step_factor=1e9)
         decisions = run(controller, [0.1, 0.3, 0.5])
         averages = [decision.rationale.numbers["norm_squared"] for decision in decisions[1:]]
         assert averages == pytest.approx([0.1, 0.2, 0.4])
         assert len(decisions[-1].state.memory) == 2
 
     def test_negative_estimates_are_averaged_before_the_clamp(self) -> None:
-        controller = AdaptNorm(window=2)
+        controller = Published(window=2)
         first = controller.initial(DIMENSION)
         low = dataclasses.replace(release(first, 0.0), sketch_norm_squared=9.8)
         second = controller.step(first.state, low)
@@ -341,29 +349,79 @@ class TestAdaptNorm:
         assert third.rationale.numbers["norm_squared"] == pytest.approx(0.2)
 
     @pytest.mark.parametrize(
+        ("name", "value", "error"),
+        [
+            ("gamma", 0.0, ValueError),
+            ("gamma", -1.0, ValueError),
+            ("window", 0, ValueError),
+            ("step_factor", 1.0, ValueError),
+            ("first_rate", 0.5, ValueError),
+            ("first_rate", None, TypeError),
+            ("rows", 0, ValueError),
+        ],
+    )
+    def test_ranges(self, name: str, value: float, error: type[Exception]) -> None:
+        with pytest.raises(error, match=f"{name} must be"):
+            Published(**{name: value})  # type: ignore[arg-type]
+
+
+class TestAdaptNorm:
+    """What it decides; `test_controller_arrival` has how it gets there."""
+
+    def test_starts_uncompressed_or_at_a_given_rate(self) -> None:
+        assert AdaptNorm().initial(DIMENSION).spec.kind is SketchKind.IDENTITY
+        assert AdaptNorm(first_rate=33.0).initial(DIMENSION).spec.size == 3030
+
+    @pytest.mark.parametrize("first_rate", [None, 50.0])
+    def test_fixed_point(self, first_rate: float | None) -> None:
+        """L = |mu|^2 / (gamma sigma^2): 0.45 / (0.1 * 1e-4) = 45,000, a multiple of 15.
+
+        From above it stays at the upper end of the interval if caution asks for one.
+        """
+        decisions = run(AdaptNorm(first_rate=first_rate, caution=0.0), [0.45] * 10)
+        assert {decision.spec.size for decision in decisions[1:]} == {45_000}
+
+    @given(st.floats(1e-3, 10.0), st.floats(1e-6, 1e-2), st.floats(0.05, 1.0))
+    def test_fixed_point_for_any_norm(self, norm: float, noise: float, gamma: float) -> None:
+        last = run(AdaptNorm(gamma=gamma, caution=0.0), [norm] * 3, noise)[-1]
+        wanted = min(max(norm / (gamma * noise), 15.0), DIMENSION)
+        assert wanted - 15 <= last.spec.size <= wanted + 1
+
+    def test_smallest_size_is_the_rows(self) -> None:
+        assert run(AdaptNorm(), [0.0] * 20)[-1].spec.size == 15
+
+    def test_grows_back_to_no_compression(self) -> None:
+        decisions = run(AdaptNorm(first_rate=3000.0), [100.0])
+        assert decisions[-1].spec.kind is SketchKind.IDENTITY
+        assert "up to its likeliest size at once" in decisions[-1].rationale.words
+
+    @pytest.mark.parametrize(
         ("name", "value"),
         [
             ("gamma", 0.0),
             ("gamma", -1.0),
-            ("window", 0),
-            ("step_factor", 1.0),
+            ("caution", -0.1),
             ("first_rate", 0.5),
             ("rows", 0),
         ],
     )
     def test_ranges(self, name: str, value: float) -> None:
         with pytest.raises(ValueError, match=f"{name} must be"):
-            AdaptNorm(**{name: value})
+            AdaptNorm(**{name: value})  # type: ignore[arg-type]
 
     @pytest.mark.statistical
+    @pytest.mark.parametrize("kind", [AdaptNorm, Published])
     def test_estimates_from_real_sketches_are_unbiased(
-        self, releases: Releases, mean_check: Callable[..., None]
+        self,
+        kind: type[AdaptNorm | Published],
+        releases: Releases,
+        mean_check: Callable[..., None],
     ) -> None:
         """The whole way: sketch, noise, release, estimate."""
         dimension, variance = 400, 0.02
         mu = np.random.default_rng(5).normal(size=dimension) / 20
         spec = spec_for_size(dimension, 150)
-        controller = AdaptNorm(first_rate=dimension / spec.size, window=1)
+        controller = kind(first_rate=dimension / spec.size)
         first = controller.initial(dimension)
         assert first.spec == spec
         estimates = [
@@ -374,18 +432,28 @@ class TestAdaptNorm:
 
 
 class TestTwoStage:
-    def test_uncompressed_then_one_size(self) -> None:
+    def test_warms_up_and_takes_one_size(self) -> None:
         """The mean of 0.1, 0.3 and 0.2 asks for 0.2 / (0.1 * 1e-4) = 20,000, in rows of 15."""
-        decisions = run(TwoStage(warmup=3), [0.1, 0.3, 0.2, 9.0, 0.0, 7.0])
+        controller = TwoStage(warmup=3, first_rate=1.0)
+        decisions = run(controller, [0.1, 0.3, 0.2, 9.0, 0.0, 7.0])
         kinds = [decision.spec.kind for decision in decisions]
         assert kinds == 3 * [SketchKind.IDENTITY] + 4 * [SketchKind.COUNT_MEAN]
         assert {decision.spec.size for decision in decisions[3:]} == {15 * (20_001 // 15)}
         words = [decision.rationale.words for decision in decisions]
-        assert words[:3] == 3 * ["Warm-up: uncompressed."]
+        assert words[:3] == ["The first rate is given.", *2 * ["Warm-up: the size stays."]]
         assert words[3:] == [
             "The norm over the warm-up fixes the size.",
             *3 * ["The size is fixed."],
         ]
+
+    def test_the_warm_up_may_be_compressed(self) -> None:
+        """It has the size of the first round throughout, and a short one measures as well."""
+        prior = Prior(norm_squared=0.5, noise_variance=1e-4)
+        controller = TwoStage(warmup=2)
+        assert controller.initial(DIMENSION, prior).spec.size == 15 * (5_000 // 15)
+        given = run(TwoStage(warmup=2, first_rate=20.0), [0.2] * 4)
+        assert [decision.spec.size for decision in given[:2]] == 2 * [15 * (5_000 // 15)]
+        assert {decision.spec.size for decision in given[2:]} == {15 * (20_001 // 15)}
 
     def test_stays_uncompressed_if_the_norm_asks_for_it(self) -> None:
         decisions = run(TwoStage(warmup=1), [100.0, 0.0])
@@ -394,7 +462,9 @@ class TestTwoStage:
     def test_no_norm_gives_the_smallest_sketch(self) -> None:
         assert run(TwoStage(warmup=1), [0.0])[-1].spec.size == 15
 
-    @pytest.mark.parametrize(("name", "value"), [("warmup", 0), ("gamma", 0.0), ("rows", 0)])
+    @pytest.mark.parametrize(
+        ("name", "value"), [("warmup", 0), ("gamma", 0.0), ("first_rate", 0.5), ("rows", 0)]
+    )
     def test_ranges(self, name: str, value: float) -> None:
         with pytest.raises(ValueError, match=f"{name} must be"):
             TwoStage(**{name: value})  # type: ignore[arg-type]

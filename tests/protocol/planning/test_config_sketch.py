@@ -17,6 +17,7 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     FixedRate,
+    Published,
     TwoStage,
 )
 from sketch.controllers.adapt_tail import TailUpdate
@@ -27,8 +28,8 @@ EXAMPLES = {
         AdaptBudget(horizon=50, memory=0.2, gamma_low=0.05, gamma_high=3.0),
     ),
     "adapt_norm": (
-        {"gamma": 0.2, "window": 5, "step_factor": 3.0, "first_rate": 4.0},
-        AdaptNorm(gamma=0.2, window=5, step_factor=3.0, first_rate=4.0),
+        {"gamma": 0.2, "caution": 2.0, "first_rate": 4.0},
+        AdaptNorm(gamma=0.2, caution=2.0, first_rate=4.0),
     ),
     "adapt_norm_two_sketches": (
         {"gamma": 0.2, "probe_size": 100, "probe_share": 0.2},
@@ -52,7 +53,14 @@ EXAMPLES = {
         AdaptTail(eta=0.5, update=TailUpdate.LINEAR, relative=True, rows=7),
     ),
     "fixed": ({"rate": 30.0, "rows": 4}, FixedRate(30.0, rows=4)),
-    "two_stage": ({"warmup": 4, "gamma": 0.3}, TwoStage(warmup=4, gamma=0.3)),
+    "published": (
+        {"gamma": 0.2, "window": 5, "step_factor": 3.0, "first_rate": 4.0},
+        Published(gamma=0.2, window=5, step_factor=3.0, first_rate=4.0),
+    ),
+    "two_stage": (
+        {"warmup": 4, "gamma": 0.3, "first_rate": 2.0},
+        TwoStage(warmup=4, gamma=0.3, first_rate=2.0),
+    ),
 }
 
 
@@ -99,8 +107,10 @@ def test_a_parameter_of_another_controller_is_refused_by_name(name: str) -> None
     ("name", "key", "value"),
     [
         ("adapt_norm", "gamma", 0.0),
-        ("adapt_norm", "window", 0),
-        ("adapt_norm", "step_factor", 1.0),
+        ("adapt_norm", "caution", -1.0),
+        ("published", "window", 0),
+        ("published", "step_factor", 1.0),
+        ("published", "first_rate", 0.5),
         ("adapt_norm", "first_rate", 0.5),
         ("adapt_norm", "rows", 0),
         ("adapt_norm_two_sketches", "probe_size", 63),

@@ -24,6 +24,7 @@ FIRST = {
     "adapt_progress": {"first_rate": 4.0},
     "adapt_tail": {"first_rate": 4.0, "probe_size": 64},
     "fixed": {"rate": 4.0},
+    "published": {"first_rate": 4.0},
     "two_stage": {"warmup": 2},
 }
 

@@ -70,7 +70,9 @@ def test_values_are_said_in_words() -> None:
 
 def test_keys_of_some_controllers_are_told_with_their_defaults() -> None:
     sketch = next(table for table in tables() if table.name == "sketch")
-    assert sketch.owners("window")["adapt_progress"] == 30
+    assert sketch.owners("window") == {"adapt_progress": 30, "published": 3}
+    assert sketch.owners("first_rate")["published"] == 1.0
+    assert sketch.owners("first_rate")["adapt_norm"] is None
     assert sketch.owners("update") == {"adapt_tail": "sign"}
     assert sketch.owners("horizon") == {"adapt_budget": None}
     assert sketch.owners("rows") == {} != sketch.owners("gamma").keys() & CONTROLLERS.keys()

@@ -11,15 +11,19 @@ import pytest
 
 from protocol.errors import ConfigurationError
 from simulations.learning.configuration import RunConfig, demo_config, write_config
-from simulations.reproduce.autotune.campaign import CAMPAIGN, harmonic, summarise
+from simulations.reproduce.autotune.campaign import CAMPAIGN, summarise
+from simulations.reproduce.autotune.findings import harmonic
 from simulations.reproduce.autotune.plan import (
     EMBEDDED,
+    SHAKESPEARE,
+    WRITERS,
     Plan,
     base_of,
     point_config,
 )
 from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.federated import final_accuracy
+from sketch.controllers import AdaptNorm, Published
 
 PLAN = Plan(config=EMBEDDED, noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",))
 
@@ -36,7 +40,16 @@ def base() -> RunConfig:
 def result_of(accuracies: dict[str, float], rates: dict[str, float]) -> dict[str, Any]:
     """Figures of made-up runs at the one noise."""
     runs = {
-        (1.0, name): [{"accuracy": accuracy, "rate": 1, "late_rate": rates[name], "seconds": 1}]
+        (1.0, name): [
+            {
+                "accuracy": accuracy,
+                "rate": 1.0,
+                "late_rate": rates[name],
+                "sizes": [64, 64],
+                "shares": [0.1, 0.1],
+                "seconds": 1,
+            }
+        ]
         for name, accuracy in accuracies.items()
     }
     found: dict[str, Any] = summarise(demo_config(), PLAN, runs)["results"][0]
@@ -50,13 +63,50 @@ def test_no_compression_is_always_there() -> None:
 
 def test_a_point_changes_sketch_noise_and_seed_only(base: RunConfig) -> None:
     for arm in PLAN.arms():
-        config = point_config(base, 0, 0.7, arm, 3)
+        config = point_config(PLAN, base, 0.7, arm, 3)
         assert (config.seed, config.privacy.noise_multiplier) == (3, 0.7)
         assert config.privacy.epsilon is None
         same = {"seed": base.seed, "sketch": base.sketch, "privacy": base.privacy}
         assert config.model_copy(update=same) == base
         config.sketch.build(config.rounds)
-    assert point_config(base, 2, 0.7, PLAN.arms()[0], 3).rounds == 2
+    assert point_config(replace(PLAN, rounds=2), base, 0.7, PLAN.arms()[0], 3).rounds == 2
+
+
+def test_a_rate_of_the_server_for_each_noise(base: RunConfig) -> None:
+    plan = replace(PLAN, noise=(0.5, 1.0), server_rates=(3.0, 0.25))
+    rates = [
+        point_config(plan, base, noise, plan.arms()[0], 1).server.learning_rate
+        for noise in plan.noise
+    ]
+    assert rates == [3.0, 0.25]
+    other = point_config(PLAN, base, 0.5, PLAN.arms()[0], 1)
+    assert other.server.learning_rate == base.server.learning_rate
+    with pytest.raises(ValueError, match="one for each noise, or none, got 1 for 2"):
+        replace(plan, server_rates=(3.0,))
+
+
+def test_the_published_rule_begins_at_its_own_rate(base: RunConfig) -> None:
+    """The arms of one gamma differ in the rule, and in the first rate that only it needs."""
+    plan = replace(PLAN, gammas=(0.1,), published=(0.1,), first_rate=5.0)
+    arms = {arm.family: arm for arm in plan.arms() if arm.family != "genie"}
+    built = {
+        name: point_config(plan, base, 1.0, arm, 1).sketch.build(8) for name, arm in arms.items()
+    }
+    rows = base.sketch.build(8).rows  # type: ignore[attr-defined]
+    assert built["published"] == Published(gamma=0.1, first_rate=5.0, rows=rows)
+    assert built["adapt_norm"] == AdaptNorm(gamma=0.1, rows=rows)
+    with pytest.raises(ValueError, match="published must be"):
+        replace(PLAN, published=(0.0,))
+
+
+@pytest.mark.parametrize("plan", [WRITERS, SHAKESPEARE], ids=["writers", "shakespeare"])
+def test_examples_that_presets_name_can_be_planned(plan: Plan) -> None:
+    base = base_of(plan)
+    for arm in plan.arms():
+        for noise in plan.noise:
+            config = point_config(plan, base, noise, arm, 1)
+            assert config.rounds == plan.rounds
+            config.sketch.build(config.rounds)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +162,9 @@ def test_the_command_keeps_runs_and_goes_on(
     assert set(arms) == {"genie 1", "genie 8", "adapt_norm 0.1", "adapt_budget 0.05"}
     assert figures["seeds"] == [1, 2] and len(arms["genie 1"]["accuracies"]) == 2
     assert "adapt_budget 0.05" in (tmp_path / "out" / "autotune.md").read_text()
-    assert (tmp_path / "out" / "autotune.png").read_bytes().startswith(b"\x89PNG")
+    for name in ("rates", "sizes"):
+        plot = tmp_path / "out" / f"autotune-{name}.png"
+        assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "out" / "runs").glob("*/summary.json"))) == 8
     monkeypatch.setattr("simulations.learning.federated.Federation.round", None)
     assert reproduced(*arguments)["results"] == figures["results"]

@@ -35,7 +35,7 @@ CONFIG = {
         "tolerated_dropouts": COHORT - LEAST,
         "tolerated_colluders": COLLUDERS,
     },
-    "sketch": {"window": 2},
+    "sketch": {"gamma": 0.1},
     "faults": {"dropout": 0.2},
     "engine": {"aggregator": "real"},
 }
