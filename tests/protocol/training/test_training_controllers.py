@@ -50,3 +50,18 @@ def test_rounds_of_a_private_run(name: str, cohort: list[Identity], ledger: Ledg
         state = dataclasses.replace(state, decision=decision)
         # The figures that explain a size can be written down.
         json.dumps(dict(decision.rationale.numbers), allow_nan=False)
+
+
+def test_a_plan_knows_clip_and_noise_before_the_first_release(
+    cohort: list[Identity], ledger: Ledger
+) -> None:
+    """The deviation z C / n of a mean over the cohort; a run's first sketch is sized by it."""
+    plan = plan_of(ROUNDS)
+    prior = plan.prior
+    assert prior.norm_squared == pytest.approx(plan.clip_l2**2)
+    deviation = plan.goal.noise_multiplier * plan.clip_l2 / plan.cohort
+    assert prior.noise_variance == pytest.approx(deviation**2)
+    controller = Sketch(rows=5).build(20)
+    training = PrivateTraining(plan, D, controller, IdealAggregator(), ledger)
+    assert training.state.decision == controller.initial(D, prior)
+    assert training.state.decision.spec.size < D
