@@ -57,7 +57,7 @@ class NormBelief:
 
     @property
     def std(self) -> float:
-        """Standard deviation."""
+        """Standard deviation of |mu|^2, the square root of P."""
         return math.sqrt(self.variance)
 
     def upper(self, caution: float) -> float:

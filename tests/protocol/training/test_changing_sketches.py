@@ -18,7 +18,7 @@ from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
 from secagg import Identity, RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
-from sketch.controllers import ControllerState, Decision, Rationale, ReleasedStats
+from sketch.controllers import ControllerState, Decision, Prior, Rationale, ReleasedStats
 
 D = 200
 SPECS = [
@@ -36,8 +36,10 @@ class Scripted:
 
     def __init__(self) -> None:
         self.shown: list[ReleasedStats] = []
+        self.told: list[Prior | None] = []
 
-    def initial(self, dimension: int) -> Decision:
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        self.told.append(prior)
         return self._decide(ControllerState(dimension, SPECS[0].main_size), 0)
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
@@ -74,6 +76,7 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(
     mean, controller = np.full(D, 0.5 / np.sqrt(D)), Scripted()
     real = RealAggregator(identities, plan.client_policy(D))
     training = PrivateTraining(plan, D, controller, real, ledger)
+    assert controller.told == [plan.prior]
     for number, spec in enumerate(SPECS):
         result = training.run_round(keys(identities), bytes(32), lambda _: mean, {})
         assert result.setup.parameters.sketch == spec

@@ -40,7 +40,7 @@ from secagg import (
 )
 from secagg.pairwise.transitions import ClientPhase
 from sketch import spec_for_size
-from sketch.controllers import Decision, FixedRate, Rationale, ReleasedStats
+from sketch.controllers import Decision, FixedRate, Prior, Rationale, ReleasedStats
 from sketch.controllers.base import ControllerState
 
 D = 300
@@ -64,7 +64,8 @@ def training(
 class Halving:
     """A controller whose decisions do not depend on noise."""
 
-    def initial(self, dimension: int) -> Decision:
+    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
+        del prior
         return self._decide(ControllerState(dimension, dimension))
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:

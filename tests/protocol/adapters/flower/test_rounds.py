@@ -369,7 +369,7 @@ def test_the_sketch_may_change_from_round_to_round(
     # Noise that drowns the update: the controller compresses.
     world = make_world(goal=PrivacyGoal(10.0, 1e-5, 8))
     strategy, before = FedAvg(fraction_evaluate=0.0), parts.model(4000)
-    with world.secure(strategy, AdaptNorm()) as secure:
+    with world.secure(strategy, AdaptNorm(first_rate=2.0)) as secure:
         start(secure, strategy, before, rounds=3)
         sizes = [report.sketch_size for report in secure.reports]
         reasons = {report.why for report in secure.reports}

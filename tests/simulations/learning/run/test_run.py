@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,17 @@ from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView, row
 from simulations.learning.server_optimizer import ModelState
 from simulations.reports.verdict import lengths_of
-from sketch.controllers import AdaptNorm
+from sketch.controllers import (
+    AdaptBudget,
+    AdaptNorm,
+    AdaptProgress,
+    Controller,
+    Decision,
+    Prior,
+    Published,
+    ReleasedStats,
+    TwoStage,
+)
 
 KINDS = {
     "ideal": {"engine.aggregator": "ideal"},
@@ -394,6 +405,49 @@ def test_a_checkpoint_keeps_everything(tmp_path: Path) -> None:
         assert np.array_equal(getattr(read.state, name), getattr(state, name))
         assert getattr(read.state, name).dtype == getattr(state, name).dtype
     assert Checkpoint.load(tmp_path / "nothing.npz") is None
+
+
+@pytest.mark.parametrize(
+    "controller",
+    [AdaptNorm(), AdaptBudget(horizon=8), AdaptProgress(), Published(), TwoStage(warmup=3)],
+    ids=lambda controller: type(controller).__name__,
+)
+def test_a_controller_goes_on_from_a_checkpoint_to_the_same_sizes(
+    tmp_path: Path, controller: Controller
+) -> None:
+    """Its memory comes back to the last bit. The control: without it, sizes differ."""
+    state = ModelState(np.zeros(2), np.zeros(2), np.zeros(2), None, 0)
+
+    def after(decision: Decision, number: int) -> Decision:
+        size = decision.spec.main_size
+        released = ReleasedStats(
+            round_number=number,
+            dimension=9999,
+            size=size,
+            sketch_norm_squared=(1.0 + 50.0 / size) * float(draws[number] * size),
+            noise_variance=1.0,
+            survivors=5,
+            update_norm_squared=1e4 / 3.0,
+            previous_inner=7.0 / (number + 3) if number else None,
+        )
+        return controller.step(decision.state, released)
+
+    draws = np.random.default_rng(2).normal(1.0, 0.05, size=8)
+    whole = [controller.initial(9999, Prior(norm_squared=900.0, noise_variance=1.0))]
+    for number in range(8):
+        whole.append(after(whole[-1], number))
+    for cut in (0, 2, 5):
+        training = TrainingState(bytes(16), cut, cut, whole[cut])
+        Checkpoint(cut, state, training, {"round": cut}).save(tmp_path / "checkpoint.npz")
+        read = Checkpoint.load(tmp_path / "checkpoint.npz")
+        assert read is not None and read.training is not None
+        resumed = [read.training.decision]
+        for number in range(cut, 8):
+            resumed.append(after(resumed[-1], number))
+        assert resumed == whole[cut:]
+    spent = whole[2].state.memory[:1] if isinstance(controller, AdaptBudget) else ()
+    forgotten = replace(whole[2], state=replace(whole[2].state, memory=spent))
+    assert after(forgotten, 2) != whole[3]
 
 
 def test_a_cut_off_record_is_not_a_round(data: Dataset, tmp_path: Path) -> None:
