@@ -36,7 +36,7 @@ from sketch.controllers.base import (
 )
 from sketch.controllers.norm_belief import NormBelief, believed_measured, norm_estimate
 from sketch.controllers.options import check_options
-from sketch.controllers.sizing import first_decision, next_decision
+from sketch.controllers.sizing import first_decision, next_decision, whole_rows
 from sketch.error import size_for_error_ratio
 from sketch.spec import DEFAULT_ROWS, spec_for_size
 
@@ -162,7 +162,7 @@ class AdaptProgress:
             wanted = upper / (2.0 * self.kappa * (1.0 - self.momentum))
             numbers |= {"curvature": curvature.value, "curvature_std": curvature.std}
         bounded = min(max(wanted, shortest), longest)
-        size = math.ceil(min(max(bounded, float(self.rows)), float(state.dimension)))
+        size = whole_rows(bounded, self.rows, state.dimension)
         spec = spec_for_size(state.dimension, size, self.rows)
         numbers["wanted_size"] = wanted
         memory = tuple(figure for one in kept for figure in astuple(one))

@@ -1,13 +1,14 @@
 """What is believed of |mu|^2 after several releases, and how surely.
 
-Every release gives an estimate of |mu_t|^2 with a known variance R, but |mu_t|^2 itself moves from
-round to round. The belief, a mean m and a variance P, is that of a Kalman filter for a quantity
-whose relative change in a round has mean zero and standard deviation q:
+Every release gives an estimate y of |mu_t|^2 with a known variance R, but |mu_t|^2 itself moves
+from round to round. The belief, a mean m and a variance P, is that of a Kalman filter for a number
+that changes in a round by q times what an estimate shows, in root mean square:
 
-    P' = P + q^2 (m^2 + P),   K = P' / (P' + R),   m += K (estimate - m),   P = (1 - K) P'.
+    P' = P + q^2 (m^2 + P + R),   K = P' / (P' + R),   m += K (y - m),   P = (1 - K) P'.
 
-So sure estimates are followed at once and noisy ones are averaged, over the more rounds the noisier
-they are. An estimate that is further from m than both explain ends the belief, and begins another.
+So sure estimates are followed at once and noisy ones are averaged, over up to 1 / q rounds. An
+estimate that is further from m than both explain is news, or chance. It leaves the belief in doubt,
+P = (y - m)^2, so that the next estimate decides.
 
 Source: Kalman 1960, "A new approach to linear filtering and prediction problems", for one number;
 docs/sketching.md.
@@ -22,10 +23,10 @@ from sketch.controllers.base import ReleasedStats
 from sketch.error import norm_estimate_variance
 
 DRIFT = 0.1
-"""q, the relative change of |mu|^2 from one round to the next that is taken for normal."""
+"""q, the change of |mu|^2 from one round to the next that is taken for normal, as a share."""
 
 SURPRISE = 3.0
-"""Standard deviations beyond which an estimate is news and not noise."""
+"""Standard deviations beyond which an estimate puts the belief in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,11 @@ class NormBelief:
         return math.sqrt(self.variance)
 
     def upper(self, caution: float) -> float:
-        """The upper end of the interval of so many standard deviations around m, at least 0."""
-        return max(self.squared + caution * self.std, 0.0)
+        """The upper end of the interval: so many standard deviations above the likeliest norm.
+
+        Not above m: a first estimate far below 0 would say that there surely is no norm at all.
+        """
+        return self.likely + caution * self.std
 
     def numbers(self) -> dict[str, float]:
         """Its figures for a rationale."""
@@ -79,12 +83,15 @@ def believed(before: NormBelief | None, estimate: float, variance: float) -> Nor
     """
     if before is None:
         return NormBelief(estimate, variance)
-    expected = before.variance + DRIFT**2 * (before.squared**2 + before.variance)
+    shown = before.squared**2 + before.variance + variance
+    expected = before.variance + DRIFT**2 * shown
     news, spread = estimate - before.squared, expected + variance
-    if news * news > SURPRISE**2 * spread:
-        return NormBelief(estimate, variance)
     gain = expected / spread
-    return NormBelief(before.squared + gain * news, (1.0 - gain) * expected)
+    after = before.squared + gain * news
+    if news * news > SURPRISE**2 * spread:
+        # Believing it at once would be to trust an estimate because it is far off.
+        return NormBelief(after, news * news)
+    return NormBelief(after, (1.0 - gain) * expected)
 
 
 def norm_estimate(released: ReleasedStats) -> float:

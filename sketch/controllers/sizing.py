@@ -41,6 +41,18 @@ def size_at_rate(dimension: int, rate: float) -> int:
     return max(1, int(dimension / rate))
 
 
+def whole_rows(wanted: float, rows: int, dimension: int) -> int:
+    """The wanted size in rows of equal length, rounded up: down, its error would be too large.
+
+    Args:
+        wanted: L, at least 0, infinity included.
+        rows: number R of rows of the sketch, the least size.
+        dimension: d, the largest size.
+    """
+    columns = math.ceil(min(max(wanted / rows, 1.0), float(dimension)))
+    return min(columns * rows, dimension)
+
+
 def first_decision(
     dimension: int,
     first_rate: float | None,
@@ -70,7 +82,7 @@ def first_decision(
     else:
         noise, longest = float(prior.noise_variance), float(prior.norm_squared)
         wanted = size_for_error_ratio(longest, noise, max(share, FIRST_SHARE))
-        size = math.ceil(min(max(wanted, float(rows)), float(dimension)))
+        size = whole_rows(wanted, rows, dimension)
         words = "The plan's clip and noise ask for this size at most."
         numbers = {"norm_squared": longest, "noise_variance": noise, "wanted_size": wanted}
     spec = spec_for_size(dimension, size, rows, probe)
@@ -155,7 +167,7 @@ def arrive(
         wanted, words = longest, "The norm is smaller: down to the upper end of its interval."
     elif wanted < shortest:
         wanted, words = shortest, "The norm is larger: up to its likeliest size at once."
-    size = math.ceil(min(max(wanted, float(rows)), float(state.dimension)))
+    size = whole_rows(wanted, rows, state.dimension)
     numbers = {
         **belief.numbers(),
         "noise_variance": noise,

@@ -28,7 +28,7 @@ from sketch import SketchSpec
 from sketch.controllers import Decision, Rationale
 from sketch.controllers.base import ControllerState
 
-FORMAT = 4
+FORMAT = 5
 
 _PREFIX = "source/"
 

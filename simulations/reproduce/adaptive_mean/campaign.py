@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
-from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, estimated
+from simulations.reproduce.adaptive_mean import growth
+from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, estimated, grown
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Legend, Style, curve, dress, panels
@@ -34,6 +36,10 @@ class Plan(Setting):
         cohorts: numbers of clients of the second family.
         tail_norm: of the second family's mean.
         seeds: data sets of every kind.
+        dimensions: in which Adapt Tail is compared with no compression, `clients` clients and both
+            families; none if empty.
+        lengths: of the means of that comparison, which seeds take in turn: spread over an octave
+            of squared lengths, as sizes double, so that no power of two is favoured.
     """
 
     norms: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -41,11 +47,15 @@ class Plan(Setting):
     cohorts: tuple[int, ...] = (64, 128, 256)
     tail_norm: float = 0.9
     seeds: int = 5
+    dimensions: tuple[int, ...] = ()
+    lengths: tuple[float, ...] = (0.8, 0.734, 0.673, 0.617)
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` unless intervals can be made."""
         if self.seeds < 2:
             raise ValueError(f"seeds must be at least 2, got {self.seeds}")
+        if self.dimensions and len(set(self.dimensions)) < 3:
+            raise ValueError(f"dimensions must be at least 3 or none, got {self.dimensions}")
 
     @property
     def points(self) -> list[Point]:
@@ -76,8 +86,35 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for seed in study.seeds
     ]
     found = iter(study.results(cells))
+    runs = grown_runs(study)
+    fits = [fit for what in growth.AGAINST for fit in growth.slopes(runs, what)]
     points = [_summary(point, [next(found) for _ in study.seeds]) for point in plan.points]
-    return {**asdict(plan), "adjacency": "zero-out", "points": points}
+    return {
+        **asdict(plan),
+        "adjacency": "zero-out",
+        "stem": "adaptive-mean" if points else "adaptive-mean-growth",
+        "points": points,
+        "runs": runs,
+        "growth": growth.points(runs),
+        "fits": fits,
+        "claims": growth.claims(fits) if runs else [],
+    }
+
+
+def grown_runs(study: Study[Plan]) -> list[dict[str, Any]]:
+    """Return a row for each form, family, dimension and seed of the comparison."""
+    plan = study.plan
+    given = []
+    for dimension, family, seed in product(plan.dimensions, ("norm", "tail"), study.seeds):
+        length = plan.lengths[seed % len(plan.lengths)]
+        point = Point(family=family, clients=plan.clients, norm=length)
+        given.append((replace(plan.setting, dimension=dimension), point, seed))
+    cells = [Cell(f"growth {s.dimension} {p.family} {n}", grown, (s, p, n)) for s, p, n in given]
+    rows = []
+    for (setting, point, seed), found in zip(given, study.results(cells), strict=True):
+        where = {"dimension": setting.dimension, **asdict(point), "seed": seed}
+        rows += [{**where, **row} for row in found]
+    return rows
 
 
 def _summary(point: Point, runs: Sequence[Sequence[Row]]) -> dict[str, Any]:
@@ -140,6 +177,11 @@ def _rows(figures: Figures, form: str) -> list[dict[str, Any]]:
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
+    if figures["runs"]:
+        yield table("Growth with d", growth.POINTS, figures["growth"], brief=True)
+        yield table("Slopes over d", growth.FITS, figures["fits"], brief=True)
+    if not figures["points"]:
+        return
     for form in FORMS:
         yield table(f"{form.capitalize()} form", METHODS, _rows(figures, form))
     for point in figures["points"]:
@@ -156,7 +198,9 @@ def _parts(figures: Figures) -> Iterator[Part]:
 
 
 def plot(figures: Figures) -> Figure:
-    """Plot error and coordinates of the untrusted and the central form against each family."""
+    """Plot error and coordinates of both forms against each family; without any, the growth."""
+    if not figures["points"]:
+        return growth.plot(figures["growth"])
     figure, axes = panels(4, 2, 16, 14)
     for column, (family, (x, label)) in enumerate(FAMILIES.items()):
         for line, form in enumerate(FORMS):
@@ -182,6 +226,14 @@ CAMPAIGN = Campaign(
     title="Mean estimation with sketches that tune themselves",
     presets={
         "usual": Plan(),
+        "growth": Plan(
+            norms=(),
+            cohorts=(),
+            clients=64,
+            exponent=1.0,
+            seeds=8,
+            dimensions=tuple(4**power for power in range(5, 11)),
+        ),
         "quick": Plan(
             dimension=256, norms=(0.1, 0.8), clients=32, cohorts=(32,), rates=(1.0, 8.0), seeds=2
         ),
@@ -189,4 +241,5 @@ CAMPAIGN = Campaign(
     figures=figures_of,
     parts=_parts,
     plots={"errors": plot},
+    stem="{stem}",
 )

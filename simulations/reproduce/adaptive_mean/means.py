@@ -27,6 +27,7 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     Estimate,
     Floats,
     MeanTask,
+    Released,
 )
 from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
@@ -102,14 +103,7 @@ def vectors(setting: Setting, point: Point, rng: np.random.Generator) -> Floats:
 def estimated(setting: Setting, point: Point, place: int, seed: int) -> list[dict[str, Any]]:
     """Run every method in both forms on one data set: the ``place``-th kind at a seed."""
     rng = rng_of(seed, place)
-    table = vectors(setting, point, rng)
-    truth = table.mean(axis=0)
-    task = MeanTask(
-        dimension=setting.dimension,
-        clients=point.clients,
-        clip_l2=1.0,
-        updates=lambda index: table[index],
-    )
+    task, truth = _data(setting, point, rng)
     rows = []
     for form in FORMS:
         for name, algorithm in setting.methods().items():
@@ -127,6 +121,61 @@ def estimated(setting: Setting, point: Point, place: int, seed: int) -> list[dic
                 }
             )
     return rows
+
+
+def grown(setting: Setting, point: Point, seed: int) -> list[dict[str, Any]]:
+    """Compare Adapt Tail with no compression on one data set, a row for each form.
+
+    `needed` is the least k at which the mean without its k largest entries has at most the squared
+    length of the noise in k coordinates, sigma^2 that of no compression: the generalised sparsity
+    of Theorem 3, with which the size would be chosen if all tails were known.
+    """
+    rng = rng_of(seed, "growth", point.family, setting.dimension)
+    task, truth = _data(setting, point, rng)
+    rows = []
+    for form in FORMS:
+        plain, tail = (
+            _estimate(setting, task, form, each, rng)
+            for each in (FixedRateMean(rate=1.0, rows=setting.rows), AdaptTailMean())
+        )
+        (release,) = plain.steps
+        assert isinstance(release, Released)  # noqa: S101 - a fixed rate is one release
+        rows.append(
+            {
+                "form": form,
+                "plain": float(np.sum((plain.update - truth) ** 2)),
+                "error": float(np.sum((tail.update - truth) ** 2)),
+                "sent": tail.sent,
+                "needed": needed(truth, release.noise_variance),
+                "rounds": len(tail.steps),
+                "charged": AdaptTailMean().releases(task),
+                "spent": max(plain.spent, tail.spent),
+            }
+        )
+    return rows
+
+
+def needed(mean: Floats, noise_variance: float) -> int:
+    """Return the least k, at most d, whose tail is at most the noise in k coordinates.
+
+    Source: arXiv 2307.10999, section 3.2.2, the generalised sparsity.
+    """
+    squares = np.sort(mean**2)
+    tails = np.cumsum(squares)[::-1]  # tails[k] leaves the k largest entries out
+    enough = tails <= noise_variance * np.arange(mean.size)
+    return int(np.argmax(enough)) if enough.any() else mean.size
+
+
+def _data(setting: Setting, point: Point, rng: np.random.Generator) -> tuple[MeanTask, Floats]:
+    """Draw the clients' vectors; return the task, and the mean of just these clients."""
+    table = vectors(setting, point, rng)
+    task = MeanTask(
+        dimension=setting.dimension,
+        clients=point.clients,
+        clip_l2=1.0,
+        updates=lambda index: table[index],
+    )
+    return task, table.mean(axis=0)
 
 
 def _estimate(

@@ -1,0 +1,180 @@
+"""Does Adapt Tail's loss grow like a logarithm of d, as Theorem 3 says, or like a power?
+
+Theorem 3 is the error of no compression times the noise of K rounds of M copies, K = ceil(log2 d),
+M = O(log(d K / beta)): two logarithms of d. Here M is a constant and all copies share one clip, so
+that the noise is T <= K times that of one round, T the number of sizes: one logarithm.
+
+Every seed gives two slopes over all d of the logarithm of a ratio: its *power* against log log2 d,
+and, of the ratio over T, its *rest* against log d. Reproduced: the interval of the power is below
+the power of the theorem, and that of the rest below ``RISE``. Not reproduced: the interval of the
+power is above that of the theorem. All else is not decided.
+
+Source: arXiv 2307.10999, Theorem 3 and its proof, C.3; docs/results/adaptive-mean.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from simulations.reproduce.engine.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNDECIDED,
+    Claim,
+    Interval,
+    every,
+)
+from simulations.reproduce.engine.plots import curve, dress, panels, style
+from simulations.reproduce.engine.render import Column
+
+RISE: Final = 0.05
+"""A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d."""
+
+POWERS: Final = {"error": 2.0, "sent": 2.0}
+"""Logarithms of d in Theorem 3: K M for the error; what is sent has M in the sizes of first
+sketches and K log(n K / beta) in those of all second ones, less than 2 powers."""
+
+AGAINST: Final = {"error": "plain", "sent": "needed"}
+
+STATEMENTS: Final = {
+    "error": "Adapt Tail has the error of no compression up to logarithms of d",
+    "sent": "Adapt Tail sends the generalised sparsity of the mean up to logarithms of d",
+}
+
+Row = Mapping[str, Any]
+
+
+def verdict(power: Interval, rest: Interval, allowed: float) -> str:
+    """Return the verdict on growth like a logarithm to at most a power."""
+    if power.above(allowed):
+        return NOT_REPRODUCED
+    return REPRODUCED if power.below(allowed) and rest.below(RISE) else UNDECIDED
+
+
+def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
+    """Return power and rest of each form and family, with what they come to.
+
+    Args:
+        runs: of every form, family, seed and dimension.
+        what: `error` or `sent`.
+    """
+    found = []
+    for form, family in dict.fromkeys((run["form"], run["family"]) for run in runs):
+        mine = [run for run in runs if (run["form"], run["family"]) == (form, family)]
+        seeds = sorted({run["seed"] for run in mine})
+        pairs = [_slopes([run for run in mine if run["seed"] == seed], what) for seed in seeds]
+        power, rest = (Interval.of(values) for values in zip(*pairs, strict=True))
+        found.append(
+            {
+                "what": what,
+                "form": form,
+                "family": family,
+                "power": power.mean,
+                "power_half_width": power.half(),
+                "rest": rest.mean,
+                "rest_half_width": rest.half(),
+                "verdict": verdict(power, rest, POWERS[what]),
+            }
+        )
+    return found
+
+
+def _slopes(runs: Sequence[Row], what: str) -> tuple[float, float]:
+    logs = np.log([run["dimension"] for run in runs])
+    ratios = np.log([run[what] / run[AGAINST[what]] for run in runs])
+    rest = ratios - np.log([run["charged"] for run in runs])
+    power = np.polyfit(np.log(logs / np.log(2.0)), ratios, 1)[0]
+    return float(power), float(np.polyfit(logs, rest, 1)[0])
+
+
+def points(runs: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return geometric means over seeds for each form, family and dimension, and the worst loss."""
+    keys = ("form", "family", "dimension")
+    found = []
+    for key in dict.fromkeys(tuple(run[name] for name in keys) for run in runs):
+        mine = [run for run in runs if tuple(run[name] for name in keys) == key]
+        row: dict[str, Any] = {**dict(zip(keys, key, strict=True)), "charged": mine[0]["charged"]}
+        for what, against in AGAINST.items():
+            logs = Interval.of(np.log([run[what] / run[against] for run in mine]))
+            row[what] = float(np.exp(logs.mean))
+            # Distances to both ends of the interval, which is not symmetric in the ratio.
+            row[f"{what}_width"] = [
+                row[what] * -float(np.expm1(-logs.half())),
+                row[what] * float(np.expm1(logs.half())),
+            ]
+        ratios = [run["error"] / run["plain"] for run in mine]
+        row["per_round"] = row["error"] / row["charged"]
+        row["worst_per_round"] = max(ratios) / row["charged"]
+        row["coordinates"] = float(np.mean([run["sent"] for run in mine]))
+        row["needed"] = float(np.mean([run["needed"] for run in mine]))
+        found.append(row)
+    return found
+
+
+def claims(fits: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return a claim about the error and one about the size; each must hold in every case."""
+    found = []
+    for what, statement in STATEMENTS.items():
+        mine = [fit for fit in fits if fit["what"] == what]
+        seen = "; ".join(
+            f"{fit['form']}, {fit['family']}: power {fit['power']:.2f} ± "
+            f"{fit['power_half_width']:.2f}, rest {fit['rest']:.3f} ± {fit['rest_half_width']:.3f}"
+            for fit in mine
+        )
+        claim = Claim(
+            statement=statement,
+            source="Theorem 3",
+            published=POWERS[what],
+            measured=max(fit["power"] for fit in mine),
+            tolerance=RISE,
+            verdict=every(fit["verdict"] for fit in mine),
+            seen=seen,
+        )
+        found.append(claim.figures())
+    return found
+
+
+POINTS: Final = (
+    Column("form", "form"),
+    Column("mean", "family"),
+    Column("d", "dimension"),
+    Column("rounds charged", "charged"),
+    Column("error over no compression", "error", ".1f"),
+    Column("over the rounds charged", "per_round", ".2f"),
+    Column("the worst run's", "worst_per_round", ".2f"),
+    Column("coordinates sent", "coordinates", ".0f"),
+    Column("needed", "needed", ".0f"),
+    Column("sent over needed", "sent", ".2f"),
+)
+
+FITS: Final = (
+    Column("of", "what"),
+    Column("form", "form"),
+    Column("mean", "family"),
+    Column("power of log d (95 %)", "power", ".2f", 1, "power_half_width", ".2f"),
+    Column("rest, power of d (95 %)", "rest", ".3f", 1, "rest_half_width", ".3f"),
+    Column("verdict", "verdict"),
+)
+
+
+def plot(rows: Iterable[Row]) -> Figure:
+    """Plot the losses of error and size, and the first for each round charged, against d."""
+    listed = list(rows)
+    figure, axes = panels(1, 3, 16, 5)
+    named = (
+        ("error", "error over that of no compression", "error_width"),
+        ("per_round", "the same over the rounds charged", None),
+        ("sent", "coordinates sent over those needed", "sent_width"),
+    )
+    for panel, (value, label, width) in zip(axes[0], named, strict=True):
+        for place, key in enumerate(dict.fromkeys((r["form"], r["family"]) for r in listed)):
+            mine = [row for row in listed if (row["form"], row["family"]) == key]
+            look = style(place, ", ".join(key))
+            curve(panel, mine, lambda row: math.log2(row["dimension"]), value, look, width)
+        dress(panel, "log2 of the dimension d", label, "lower is better", log="y")
+    return figure
