@@ -6,9 +6,10 @@ that changes in a round by q times what an estimate shows, in root mean square:
 
     P' = P + q^2 (m^2 + P + R),   K = P' / (P' + R),   m += K (y - m),   P = (1 - K) P'.
 
-So sure estimates are followed at once and noisy ones are averaged, over up to 1 / q rounds. An
-estimate that is further from m than both explain is news, or chance. It leaves the belief in doubt,
-P = (y - m)^2, so that the next estimate decides.
+So sure estimates are followed at once and noisy ones are averaged, over up to 1 / q rounds. Of an
+estimate that is further from m than both explain, what is beyond three standard deviations is no
+chance: m follows it whole, and the rest as ever. The gap to the estimate that stays is put into P,
+so that the next estimate decides.
 
 Source: Kalman 1960, "A new approach to linear filtering and prediction problems", for one number;
 docs/sketching.md.
@@ -26,7 +27,7 @@ DRIFT = 0.1
 """q, the change of |mu|^2 from one round to the next that is taken for normal, as a share."""
 
 SURPRISE = 3.0
-"""Standard deviations beyond which an estimate puts the belief in doubt."""
+"""Standard deviations beyond which an estimate is no chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +87,12 @@ def believed(before: NormBelief | None, estimate: float, variance: float) -> Nor
     shown = before.squared**2 + before.variance + variance
     expected = before.variance + DRIFT**2 * shown
     news, spread = estimate - before.squared, expected + variance
-    gain = expected / spread
-    after = before.squared + gain * news
-    if news * news > SURPRISE**2 * spread:
-        # Believing it at once would be to trust an estimate because it is far off.
-        return NormBelief(after, news * news)
-    return NormBelief(after, (1.0 - gain) * expected)
+    gain, limit = expected / spread, SURPRISE * math.sqrt(spread)
+    # To follow all of a far estimate would be to trust it for being far off.
+    beyond = math.copysign(max(abs(news) - limit, 0.0), news)
+    after = before.squared + gain * (news - beyond) + beyond
+    doubt = (estimate - after) ** 2 if beyond else 0.0
+    return NormBelief(after, max((1.0 - gain) * expected, doubt))
 
 
 def norm_estimate(released: ReleasedStats) -> float:

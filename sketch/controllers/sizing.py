@@ -49,7 +49,8 @@ def whole_rows(wanted: float, rows: int, dimension: int) -> int:
         rows: number R of rows of the sketch, the least size.
         dimension: d, the largest size.
     """
-    columns = math.ceil(min(max(wanted / rows, 1.0), float(dimension)))
+    # Less what floating point may have added to a whole number.
+    columns = math.ceil(min(max(wanted / rows * (1.0 - 1e-9), 1.0), float(dimension)))
     return min(columns * rows, dimension)
 
 

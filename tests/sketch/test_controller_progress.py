@@ -74,7 +74,7 @@ class TestRule:
     def test_first_the_norm_decides(self) -> None:
         """|mu|^2 / (0.1 sigma^2) = 20,000: nothing is known of curvature after one round."""
         decision = run(self.CERTAIN, 0.2, [])[-1]
-        assert decision.spec.size == 15 * (20_001 // 15)
+        assert decision.spec.size == 20_010
         assert decision.rationale.words == "Nothing measured yet: the norm decides."
 
     @pytest.mark.parametrize("kappa", [0.05, 0.1, 0.5])
@@ -90,10 +90,10 @@ class TestRule:
     def test_between_the_sizes_of_adapt_norm(self) -> None:
         """The norm 0.2 allows 1,000 .. 20,000."""
         flat = run(self.CERTAIN, 0.2, [0.0] * 2)[-1]
-        assert flat.spec.size == 15 * (1_001 // 15)
+        assert flat.spec.size == 1_005
         assert "gamma_high" in flat.rationale.words
         steep = run(self.CERTAIN, 0.2, [1e5] * 2)[-1]
-        assert steep.spec.size == 15 * (20_001 // 15)
+        assert steep.spec.size == 20_010
         assert "gamma_low" in steep.rationale.words
         middle = run(self.CERTAIN, 0.2, [600.0] * 2)[-1]
         assert middle.spec.size == 3_000
@@ -135,7 +135,7 @@ class TestRule:
     def test_arrives_after_one_round(self) -> None:
         """Down to gamma_low with the first norm, and to the curvature with the first pair."""
         sizes = [d.spec.size for d in run(self.CERTAIN, 0.2, [600.0] * 3)]
-        assert sizes == [100_000, 15 * (20_001 // 15), 3_000, 3_000, 3_000]
+        assert sizes == [100_000, 20_010, 3_000, 3_000, 3_000]
 
     def test_memory_is_a_window(self) -> None:
         """Five figures for each of the last window + 1 releases, and nothing older counts."""
