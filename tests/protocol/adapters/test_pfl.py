@@ -338,7 +338,7 @@ def private_run(
 ) -> tuple[list[RoundResult], list[np.ndarray], list[list[np.ndarray]], list[Metrics]]:
     """Rounds of the same first users through pfl: results, means, raw updates, metrics."""
     mean = PrivateMean(
-        plan, DIMENSION, AdaptNorm(first_rate=4.0, rows=5), ledger, **Secrets.all_of_a_run()
+        plan, DIMENSION, AdaptNorm(first_rate=1.0, rows=5), ledger, **Secrets.all_of_a_run()
     )
     results, means, updates, metrics = [], [], [], []
     for size in sizes:
@@ -360,7 +360,7 @@ def test_the_mean_is_that_of_the_ideal_functionality(
     plan = make_plan(mechanism=mechanism)
     results, means, updates, metrics = private_run(plan, (COHORT, COHORT - 2, 9), ledger)
     with Ledger.open(tmp_path / "other.jsonl") as other:
-        expected = ideal_run(plan, AdaptNorm(first_rate=4.0, rows=5), updates, other)
+        expected = ideal_run(plan, AdaptNorm(first_rate=1.0, rows=5), updates, other)
         assert len(other.entries()) == len(ledger.entries()) == 3
     assert len({result.setup.context.length for result in results}) > 1
     for result, mean, ideal, public in zip(results, means, expected, metrics, strict=True):
@@ -407,7 +407,7 @@ def test_a_sum_that_is_not_in_the_field_is_rejected(
     monkeypatch.setattr(FieldStatistics, "__add__", add_in_the_ring)
     results, _, updates, _ = private_run(plan, (COHORT,), ledger)
     with Ledger.open(tmp_path / "ideal.jsonl") as other:
-        (expected,) = ideal_run(plan, AdaptNorm(first_rate=4.0, rows=5), updates, other)
+        (expected,) = ideal_run(plan, AdaptNorm(first_rate=1.0, rows=5), updates, other)
     assert not same_release(results[0], expected)
     monkeypatch.setattr(FieldStatistics, "__add__", add_without_reduction)
     with (
