@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from matplotlib.figure import Figure
@@ -38,9 +38,6 @@ STYLES = {
     ARRIVING: (BLUE, "s", "--"),
     BUDGET: (GREEN, "^", ""),
 }
-
-SHOWN_GAMMAS = {0.25: "-", 0.05: ":"}
-"""Of the lines of sizes, with their style."""
 
 PROTOCOLS: Final = ("pairwise", "one-shot")
 
@@ -157,20 +154,36 @@ def plot(figures: Figures) -> Figure:
 
 
 def plot_sizes(figures: Figures) -> Figure:
-    """Plot the rate of every round of the first seed, a panel for each noise multiplier."""
+    """Plot the rate of every round of the first seed, a panel for each noise multiplier.
+
+    Of each family of controllers, the largest gamma that asks for less error than the noise has,
+    and the smallest.
+    """
     results, dimension = figures["results"], figures["dimension"]
     figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
     for panel, row in zip(axes, results, strict=True):
-        for name, sizes in row["sizes"].items():
-            family, _, value = name.partition(" ")
-            if value and float(value) in SHOWN_GAMMAS:
-                colour, _, _ = STYLES.get(family, (ORANGE, "D", ""))
-                line = [{"round": n + 1, "rate": dimension / s} for n, s in enumerate(sizes)]
-                look = Style(name, colour, "", SHOWN_GAMMAS[float(value)])
-                curve(panel, line, "round", "rate", look)
+        for name, line_style in _shown(row["sizes"]).items():
+            colour, _, _ = STYLES.get(name.split(" ")[0], (ORANGE, "D", ""))
+            line = [
+                {"round": n + 1, "rate": dimension / s} for n, s in enumerate(row["sizes"][name])
+            ]
+            curve(panel, line, "round", "rate", Style(name, colour, "", line_style))
         title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "round", "compression rate", title, log="y")
     return figure
+
+
+def _shown(names: Iterable[str]) -> dict[str, str]:
+    """The arms whose sizes are drawn, with the styles of their lines."""
+    families: dict[str, list[tuple[float, str]]] = {}
+    for name in names:
+        family, _, value = name.partition(" ")
+        if value and float(value) < 1.0:
+            families.setdefault(family, []).append((float(value), name))
+    return {
+        **{min(arms)[1]: ":" for arms in families.values()},
+        **{max(arms)[1]: "-" for arms in families.values()},
+    }
 
 
 def check(plan: Plan) -> None:

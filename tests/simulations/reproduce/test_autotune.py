@@ -11,7 +11,7 @@ import pytest
 
 from protocol.errors import ConfigurationError
 from simulations.learning.configuration import RunConfig, demo_config, write_config
-from simulations.reproduce.autotune.campaign import CAMPAIGN, summarise
+from simulations.reproduce.autotune.campaign import CAMPAIGN, plot_sizes, summarise
 from simulations.reproduce.autotune.findings import harmonic
 from simulations.reproduce.autotune.plan import (
     EMBEDDED,
@@ -54,6 +54,15 @@ def result_of(accuracies: dict[str, float], rates: dict[str, float]) -> dict[str
     }
     found: dict[str, Any] = summarise(demo_config(), PLAN, runs)["results"][0]
     return found
+
+
+def test_sizes_are_drawn_of_the_largest_and_smallest_gamma() -> None:
+    """Below 1, where as much error as noise is asked for; a family of one has one line."""
+    names = ["adapt_norm 1", "adapt_norm 0.2", "adapt_norm 0.1", "adapt_norm 0.05", "two_stage"]
+    sizes = {name: [64, 32] for name in [*names, "adapt_budget 0.1"]}
+    figure = plot_sizes({"dimension": 64, "results": [{"noise_multiplier": 1.0, "sizes": sizes}]})
+    lines = {each.get_label(): each[0].get_linestyle() for each in figure.axes[0].containers}
+    assert lines == {"adapt_norm 0.2": "-", "adapt_norm 0.05": ":", "adapt_budget 0.1": "-"}
 
 
 def test_no_compression_is_always_there() -> None:

@@ -108,6 +108,7 @@ def verdict(statement: str, **given: Any) -> str:
     ("accuracies", "word"),
     [
         (lost_by(SLACK / 2.0), REPRODUCED),
+        (lost_by(-2.0 * SLACK), REPRODUCED),
         (lost_by(2.0 * SLACK), NOT_REPRODUCED),
         ([0.9 - 0.03, 0.91 + 0.02, 0.89 - 0.01], UNDECIDED),
     ],
@@ -115,6 +116,22 @@ def verdict(statement: str, **given: Any) -> str:
 def test_as_accurate_as_no_compression(accuracies: list[float], word: str) -> None:
     found = verdict("as accurate as no compression", accuracies={"adapt_norm 0.1": accuracies})
     assert found == word
+
+
+def test_all_noise_multipliers_together_say_more() -> None:
+    """Differences that leave a doubt at each of two noises, and none in all six of them."""
+    scattered = [0.9 - 0.004, 0.91 + 0.003, 0.89 - 0.005]
+    rows = [
+        row_of(accuracies={"adapt_norm 0.1": scattered}) | {"noise_multiplier": z} for z in (1, 2)
+    ]
+    verdicts = {
+        each["statement"].split(":")[0]: (each["verdict"], each["half_width"])
+        for each in claims(PLAN, rows)
+        if "as accurate as no compression" in each["statement"]
+    }
+    assert verdicts["z = 1"][0] == verdicts["z = 2"][0] == UNDECIDED
+    assert verdicts["all noise multipliers"][0] == REPRODUCED
+    assert len(verdicts) == 3
 
 
 @pytest.mark.parametrize(
