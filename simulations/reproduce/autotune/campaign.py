@@ -114,12 +114,13 @@ def _parts(figures: Figures) -> Iterator[Part]:
         title = f"Noise multiplier {result['noise_multiplier']:g}"
         yield table(title, COLUMNS, rows, brief=True)
         slope = Column("", "gamma_slope", ".2f").cell(result)
-        best = result["best_arm"] or "no arm"
+        best, within = (result[key] or "no arm" for key in ("best_arm", "best_arm_within"))
         yield Text(
             f"The Genie takes a rate of {result['genie']:g}, the largest that loses no more than "
             f"{figures['slack']:.0%} on average. Of its rate {best} reaches a share of "
-            f"{result['best_share']:.2f} at no more loss. Slope of log rate over log gamma, in the "
-            f"second half: {slope}.",
+            f"{result['best_share']:.2f} at no more loss than the Genie has, {within} one of "
+            f"{result['best_share_within']:.2f} at no more than it may have. Slope of log rate "
+            f"over log gamma, in the second half: {slope}.",
             brief=True,
         )
 

@@ -83,21 +83,25 @@ def compared(plan: Plan, noise: float, cells: Mapping[str, Row]) -> dict[str, An
     arms = plan.arms()
     genies = [arm for arm in arms if arm.family == GENIE]
     best = [arm for arm in genies if cells[arm.name]["lost"] <= SLACK][-1]
-    least = cells[best.name]["accuracy"]
+    genie = cells[best.name]
     shares = {
-        arm.name: cells[arm.name]["rate"] / cells[best.name]["rate"]
-        for arm in arms
-        if arm.family != GENIE and cells[arm.name]["accuracy"] >= least
+        arm.name: cells[arm.name]["rate"] / genie["rate"] for arm in arms if arm.family != GENIE
     }
-    ahead = max(shares, key=lambda name: shares[name], default=None)
+    as_accurate = [name for name in shares if cells[name]["accuracy"] >= genie["accuracy"]]
+    within = [name for name in shares if cells[name]["lost"] <= SLACK]
+    ahead, ahead_within = (
+        max(names, key=lambda name: shares[name], default=None) for names in (as_accurate, within)
+    )
     return {
         "noise_multiplier": noise,
         "arms": dict(cells),
         "genie": best.value,
         "gamma_slope": _slope([arm for arm in arms if arm.family == ARRIVING], cells),
         "shares": shares,
-        "best_share": shares.get(ahead, 0.0) if ahead else 0.0,
         "best_arm": ahead,
+        "best_share": shares[ahead] if ahead else 0.0,
+        "best_arm_within": ahead_within,
+        "best_share_within": shares[ahead_within] if ahead_within else 0.0,
     }
 
 
@@ -116,25 +120,26 @@ def claims(plan: Plan, results: Sequence[Row]) -> list[dict[str, Any]]:
     """Return the verdicts on the paper's tables and on this project's own questions."""
     found: list[Claim] = []
     for row in results:
-        cells, noise = row["arms"], row["noise_multiplier"]
-        found += _of_tables(cells, f"z = {noise:g}", row["genie"])
-        found += _of_arrival(plan, cells, f"z = {noise:g}")
-        share, best = row["best_share"], row["best_arm"]
-        found.append(
-            Claim(
-                statement=f"z = {noise:g}: half of the Genie's rate at no more loss than its own",
-                source=OURS,
-                published=HALF,
-                measured=share,
-                verdict=fact(share >= HALF),
-                seen=f"{best}, of all arms" if best else "no arm loses as little",
-            )
-        )
+        cells, where = row["arms"], f"z = {row['noise_multiplier']:g}"
+        found += _of_tables(cells, where, row["genie"])
+        found += _of_arrival(plan, cells, where)
+        found += [
+            _half_of_the_genie(
+                f"{where}: half of the Genie's rate at no more loss than its own",
+                row["best_arm"],
+                row["best_share"],
+            ),
+            _half_of_the_genie(
+                f"{where}: half of the Genie's rate at no more loss than it may have",
+                row["best_arm_within"],
+                row["best_share_within"],
+            ),
+        ]
         if row["gamma_slope"] is not None:
             slope = row["gamma_slope"]
             found.append(
                 Claim(
-                    statement=f"z = {noise:g}: the rate is proportional to gamma",
+                    statement=f"{where}: the rate is proportional to gamma",
                     source="Appendix A",
                     published=1.0,
                     measured=slope,
@@ -181,6 +186,18 @@ def _as_accurate(rows: Sequence[Mapping[str, Row]], where: str) -> Claim:
         tolerance=SLACK,
         seen=f"{points(float(np.mean(tuned)), half_width(tuned))} %, without "
         f"{points(float(np.mean(free)), half_width(free))} %",
+    )
+
+
+def _half_of_the_genie(statement: str, arm: str | None, share: float) -> Claim:
+    """Computed from all seeds, and so decided either way."""
+    return Claim(
+        statement=statement,
+        source=OURS,
+        published=HALF,
+        measured=share,
+        verdict=fact(share >= HALF),
+        seen=f"{arm}, of all arms" if arm else "no arm loses as little",
     )
 
 
