@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
-from simulations.reproduce.autotune.findings import FREE, SLACK, cell_of, claims, compared
+from simulations.reproduce.autotune.findings import (
+    FREE,
+    PAPER_ARM,
+    SLACK,
+    cell_of,
+    claims,
+    compared,
+)
 from simulations.reproduce.autotune.plan import (
     ARRIVING,
     BUDGET,
@@ -22,9 +30,10 @@ from simulations.reproduce.autotune.plan import (
     Plan,
     base_of,
     point_config,
-    run,
 )
+from simulations.reproduce.autotune.training import run
 from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, percent, table
@@ -72,7 +81,8 @@ def summarise(
             arm.name: cell_of(runs[noise, arm.name], free, _wire(plan, base, noise, arm, runs))
             for arm in arms
         }
-        rows.append(compared(plan, noise, cells) | {"sizes": _sizes(plan, noise, runs)})
+        more = {"sizes": _sizes(plan, noise, runs), "curves": _curves(plan, noise, runs)}
+        rows.append(compared(plan, noise, cells) | more)
     return {
         "task": base.task.model_dump(exclude_none=True),
         "rounds": plan.rounds or base.rounds,
@@ -108,19 +118,43 @@ def _sizes(
     return {name: runs[noise, name][0]["sizes"] for name in tuned}
 
 
+def _curves(
+    plan: Plan, noise: float, runs: Mapping[tuple[float, str], Sequence[Row]]
+) -> dict[str, list[dict[str, float]]]:
+    """Accuracy of every arm after the rounds that were tested, where all seeds got there."""
+    found = {}
+    for arm in plan.arms():
+        tests = [dict(run["tests"]) for run in runs[noise, arm.name]]
+        shared = set.intersection(*map(set, tests))
+        found[arm.name] = [
+            {"round": at, "accuracy": fmean(test[at] for test in tests)} for at in sorted(shared)
+        ]
+    return found
+
+
 def _parts(figures: Figures) -> Iterator[Part]:
     for result in figures["results"]:
         rows = [{"way": name, **arm} for name, arm in result["arms"].items()]
         title = f"Noise multiplier {result['noise_multiplier']:g}"
         yield table(title, COLUMNS, rows, brief=True)
+        tuned = [
+            {
+                "way": name,
+                "share": share,
+                "beside_fixed": fmean(result["beside_fixed"][name]),
+                "beside_fixed_half_width": half_width(result["beside_fixed"][name]),
+                **{key: result["arms"][name][key] for key in ("early_rate", "lost_midway")},
+            }
+            for name, share in result["shares"].items()
+        ]
+        yield table("", TUNED, tuned)
         slope = Column("", "gamma_slope", ".2f").cell(result)
-        best, within = (result[key] or "no arm" for key in ("best_arm", "best_arm_within"))
         yield Text(
             f"The Genie takes a rate of {result['genie']:g}, the largest that loses no more than "
-            f"{figures['slack']:.0%} on average. Of its rate {best} reaches a share of "
-            f"{result['best_share']:.2f} at no more loss than the Genie has, {within} one of "
-            f"{result['best_share_within']:.2f} at no more than it may have. Slope of log rate "
-            f"over log gamma, in the second half: {slope}.",
+            f"{figures['slack']:.0%} on average. Of its rate {result['best_arm'] or 'no arm'} "
+            f"reaches a share of {result['best_share']:.2f} at no more loss than that. The "
+            f"smallest gamma that reaches half is that of {result['half_arm'] or 'no arm'}. Slope "
+            f"of log rate over log gamma, in the second half: {slope}.",
             brief=True,
         )
 
@@ -136,6 +170,15 @@ COLUMNS = (
     Column("kB, one-shot", "wire.one-shot", ".1f", 1e-3),
     Column("seconds a round", "round_seconds", ".2f"),
 )
+
+TUNED = (
+    Column("", "way"),
+    Column("share of the Genie's rate", "share", ".2f"),
+    percent("beside a fixed rate, points", "beside_fixed", "beside_fixed_half_width", "+.2f"),
+    Column("rate, first tenth", "early_rate", ".1f"),
+    percent("lost midway, points", "lost_midway", form=".2f"),
+)
+"""Of the arms with a controller. The fixed rate is one that sends as much."""
 
 
 def plot(figures: Figures) -> Figure:
@@ -174,6 +217,26 @@ def plot_sizes(figures: Figures) -> Figure:
     return figure
 
 
+def plot_curves(figures: Figures) -> Figure:
+    """Plot accuracy over the rounds, a panel for each noise multiplier.
+
+    Without compression, at the Genie's rate, and by Adapt Norm at the paper's gamma and at the
+    smallest that has half of the Genie's rate.
+    """
+    results = figures["results"]
+    figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
+    for panel, row in zip(axes, results, strict=True):
+        looks = {FREE: ("black", "-"), f"{GENIE} {row['genie']:g}": (GREY, "--")}
+        looks |= {row["half_arm"]: (ORANGE, "-"), PAPER_ARM: (BLUE, "-")}
+        for name, (colour, line) in looks.items():
+            if name in row["curves"]:
+                look = Style(name, colour, "", line)
+                curve(panel, row["curves"][name], "round", "accuracy", look)
+        title = f"noise multiplier {row['noise_multiplier']:g}"
+        dress(panel, "round", "test accuracy", title, percents=True)
+    return figure
+
+
 def _shown(names: Iterable[str]) -> dict[str, str]:
     """The arms whose sizes are drawn, with the styles of their lines."""
     families: dict[str, list[tuple[float, str]]] = {}
@@ -207,6 +270,6 @@ CAMPAIGN = Campaign(
     },
     figures=figures_of,
     parts=_parts,
-    plots={"rates": plot, "sizes": plot_sizes},
+    plots={"rates": plot, "sizes": plot_sizes, "curves": plot_curves},
     check=check,
 )

@@ -16,10 +16,8 @@ from typing import Any, Final
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load, parse
 from simulations.learning.configuration import RunConfig, demo_config
-from simulations.learning.records import ErrorParts, average_rate, second_half
 from simulations.learning.run.overrides import changed
 from simulations.learning.template import example_names, example_text
-from simulations.reproduce.engine.federated import data_of, run_of
 
 EMBEDDED: Final = "embedded"
 """In the place of a file: the embedded digits with few clients."""
@@ -132,10 +130,10 @@ WRITERS: Final = Plan(
 
 SHAKESPEARE: Final = Plan(
     config="autotune-shakespeare",
-    noise=(0.03, 0.1),
-    server_rates=(0.03, 0.02),
+    noise=(0.06, 0.15),
+    server_rates=(0.02, 0.02),
     rates=(4.0, 16.0, 64.0, 256.0, 1024.0),
-    gammas=(1.0, 0.25, 0.1, 0.05, 0.01),
+    gammas=(0.25, 0.1, 0.05, 0.01),
     published=(0.25, 0.1, 0.05, 0.01),
     budgets=(0.1,),
     seeds=2,
@@ -182,31 +180,3 @@ def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int)
         changes.append(("server.learning_rate", float(rate)))
     privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": float(noise)})
     return changed(raw.model_copy(update={"privacy": privacy}), changes)
-
-
-def run(name: str, config: RunConfig) -> dict[str, Any]:
-    """Run one point, in a folder that stays.
-
-    Returns:
-        accuracy, the final one; tests, pairs of a round and its accuracy; rate and late_rate,
-        harmonic means over the run and over its second half; sizes, what was sent in each round;
-        shares, the expected squared error of each round's sketch over that of its noise; seconds
-        of all rounds.
-    """
-    ran = run_of(config, data_of(config), name)
-    records = ran.records
-    return {
-        "accuracy": ran.accuracy,
-        "tests": [[r["round"], r["accuracy"]] for r in records if r["accuracy"] is not None],
-        "rate": average_rate(records),
-        "late_rate": average_rate(second_half(records)),
-        "sizes": [int(r["sketch_size"]) for r in records],
-        "shares": [_share(r["error"]) for r in records],
-        "seconds": sum(float(r["seconds"]) for r in records),
-    }
-
-
-def _share(parts: ErrorParts) -> float:
-    """The expected squared error of a sketch over that of its noise, to three digits."""
-    sketch, noise = parts.get("sketch"), parts.get("noise")
-    return float(f"{(sketch or 0.0) / noise:.3g}") if noise else 0.0

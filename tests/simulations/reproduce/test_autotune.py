@@ -11,7 +11,13 @@ import pytest
 
 from protocol.errors import ConfigurationError
 from simulations.learning.configuration import RunConfig, demo_config, write_config
-from simulations.reproduce.autotune.campaign import CAMPAIGN, plot_sizes, summarise
+from simulations.reproduce.autotune.campaign import (
+    CAMPAIGN,
+    PROTOCOLS,
+    plot_curves,
+    plot_sizes,
+    summarise,
+)
 from simulations.reproduce.autotune.findings import harmonic
 from simulations.reproduce.autotune.plan import (
     EMBEDDED,
@@ -23,6 +29,7 @@ from simulations.reproduce.autotune.plan import (
 )
 from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.federated import final_accuracy
+from simulations.reproduce.engine.wire import mean_bytes
 from sketch.controllers import AdaptNorm, Published
 
 PLAN = Plan(config=EMBEDDED, noise=(1.0,), rates=(4.0,), gammas=(0.2, 0.1), others=("two_stage",))
@@ -47,6 +54,7 @@ def result_of(accuracies: dict[str, float], rates: dict[str, float]) -> dict[str
                 "late_rate": rates[name],
                 "sizes": [64, 64],
                 "shares": [0.1, 0.1],
+                "tests": [[2, accuracy]],
                 "seconds": 1,
             }
         ]
@@ -63,6 +71,15 @@ def test_sizes_are_drawn_of_the_largest_and_smallest_gamma() -> None:
     figure = plot_sizes({"dimension": 64, "results": [{"noise_multiplier": 1.0, "sizes": sizes}]})
     lines = {each.get_label(): each[0].get_linestyle() for each in figure.axes[0].containers}
     assert lines == {"adapt_norm 0.2": "-", "adapt_norm 0.05": ":", "adapt_budget 0.1": "-"}
+
+
+def test_curves_are_drawn_of_the_arms_that_are_there() -> None:
+    line = [{"round": 1.0, "accuracy": 0.5}, {"round": 2.0, "accuracy": 0.6}]
+    row = {"noise_multiplier": 1.0, "genie": 4.0, "half_arm": None}
+    row["curves"] = dict.fromkeys(["genie 1", "genie 4", "adapt_norm 0.1", "two_stage"], line)
+    figure = plot_curves({"results": [row]})
+    labels = [each.get_label() for each in figure.axes[0].containers]
+    assert labels == ["genie 1", "genie 4", "adapt_norm 0.1"]
 
 
 def test_no_compression_is_always_there() -> None:
@@ -116,6 +133,11 @@ def test_examples_that_presets_name_can_be_planned(plan: Plan) -> None:
             config = point_config(plan, base, noise, arm, 1)
             assert config.rounds == plan.rounds
             config.sketch.build(config.rounds)
+    for noise in plan.noise:
+        config = point_config(plan, base, noise, plan.arms()[0], 1)
+        # The real protocols, whose bytes are counted, can have as little noise as that.
+        for protocol in PROTOCOLS:
+            assert mean_bytes(config, protocol, 1_000_000, [3, 1_000_000]) > 0.0
 
 
 @pytest.mark.parametrize(
@@ -171,7 +193,7 @@ def test_the_command_keeps_runs_and_goes_on(
     assert set(arms) == {"genie 1", "genie 8", "adapt_norm 0.1", "adapt_budget 0.05"}
     assert figures["seeds"] == [1, 2] and len(arms["genie 1"]["accuracies"]) == 2
     assert "adapt_budget 0.05" in (tmp_path / "out" / "autotune.md").read_text()
-    for name in ("rates", "sizes"):
+    for name in ("rates", "sizes", "curves"):
         plot = tmp_path / "out" / f"autotune-{name}.png"
         assert plot.read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "out" / "runs").glob("*/summary.json"))) == 8
