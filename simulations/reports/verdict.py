@@ -358,9 +358,10 @@ def _at_limit(config: RunConfig, decided: Sequence[Record]) -> Answer | None:
     told = (record.get("figures") or {} for record in decided)
     known = [figures for figures in told if {"wanted_size", "size"} <= figures.keys()]
     for figures in known:
-        # A size is rounded down to whole rows; that is no limit.
-        larger += figures["wanted_size"] > figures["size"] + config.sketch.rows
-        smaller += figures["wanted_size"] < figures["size"] - 1
+        # A size is rounded to whole rows, up or down, which is no limit; a single column is one.
+        wanted, size, rows = figures["wanted_size"], figures["size"], config.sketch.rows
+        larger += wanted > size + rows
+        smaller += wanted < size - (rows if size > rows else 1)
     limited = larger + smaller
     if len(known) < FEWEST_DECISIONS or limited < ALWAYS * len(known):
         return None

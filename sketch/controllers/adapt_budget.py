@@ -47,7 +47,8 @@ class AdaptBudget:
             that of the noise.
         horizon: rounds of the run, at least 1; rounds beyond it are treated as the last one.
         memory: tau over the horizon, in (0, 1]: how late an error still shows in the end.
-        gamma_low: no round asks for less error than this.
+        gamma_low: no round asks for less error than this, or than the last round of a run that
+            goes as planned, if that is less: a floor above it would break the budget.
         gamma_high: nor for more: learning has to begin too.
         caution: standard deviations of the norm by which a size may be longer than it need be.
         first_rate: compression rate of the first round; as the plan predicts if left out.
@@ -55,7 +56,7 @@ class AdaptBudget:
 
     Raises:
         TypeError: an argument of the wrong type.
-        ValueError: an argument out of range, or gamma_low above gamma_high.
+        ValueError: an argument out of range, or gamma or gamma_low above gamma_high.
     """
 
     horizon: int
@@ -68,9 +69,8 @@ class AdaptBudget:
     rows: int = DEFAULT_ROWS
 
     def __post_init__(self) -> None:
-        _checks.real("gamma_low", self.gamma_low, 0.0, open_low=True)
-        _checks.real("gamma_high", self.gamma_high, self.gamma_low)
         check_options(self)
+        _checks.real("gamma_high", self.gamma_high, max(self.gamma_low, self.gamma))
 
     def weight(self, number: int) -> float:
         """Weight w of a round: 1 for the last, less for those before."""
@@ -85,10 +85,13 @@ class AdaptBudget:
             spent: sum of w_s gamma_s over the rounds before.
         """
         whole = self.gamma * math.fsum(map(self.weight, range(self.horizon)))
+        due = (whole - spent) / (math.sqrt(self.weight(number)) * self._roots(number))
+        return min(max(due, min(self.gamma_low, whole / self._roots(0))), self.gamma_high)
+
+    def _roots(self, number: int) -> float:
+        """Sum of sqrt(w) over the rounds from this one on."""
         ahead = range(number, max(self.horizon, number + 1))
-        roots = math.fsum(math.sqrt(self.weight(later)) for later in ahead)
-        even = (whole - spent) / (math.sqrt(self.weight(number)) * roots)
-        return min(max(even, self.gamma_low), self.gamma_high)
+        return math.fsum(math.sqrt(self.weight(later)) for later in ahead)
 
     def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
         """The first shape, at the first rate or as the plan predicts."""

@@ -6,13 +6,14 @@ Nobody knows |mu|^2. In Mode B, here, the released sketch nu = S mu + xi tells: 
 has that mean. It is post-processing of a value released anyway: no second sketch and no budget.
 Mode A, with a second sketch, is in `two_sketches`.
 
-The estimate is stale by one round, and sigma is taken to stay what it was: calibration fixes
-the noise of the mean, whatever the size.
+The estimate is stale by one round, and sigma is taken to stay what it was: calibration fixes the
+noise of the mean, whatever the size. It moves a little with the number of survivors, and with a
+clip that adapts (docs/sketching.md, "Known limits").
 
 The published rule goes to the estimate itself, which its server sees without noise. Here estimates
 are noisy, but their variance is known. So all of them make up one belief (`norm_belief`), and the
-size moves as far in one round as that is sure (`sizing.Arrival`): it begins where the plan's clip
-and noise put it, and is there after a round or two. `published` has the rule without all this.
+size moves as far in one round as that is sure (`sizing.Arrival`), from where the plan's clip and
+noise put it. `published` has the rule without all this.
 
 Source: arXiv 2307.10999, Algorithm 3; Mode B and the variance of its estimate are in
 docs/sketching.md.

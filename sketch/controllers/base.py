@@ -13,10 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from sketch import _checks
 from sketch.spec import SketchSpec
+
+LARGEST_SQUARE: Final = 1e140
+"""Of a norm; one over it is the least variance of noise. Beliefs hold the squares of both, which
+must be numbers too: a controller must not fail in a round that has been paid for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,8 @@ class Prior:
 
     Args:
         norm_squared: C^2, the clip of an update squared: no mean of clipped updates is longer.
-        noise_variance: planned variance per coordinate of the released mean; above 0.
+        noise_variance: planned variance per coordinate of the released mean; `LARGEST_SQUARE` is
+            the limit of both, and of one over the variance.
 
     Raises:
         TypeError: an argument of the wrong type.
@@ -36,8 +41,8 @@ class Prior:
     noise_variance: float
 
     def __post_init__(self) -> None:
-        _checks.real("norm_squared", self.norm_squared, 0.0)
-        _checks.real("noise_variance", self.noise_variance, 0.0, open_low=True)
+        _checks.real("norm_squared", self.norm_squared, 0.0, LARGEST_SQUARE)
+        _checks.real("noise_variance", self.noise_variance, 1.0 / LARGEST_SQUARE, LARGEST_SQUARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

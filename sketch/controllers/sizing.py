@@ -126,8 +126,8 @@ class Arrival:
     """The next size by a belief: the least change that brings it between two sizes.
 
     A size between what the likeliest norm asks for and what the upper end of its interval asks for
-    stays. A longer sketch is cut to the upper end, as far as the belief allows and however far that
-    is; a shorter one grows to the likeliest size at once.
+    stays. A longer sketch is cut to the upper end, a shorter one grows to the likeliest size, both
+    in one round and however far that is: the belief alone sets the pace.
 
     Args:
         wanted: the size before it was kept within rows and dimension.

@@ -23,9 +23,11 @@ from sketch.controllers import (
     AdaptTail,
     Controller,
     ControllerState,
+    Decision,
     FixedRate,
     Prior,
     Published,
+    ReleasedProbe,
     ReleasedStats,
     TwoStage,
 )
@@ -52,6 +54,28 @@ PREDICTED: list[Controller] = [
 ]
 
 
+def extreme(decision: Decision, norm: float, noise: float, number: int) -> ReleasedStats:
+    """A release of this norm, whose sketches both have this noise."""
+    spec = decision.spec
+    probe = None
+    if spec.probe is not None:
+        squared = norm + spec.probe.size * noise
+        probe = ReleasedProbe(
+            size=spec.probe.size, norm_squared=squared, noise_variance=noise, error_squared=squared
+        )
+    return ReleasedStats(
+        round_number=number,
+        dimension=spec.dimension,
+        size=spec.main_size,
+        sketch_norm_squared=norm + spec.main_size * noise,
+        noise_variance=noise,
+        survivors=9,
+        update_norm_squared=norm + spec.dimension * noise,
+        previous_inner=norm if number else None,
+        probe=probe,
+    )
+
+
 class TestPrior:
     def test_what_may_be_known(self) -> None:
         assert Prior(norm_squared=0.0, noise_variance=1e-9).norm_squared == 0.0
@@ -61,6 +85,9 @@ class TestPrior:
         [
             ("norm_squared", -1.0, ValueError),
             ("norm_squared", math.inf, ValueError),
+            ("norm_squared", 1e141, ValueError),
+            ("noise_variance", 1e-141, ValueError),
+            ("noise_variance", 1e141, ValueError),
             ("norm_squared", None, TypeError),
             ("noise_variance", 0.0, ValueError),
             ("noise_variance", math.nan, ValueError),
@@ -70,6 +97,17 @@ class TestPrior:
     def test_ranges(self, name: str, value: object, error: type[Exception]) -> None:
         with pytest.raises(error, match=f"{name} must be"):
             Prior(**{"norm_squared": 1.0, "noise_variance": 1.0, name: value})  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("norm", [0.0, 1e-140, 1.0, 1e140])
+    @pytest.mark.parametrize("noise", [1e-140, 1.0, 1e140])
+    def test_within_them_no_release_is_lost(self, norm: float, noise: float) -> None:
+        """A step happens after the round was paid for."""
+        prior = Prior(norm_squared=norm, noise_variance=noise)
+        for controller in PREDICTED:
+            decision = controller.initial(DIMENSION, prior)
+            for number in range(2):
+                decision = controller.step(decision.state, extreme(decision, norm, noise, number))
+                assert decision.spec.size <= DIMENSION + 2048
 
 
 class TestFirstSize:

@@ -94,10 +94,29 @@ def test_sizes_grow_towards_the_end() -> None:
 
 
 def test_clamps() -> None:
-    controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=100.0)
-    assert controller.share(0, 0.0) <= controller.gamma_high
-    assert controller.share(99, 1e6) == controller.gamma_low
+    controller = AdaptBudget(horizon=HORIZON, gamma=0.5)
+    assert free(gamma=0.5).share(0, 0.0) > controller.share(0, 0.0) == controller.gamma_high
+    assert free(gamma=0.5).share(99, 1e6) < controller.share(99, 1e6) == controller.gamma_low
     assert math.isclose(controller.share(100, 0.0), controller.share(5000, 0.0))
+
+
+@pytest.mark.parametrize("gamma", [0.01, 0.025, 0.05])
+def test_the_floor_does_not_break_a_small_budget(gamma: float) -> None:
+    """It gives way to what the last round needs; a fixed floor of 0.02 spends twice of 0.01."""
+    controller = AdaptBudget(
+        horizon=HORIZON, gamma=gamma, rows=1, caution=0.0, first_rate=150.0 * gamma
+    )
+    used = sizes(controller, [1e-4] * HORIZON)
+    assert error(controller, used, 1e-4) == pytest.approx(gamma, rel=5e-3)
+
+
+def test_what_counts_as_spent_is_capped() -> None:
+    """A first round that is far too short takes no more than gamma_high from the budget."""
+    controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=1e5)
+    first = controller.initial(DIMENSION)
+    after = controller.step(first.state, released(first, 1e-4, 0)).rationale.numbers
+    assert after["norm_squared"] / (NOISE * first.spec.size) > 5.0
+    assert after["spent"] == controller.weight(0) * controller.gamma_high
 
 
 def test_an_uncompressed_round_spends_nothing() -> None:
@@ -109,7 +128,14 @@ def test_an_uncompressed_round_spends_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("horizon", 0), ("gamma", 0.0), ("memory", 1.5), ("gamma_low", 2.0), ("caution", -1.0)],
+    [
+        ("horizon", 0),
+        ("gamma", 0.0),
+        ("gamma", 1.5),
+        ("memory", 1.5),
+        ("gamma_low", 2.0),
+        ("caution", -1.0),
+    ],
 )
 def test_ranges(name: str, value: float) -> None:
     with pytest.raises(ValueError, match="must be"):

@@ -210,12 +210,13 @@ def test_a_controller_that_never_compresses() -> None:
         (5_016.0, 8.0, "larger", "by a lower sketch.first_rate, or a larger sketch.step_factor"),
         # Nothing is lower than no compression.
         (5_016.0, 1.0, "larger", "by a larger sketch.step_factor"),
-        (4_999.0, 8.0, "", ""),
+        (4_985.0, 8.0, "", ""),
+        (4_984.0, 8.0, "smaller", "by a higher sketch.first_rate, or a larger sketch.step_factor"),
         (4_000.0, 8.0, "smaller", "by a higher sketch.first_rate, or a larger sketch.step_factor"),
     ],
 )
 def test_a_controller_at_its_limit(wanted: float, first_rate: float, want: str, by: str) -> None:
-    """A size is rounded down to whole rows, 15 values here: that is no limit."""
+    """A size is rounded to whole rows, 15 values here, up or down: that is no limit."""
     config = config_of(sketch={"controller": "published", "first_rate": first_rate})
     found = answer(Subject.CONTROLLER, judged(config, wanted=wanted))
     assert found.headline == ("the controller always sits at its limit" if want else "")
