@@ -6,11 +6,14 @@ import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
+from scipy.stats import t as student
 
 from sketch import flat_bound
+from sketch.controllers import AdaptNorm, Controller, Prior, Published, ReleasedStats
 from sketch.error import norm_estimate_variance
 from sketch.hashing import CHUNK, LABEL, Usage
 from sketch.spec import SPEC_BYTES, SPEC_VERSION, SketchKind
@@ -60,3 +63,57 @@ def test_flat_bounds_of_the_page() -> None:
     assert found is not None
     for length, printed in zip((8205, 16380, 16395), found.groups(), strict=True):
         assert f"{flat_bound(1.0, length, 0.05) * math.sqrt(length):.2f}" == printed
+
+
+ARRIVAL = re.findall(
+    r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) / ([\d.]+) \| ([\d.]+) / ([\d.]+) \| \d", PAGE, re.M
+)
+"""Norm and gamma, then error share over gamma and rate by Adapt Norm, and by the published rule."""
+
+ALPHA, SEEDS_OF_PAGE, SEEDS = 1e-6, 8, 24
+
+
+def constant_run(controller: Controller, squared: float, seed: int) -> list[int]:
+    """Sizes of 100 rounds of one norm and noise 1, by the law of a dense mean's release."""
+    rng, dimension = np.random.default_rng(seed), 20_000
+    decision = controller.initial(dimension, Prior(norm_squared=10.0 * squared, noise_variance=1.0))
+    sizes = []
+    for number in range(100):
+        size = decision.spec.main_size
+        sizes.append(size)
+        stats = ReleasedStats(
+            round_number=number,
+            dimension=dimension,
+            size=size,
+            sketch_norm_squared=float((1.0 + squared / size) * rng.chisquare(size)),
+            noise_variance=1.0,
+            survivors=10,
+            update_norm_squared=1.0,
+        )
+        decision = controller.step(decision.state, stats)
+    return sizes
+
+
+def off(controller: Controller, squared: float, gamma: float, told: float) -> float:
+    """The error share that the page tells against ours, in standard deviations of both."""
+    runs = [constant_run(controller, squared, seed) for seed in range(SEEDS)]
+    shares = [float(np.mean(squared / (gamma * np.array(run)))) for run in runs]
+    error = float(np.std(shares, ddof=1)) * math.sqrt(1.0 / SEEDS + 1.0 / SEEDS_OF_PAGE)
+    # Half of its last digit.
+    return max(abs(float(np.mean(shares)) - told) - 0.005, 0.0) / error
+
+
+@pytest.mark.parametrize("row", ARRIVAL, ids=lambda row: f"{row[0]}-{row[1]}")
+def test_error_shares_of_controllers_that_arrive(row: tuple[str, ...]) -> None:
+    """Both rules of the page, as they are today; each beside the figure of the other one."""
+    squared, gamma, arriving, _, published, _ = map(float, row)
+    limit = float(student.isf(ALPHA / 2.0, SEEDS - 1))
+    ours, theirs = AdaptNorm(gamma=gamma), Published(gamma=gamma, first_rate=8.0)
+    assert off(ours, squared, gamma, arriving) < limit
+    assert off(theirs, squared, gamma, published) < limit
+    if published > 1.5 * arriving:
+        assert off(ours, squared, gamma, published) > limit
+
+
+def test_the_page_has_these_figures() -> None:
+    assert len(ARRIVAL) == 5
