@@ -50,6 +50,9 @@ STYLES = {
 
 PROTOCOLS: Final = ("pairwise", "one-shot")
 
+SHOWN: Final = 0.15
+"""Accuracies further below the best one are not drawn."""
+
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Run every arm at every noise and seed; all are checked before the first is run."""
@@ -192,6 +195,9 @@ def plot(figures: Figures) -> Figure:
         for family, arms in families.items():
             look = Style(family, *STYLES.get(family, (ORANGE, "D", "")))
             curve(panel, arms, "rate", "accuracy", look, "accuracy_half_width")
+        means = [arm["accuracy"] for arm in row["arms"].values()]
+        # Rates that are far too high, and their intervals, would leave no room for all others.
+        panel.set_ylim(max(min(means), max(means) - SHOWN) - 0.02, max(means) + 0.04)
         title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "compression rate", "test accuracy", title, log="x", percents=True)
     return figure
