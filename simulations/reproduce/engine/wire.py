@@ -1,23 +1,37 @@
 """What a client of the real protocol sends and receives, for runs that only imagined its messages.
 
-All of it follows from public parameters: keys, shares, confirmations, the masked vector, unmasking.
-The model that a server sends is not counted.
+Either as a deployment plans it, from public parameters, or counted in a real round that adds up
+zeros: there nothing is left out, whatever a client does in it. A one-shot client whose committee is
+everyone is a member as well, which a plan of uploads does not know.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from dp import Ledger
 from protocol.planning.configuration import Cohort, Privacy, build_plan
 from protocol.planning.deployment import DeploymentPlan, plan_deployment
+from protocol.training.local import local_aggregator
+from protocol.training.private import PrivateTraining
+from secagg import Identity
 from simulations.learning.configuration import RunConfig
 from sketch import SketchSpec, spec_for_size
+from sketch.controllers import FixedRate
 
 Protocol = Literal["pairwise", "one-shot"]
+
+
+def speaking(config: RunConfig, protocol: Protocol) -> RunConfig:
+    """Return a configuration with another protocol."""
+    cohort = config.cohort.model_copy(update={"protocol": protocol})
+    return config.model_copy(update={"cohort": cohort})
 
 
 def deployed(config: RunConfig, spec: SketchSpec, sums: int = 1) -> DeploymentPlan:
@@ -45,8 +59,9 @@ def mean_bytes(
 ) -> float:
     """Return what a client sends and receives in a round, averaged over rounds of given sizes.
 
-    Planned at powers of two and interpolated between them, which is off by less than a bit for each
-    number that is sent: calibrating every size of a long run would take minutes.
+    All messages of both directions in rounds that lose nobody, the announcement among them; not the
+    model. Counted at powers of two and interpolated between them, which is off by less than a bit
+    for each number that is sent.
 
     Args:
         config: of the run; its rows are those of all sketches.
@@ -57,13 +72,26 @@ def mean_bytes(
     Raises:
         ConfigurationError, ParameterError: it cannot be run.
     """
-    cohort = config.cohort.model_copy(update={"protocol": protocol})
-    planned = config.model_copy(update={"cohort": cohort})
-    rows = config.sketch.rows
+    planned, rows = speaking(config, protocol), config.sketch.rows
     powers = {1 << size.bit_length() for size in sizes} | {
         1 << size.bit_length() - 1 for size in sizes
     }
-    specs = {spec_for_size(dimension, min(max(power, rows), dimension), rows) for power in powers}
-    costs = {spec.size: deployed(planned, spec).bytes_per_client for spec in specs}
-    grid = sorted(costs)
-    return float(np.mean(np.interp(sizes, grid, [costs[size] for size in grid])))
+    lengths = {spec_for_size(dimension, min(max(n, rows), dimension), rows).size for n in powers}
+    counted = [
+        _counted(planned.privacy, planned.cohort, planned.participations, length)
+        for length in sorted(lengths)
+    ]
+    return float(np.mean(np.interp(sizes, sorted(lengths), counted)))
+
+
+@lru_cache(maxsize=1024)
+def _counted(privacy: Privacy, cohort: Cohort, sums: int, length: int) -> float:
+    """Return the bytes of a client in a real round, the first of a plan, of vectors this long."""
+    plan = build_plan(privacy, cohort, sums)
+    people = [Identity.generate() for _ in range(plan.cohort)]
+    with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
+        aggregator = local_aggregator(plan, people, length)
+        training = PrivateTraining(plan, length, FixedRate(1.0), aggregator, ledger)
+        keys, nothing = [person.public for person in people], np.zeros(length)
+        outcome = training.run_round(keys, bytes(32), lambda _: nothing).outcome
+    return outcome.bytes_per_survivor()

@@ -75,11 +75,13 @@ def test_sizes_are_drawn_of_the_largest_and_smallest_gamma() -> None:
 
 def test_curves_are_drawn_of_the_arms_that_are_there() -> None:
     line = [{"round": 1.0, "accuracy": 0.5}, {"round": 2.0, "accuracy": 0.6}]
-    row = {"noise_multiplier": 1.0, "genie": 4.0, "half_arm": None}
-    row["curves"] = dict.fromkeys(["genie 1", "genie 4", "adapt_norm 0.1", "two_stage"], line)
+    names = ["genie 1", "genie 4", "two_stage", *(f"adapt_norm {g}" for g in (1, 0.2, 0.1, 0.05))]
+    row = {"noise_multiplier": 1.0, "genie": 4.0, "curves": dict.fromkeys(names, line)}
     figure = plot_curves({"results": [row]})
     labels = [each.get_label() for each in figure.axes[0].containers]
-    assert labels == ["genie 1", "genie 4", "adapt_norm 0.1"]
+    assert labels == ["genie 1", "genie 4", "adapt_norm 0.2", "adapt_norm 0.1"]
+    row["curves"] = {"genie 1": line}
+    assert len(plot_curves({"results": [row]}).axes[0].containers) == 1
 
 
 def test_no_compression_is_always_there() -> None:
