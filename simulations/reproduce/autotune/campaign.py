@@ -29,6 +29,7 @@ from simulations.reproduce.autotune.plan import (
     Arm,
     Plan,
     base_of,
+    paper_arm_of,
     point_config,
 )
 from simulations.reproduce.autotune.training import run
@@ -279,6 +280,8 @@ CAMPAIGN = Campaign(
         "usual": Plan(),
         "writers": WRITERS,
         "shakespeare": SHAKESPEARE,
+        "writers-paper": paper_arm_of(WRITERS, 4),
+        "shakespeare-paper": paper_arm_of(SHAKESPEARE, 5),
         "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
     },
     figures=figures_of,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from simulations.reproduce.autotune.plan import ARRIVING, GENIE, PUBLISHED, Arm, Plan
+from simulations.reproduce.autotune.plan import ARRIVING, GENIE, PAPER_GAMMA, PUBLISHED, Arm, Plan
 from simulations.reproduce.engine.claims import (
     OURS,
     Claim,
@@ -37,9 +37,6 @@ accuracy that is surely smaller is none."""
 
 FREE: Final = f"{GENIE} 1"
 """The arm without compression."""
-
-PAPER_GAMMA: Final = 0.1
-"""That of the paper's tables."""
 
 PAPER_ARM: Final = f"{ARRIVING} {PAPER_GAMMA:g}"
 
@@ -193,14 +190,16 @@ def claims(plan: Plan, results: Sequence[Row]) -> list[dict[str, Any]]:
     for row in results:
         where = f"z = {row['noise_multiplier']:g}"
         if PAPER_ARM in row["arms"]:
-            found += [_as_accurate([row], where), _genie_is_ahead(row, where)]
+            found.append(_as_accurate([row], where))
+        if PAPER_ARM in row["arms"] and plan.rates:
+            found.append(_genie_is_ahead(row, where))
         found += _of_arrival(plan, row["arms"], where)
         if row["gamma_slope"] is not None:
             found.append(_linear(row["gamma_slope"], where))
     if len(results) > 1 and all(PAPER_ARM in row["arms"] for row in results):
         found.append(_as_accurate(results, ALL))
     for arm in plan.arms():
-        if arm.family == ARRIVING and (arm.value or 0.0) < 1.0:
+        if plan.rates and arm.family == ARRIVING and (arm.value or 0.0) < 1.0:
             found += [_half_of_the_genie(results, arm), _as_fixed_rates(results, arm)]
     return [claim.figures() for claim in found]
 

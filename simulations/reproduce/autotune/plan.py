@@ -9,7 +9,7 @@ Source: arXiv 2307.10999, section 5 and Appendix A.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,9 @@ GENIE: Final = "genie"
 PUBLISHED: Final = "published"
 ARRIVING: Final = "adapt_norm"
 BUDGET: Final = "adapt_budget"
+
+PAPER_GAMMA: Final = 0.1
+"""That of the paper's tables."""
 
 Changes = tuple[tuple[str, Any], ...]
 
@@ -59,7 +62,8 @@ class Plan:
             TOML file.
         noise: noise multipliers.
         server_rates: learning rate of the server at each of them; the file's if left out.
-        rates: of the Genie; 1, which is no compression, is always among them.
+        rates: of the Genie; 1, which is no compression, is always among them. If there are no
+            others, nothing is said of the Genie.
         gammas: of Adapt Norm.
         published: gammas of its published rule.
         budgets: gammas of Adapt Budget.
@@ -140,6 +144,13 @@ SHAKESPEARE: Final = Plan(
     rounds=400,
 )
 """Shakespeare by role with the recurrent network."""
+
+
+def paper_arm_of(plan: Plan, seeds: int) -> Plan:
+    """No compression and the paper's gamma alone, with more seeds: what it costs accuracy."""
+    return replace(
+        plan, rates=(), gammas=(PAPER_GAMMA,), published=(), budgets=(), others=(), seeds=seeds
+    )
 
 
 def base_of(plan: Plan) -> RunConfig:

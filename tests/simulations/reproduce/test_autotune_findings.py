@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from simulations.reproduce.autotune.findings import (
+    PAPER_ARM,
     SLACK,
     beside_fixed,
     cell_of,
     claims,
     compared,
 )
-from simulations.reproduce.autotune.plan import Plan
+from simulations.reproduce.autotune.plan import Plan, paper_arm_of
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
 
 PLAN = Plan(noise=(1.0,), rates=(4.0, 16.0), gammas=(0.2, 0.1), published=(0.1,), seeds=3)
@@ -276,3 +277,11 @@ def test_no_claim_is_made_of_arms_that_are_not_there() -> None:
     found = claims(plan, [compared(plan, 1.0, cells)])
     # None of the paper's gamma, of the published rule, or with a slope.
     assert len(found) == 2 and all("gamma = 0.25" in each["statement"] for each in found)
+
+
+def test_without_fixed_rates_nothing_is_said_of_the_genie() -> None:
+    plan = paper_arm_of(PLAN, 3)
+    assert [arm.name for arm in plan.arms()] == ["genie 1", "adapt_norm 0.1"]
+    cells = {name: each for name, each in cells_of().items() if name in ("genie 1", PAPER_ARM)}
+    found = claims(plan, [compared(plan, 1.0, cells)])
+    assert ["as accurate as no compression" in each["statement"] for each in found] == [True]
