@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,19 @@ def test_noise_multipliers_together_are_averaged_within_a_seed() -> None:
     word, width = together(scattered, scattered)
     alone = Interval.of(scattered).half()
     assert (word, width) == (UNDECIDED, pytest.approx(alone))
+
+
+@pytest.mark.parametrize(
+    ("lost", "word"), [(0.015, REPRODUCED), (0.025, NOT_REPRODUCED), (-0.005, NOT_REPRODUCED)]
+)
+def test_the_loss_of_the_tables(lost: float, word: str) -> None:
+    """0.8 points there, to a point."""
+    plan = replace(PLAN, published_loss=0.008)
+    rows = [row_of(accuracies={"adapt_norm 0.1": lost_by(lost)}) for _ in range(2)]
+    (found,) = [each for each in claims(plan, rows) if "in the tables" in each["statement"]]
+    assert (found["verdict"], found["published"]) == (word, 0.008)
+    assert found["measured"] == pytest.approx(lost)
+    assert not [each for each in claims(PLAN, rows) if "in the tables" in each["statement"]]
 
 
 @pytest.mark.parametrize(
