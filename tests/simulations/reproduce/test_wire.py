@@ -40,7 +40,7 @@ class TestBytes:
         """Trained updates, sketches and all: not a byte is missing."""
         fixed = [("sketch.controller", "fixed"), ("sketch.rate", rate)]
         plain = config.model_copy(update={"sketch": type(config.sketch)(rows=ROWS)})
-        more = [*fixed, ("engine.aggregator", "real"), ("rounds", 1)]
+        more = [*fixed, ("engine.aggregator", "real"), ("rounds", 1), ("faults.dropout", 0.0)]
         real = changed(speaking(plain, protocol), more)
         record = run_of(real, data_of(real)).records[0]
         size, dimension = int(record["sketch_size"]), int(record["dimension"])
