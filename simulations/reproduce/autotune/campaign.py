@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
@@ -186,11 +187,18 @@ TUNED = (
 """Of the arms with a controller. The fixed rate is one that sends as much."""
 
 
-def plot(figures: Figures) -> Figure:
-    """Plot accuracy against rate, a panel for each noise multiplier."""
+def _panels(figures: Figures) -> tuple[Figure, Iterator[tuple[Axes, Row, str]]]:
+    """A figure with a panel for each noise multiplier, their results, and their titles."""
     results = figures["results"]
     figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
-    for panel, row in zip(axes, results, strict=True):
+    titles = [f"noise multiplier {row['noise_multiplier']:g}" for row in results]
+    return figure, zip(axes, results, titles, strict=True)
+
+
+def plot(figures: Figures) -> Figure:
+    """Plot accuracy against rate, a panel for each noise multiplier."""
+    figure, found = _panels(figures)
+    for panel, row, title in found:
         families: dict[str, list[Row]] = {}
         for name, arm in row["arms"].items():
             families.setdefault(name.split(" ")[0], []).append(arm)
@@ -200,7 +208,6 @@ def plot(figures: Figures) -> Figure:
         means = [arm["accuracy"] for arm in row["arms"].values()]
         # Rates that are far too high, and their intervals, would leave no room for all others.
         panel.set_ylim(max(min(means), max(means) - SHOWN) - 0.02, max(means) + 0.04)
-        title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "compression rate", "test accuracy", title, log="x", percents=True)
     return figure
 
@@ -211,16 +218,15 @@ def plot_sizes(figures: Figures) -> Figure:
     Of each family of controllers, the largest gamma that asks for less error than the noise has,
     and the smallest.
     """
-    results, dimension = figures["results"], figures["dimension"]
-    figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
-    for panel, row in zip(axes, results, strict=True):
+    dimension = figures["dimension"]
+    figure, found = _panels(figures)
+    for panel, row, title in found:
         for name, line_style in _shown(row["sizes"]).items():
             colour, _, _ = STYLES.get(name.split(" ")[0], (ORANGE, "D", ""))
             line = [
                 {"round": n + 1, "rate": dimension / s} for n, s in enumerate(row["sizes"][name])
             ]
             curve(panel, line, "round", "rate", Style(name, colour, "", line_style))
-        title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "round", "compression rate", title, log="y")
     return figure
 
@@ -231,37 +237,37 @@ def plot_curves(figures: Figures) -> Figure:
     Without compression, at the Genie's rate, and by Adapt Norm at the paper's gamma and at the
     largest that asks for less error than the noise has.
     """
-    results = figures["results"]
-    figure, [axes] = panels(1, len(results), 4.8 * len(results), 4.2)
-    for panel, row in zip(axes, results, strict=True):
+    figure, found = _panels(figures)
+    for panel, row, title in found:
         looks = {FREE: ("black", "-"), f"{GENIE} {row['genie']:g}": (GREY, "--")}
-        looks |= {_largest(row["curves"]): (ORANGE, "-"), PAPER_ARM: (BLUE, "-")}
+        for _, name in sorted(_below_one(row["curves"]).get(ARRIVING, []))[-1:]:
+            looks[name] = (ORANGE, "-")
+        looks[PAPER_ARM] = (BLUE, "-")
         for name, (colour, line) in looks.items():
             if name in row["curves"]:
                 look = Style(name, colour, "", line)
                 curve(panel, row["curves"][name], "round", "accuracy", look)
-        title = f"noise multiplier {row['noise_multiplier']:g}"
         dress(panel, "round", "test accuracy", title, percents=True)
     return figure
 
 
-def _largest(names: Iterable[str]) -> str:
-    """The arm of Adapt Norm with the largest gamma below 1; no name if there is none."""
-    gammas = [float(name.split(" ")[1]) for name in names if name.split(" ")[0] == ARRIVING]
-    return f"{ARRIVING} {max((g for g in gammas if g < 1.0), default=1.0):g}"
-
-
 def _shown(names: Iterable[str]) -> dict[str, str]:
     """The arms whose sizes are drawn, with the styles of their lines."""
+    families = _below_one(names).values()
+    return {
+        **{min(arms)[1]: ":" for arms in families},
+        **{max(arms)[1]: "-" for arms in families},
+    }
+
+
+def _below_one(names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
+    """Of each family of controllers, the arms whose gamma is below 1, with it."""
     families: dict[str, list[tuple[float, str]]] = {}
     for name in names:
         family, _, value = name.partition(" ")
-        if value and float(value) < 1.0:
+        if family != GENIE and value and float(value) < 1.0:
             families.setdefault(family, []).append((float(value), name))
-    return {
-        **{min(arms)[1]: ":" for arms in families.values()},
-        **{max(arms)[1]: "-" for arms in families.values()},
-    }
+    return families
 
 
 def check(plan: Plan) -> None:

@@ -70,7 +70,7 @@ def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float])
         "accuracy": float(np.mean(accuracies)),
         "accuracy_half_width": half_width(accuracies),
         "lost": lost.mean,
-        "lost_half_width": _half(lost),
+        "lost_half_width": None if math.isinf(lost.error) else lost.half(),
         "lost_midway": _lost_midway(runs, free),
         "rate": harmonic([run["rate"] for run in runs]),
         "early_rate": harmonic([_early_rate(run) for run in runs]),
@@ -82,10 +82,6 @@ def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float])
         "late_rates": [run["late_rate"] for run in runs],
         "round_seconds": sum(r["seconds"] for r in runs) / sum(len(r["sizes"]) for r in runs),
     }
-
-
-def _half(found: Interval) -> float | None:
-    return None if math.isinf(found.error) else found.half()
 
 
 def _early_rate(run: Row) -> float:
@@ -219,6 +215,16 @@ def _over_noise(differences: Sequence[Sequence[float]]) -> Interval:
     return Interval.of(np.mean(np.array(differences), axis=0))
 
 
+def _gained(rows: Sequence[Row], one: str, other: str | None = None) -> Interval:
+    """Of what one arm has more accuracy than another; than each noise's Genie if left out."""
+    found = []
+    for row in rows:
+        cells = row["arms"]
+        beside = cells[other or f"{GENIE} {row['genie']:g}"]
+        found.append(gains(cells[one]["accuracies"], beside["accuracies"]))
+    return _over_noise(found)
+
+
 def _linear(slope: float, where: str) -> Claim:
     return Claim(
         statement=f"{where}: the rate is proportional to gamma",
@@ -252,9 +258,11 @@ def _genie_is_ahead(row: Row, where: str) -> Claim:
 
 def _as_accurate(rows: Sequence[Row], where: str) -> Claim:
     """Whether Adapt Norm loses nothing."""
-    tuned, free = ([row["arms"][name]["accuracies"] for row in rows] for name in (PAPER_ARM, FREE))
-    gained = _over_noise([gains(one, other) for one, other in zip(tuned, free, strict=True)])
-    means = [np.mean(np.array(each), axis=0) for each in (tuned, free)]
+    gained = _gained(rows, PAPER_ARM, FREE)
+    means = [
+        np.mean(np.array([row["arms"][name]["accuracies"] for row in rows]), axis=0)
+        for name in (PAPER_ARM, FREE)
+    ]
     ours, theirs = (points(float(np.mean(mean)), half_width(mean)) for mean in means)
     return Claim.about(
         f"{where}: Adapt Norm at gamma = {PAPER_GAMMA:g} is as accurate as no compression",
@@ -268,12 +276,7 @@ def _as_accurate(rows: Sequence[Row], where: str) -> Claim:
 
 def _as_in_the_tables(rows: Sequence[Row], published: float) -> Claim:
     """Whether the loss is the printed one, on other data and after fewer rounds."""
-    lost = _over_noise(
-        [
-            gains(row["arms"][FREE]["accuracies"], row["arms"][PAPER_ARM]["accuracies"])
-            for row in rows
-        ]
-    )
+    lost = _gained(rows, FREE, PAPER_ARM)
     return Claim.about(
         f"{ALL}: Adapt Norm at gamma = {PAPER_GAMMA:g} loses what it does in the tables",
         TABLES,
@@ -287,15 +290,7 @@ def _as_in_the_tables(rows: Sequence[Row], published: float) -> Claim:
 
 def _half_of_the_genie(rows: Sequence[Row], arm: Arm) -> Claim:
     """Whether one gamma has half of the Genie's rate everywhere, and loses no more than that."""
-    gained = _over_noise(
-        [
-            gains(
-                row["arms"][arm.name]["accuracies"],
-                row["arms"][f"{GENIE} {row['genie']:g}"]["accuracies"],
-            )
-            for row in rows
-        ]
-    )
+    gained = _gained(rows, arm.name)
     shares = [row["shares"][arm.name] for row in rows]
     return Claim.about(
         f"{ALL}: gamma = {arm.value:g} has half of the Genie's rate and loses no more than it does",
