@@ -8,9 +8,6 @@ bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import cast
-
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -49,43 +46,69 @@ def _radix_four(
         fourth[j] = (b - d) * factor
 
 
-_Levels = Callable[[NDArray[np.float64], float], None]
+@njit(cache=True, nogil=True, inline="always")
+def _radix_eight(values: NDArray[np.float64], run: int, factor: float) -> None:
+    """Three levels and a factor in one pass, across runs of `run` entries, in place.
 
-
-def _radix_eight(run: int) -> _Levels:
-    """The loop that does three levels and a factor in one pass, across runs of `run` entries.
-
-    A run that is a constant of the compiled loop tells the compiler that the eight places of a
-    butterfly never overlap, without which it would not vectorise.
+    It is only ever copied into the kernels below. Their runs are constants, which tell the compiler
+    that the eight places of a butterfly never overlap; else it would not vectorise.
     """
-
-    @njit(cache=True, nogil=True)
-    def levels(values: NDArray[np.float64], factor: float) -> None:
-        for start in range(0, values.size, 8 * run):
-            part = values[start : start + 8 * run]
-            for j in range(run):
-                x0, x1, x2, x3 = part[j], part[j + run], part[j + 2 * run], part[j + 3 * run]
-                x4, x5 = part[j + 4 * run], part[j + 5 * run]
-                x6, x7 = part[j + 6 * run], part[j + 7 * run]
-                a0, a1, a2, a3 = x0 + x1, x0 - x1, x2 + x3, x2 - x3
-                a4, a5, a6, a7 = x4 + x5, x4 - x5, x6 + x7, x6 - x7
-                b0, b2, b1, b3 = a0 + a2, a0 - a2, a1 + a3, a1 - a3
-                b4, b6, b5, b7 = a4 + a6, a4 - a6, a5 + a7, a5 - a7
-                part[j], part[j + 4 * run] = (b0 + b4) * factor, (b0 - b4) * factor
-                part[j + run], part[j + 5 * run] = (b1 + b5) * factor, (b1 - b5) * factor
-                part[j + 2 * run], part[j + 6 * run] = (b2 + b6) * factor, (b2 - b6) * factor
-                part[j + 3 * run], part[j + 7 * run] = (b3 + b7) * factor, (b3 - b7) * factor
-
-    return cast(_Levels, levels)
+    for start in range(0, values.size, 8 * run):
+        part = values[start : start + 8 * run]
+        for j in range(run):
+            x0, x1, x2, x3 = part[j], part[j + run], part[j + 2 * run], part[j + 3 * run]
+            x4, x5 = part[j + 4 * run], part[j + 5 * run]
+            x6, x7 = part[j + 6 * run], part[j + 7 * run]
+            a0, a1, a2, a3 = x0 + x1, x0 - x1, x2 + x3, x2 - x3
+            a4, a5, a6, a7 = x4 + x5, x4 - x5, x6 + x7, x6 - x7
+            b0, b2, b1, b3 = a0 + a2, a0 - a2, a1 + a3, a1 - a3
+            b4, b6, b5, b7 = a4 + a6, a4 - a6, a5 + a7, a5 - a7
+            part[j], part[j + 4 * run] = (b0 + b4) * factor, (b0 - b4) * factor
+            part[j + run], part[j + 5 * run] = (b1 + b5) * factor, (b1 - b5) * factor
+            part[j + 2 * run], part[j + 6 * run] = (b2 + b6) * factor, (b2 - b6) * factor
+            part[j + 3 * run], part[j + 7 * run] = (b3 + b7) * factor, (b3 - b7) * factor
 
 
-_across_1 = _radix_eight(1)
-_across_8 = _radix_eight(8)
-_across_64 = _radix_eight(64)
-_across_512 = _radix_eight(512)
-_across_4096 = _radix_eight(4096)
-_across_32768 = _radix_eight(32768)
-_across_262144 = _radix_eight(262144)
+@njit(cache=True, nogil=True)
+def _across_1(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 1, in place."""
+    _radix_eight(values, 1, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_8(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 8, in place."""
+    _radix_eight(values, 8, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_64(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 64, in place."""
+    _radix_eight(values, 64, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_512(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 512, in place."""
+    _radix_eight(values, 512, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_4096(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 4096, in place."""
+    _radix_eight(values, 4096, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_32768(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 32768, in place."""
+    _radix_eight(values, 32768, factor)
+
+
+@njit(cache=True, nogil=True)
+def _across_262144(values: NDArray[np.float64], factor: float) -> None:
+    """Three levels and a factor across runs of 262144, in place."""
+    _radix_eight(values, 262144, factor)
 
 
 @njit(cache=True, nogil=True)
