@@ -6,8 +6,9 @@ Nothing in this module draws randomness; it consumes words that the caller made.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 _PAIRS = np.uint64(0x5555555555555555)
 _NIBBLES = np.uint64(0x3333333333333333)
@@ -23,7 +24,7 @@ _TWO_TO_32 = 4294967296.0
 _LANES = 256
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _popcount(word: np.uint64) -> np.uint64:
     """Count the ones of a 64-bit word by adding neighbouring fields (no branch, no table)."""
     word = word - ((word >> _ONE) & _PAIRS)
@@ -32,7 +33,11 @@ def _popcount(word: np.uint64) -> np.uint64:
     return (word * _ONES) >> _TOP_BYTE
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (sample(40, below=256, kind=kind), np.uint64(0xB5), np.zeros(40, np.int64)),
+    kinds=(np.uint8, np.uint16, np.uint32, np.uint64),
+    answer=0xDA915BF8,
+)
 def popcount_words(
     words: NDArray[np.unsignedinteger], mask: np.uint64, out: NDArray[np.int64]
 ) -> None:
@@ -41,7 +46,16 @@ def popcount_words(
         out[i] += np.int64(_popcount(np.uint64(words[i]) & mask))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(11, below=1 << 63),
+        2,
+        3,
+        np.uint64(0xFF),
+        np.zeros(5, np.int64),
+    ),
+    answer=0x84785751,
+)
 def popcount_runs(
     words: NDArray[np.uint64],
     position: int,
@@ -73,7 +87,16 @@ def popcount_runs(
             coordinate += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(70, low=-1000, below=2001, parts=8, kind=np.float64),
+        1.25,
+        100.0,
+        sample(70, below=1 << 32, kind=np.uint32),
+        np.zeros(70, np.int64),
+    ),
+    answer=0xA558E87C,
+)
 def round_piece(
     values: NDArray[np.float64],
     scale: float,
@@ -97,7 +120,10 @@ def round_piece(
     return squares
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(600, low=-1000, below=2001, parts=8, kind=np.float64),),
+    answer=0x48D666F2,
+)
 def sum_of_squares(values: NDArray[np.float64]) -> float:
     """Return the sum of squares in an order that no processor's width of vectors decides.
 
@@ -117,7 +143,10 @@ def sum_of_squares(values: NDArray[np.float64]) -> float:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(70, low=-1000, below=2001, kind=np.int64),),
+    answer=0xCF80259A,
+)
 def extent(values: NDArray[np.int64]) -> tuple[np.int64, np.int64]:
     """Return (smallest, largest) in one pass; zero counts as one of the values."""
     smallest = np.int64(0)
@@ -128,7 +157,10 @@ def extent(values: NDArray[np.int64]) -> tuple[np.int64, np.int64]:
     return smallest, largest
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(70, low=-(1 << 30), below=1 << 31, kind=np.int64),),
+    answer=0x867BD431,
+)
 def extent_and_squares(
     values: NDArray[np.int64],
 ) -> tuple[np.int64, np.int64, np.uint64, np.uint64]:
@@ -151,7 +183,16 @@ def extent_and_squares(
     return smallest, largest, high, low
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(70, low=-1000, below=2001, parts=8, kind=np.float64),
+        0.25,
+        15.0,
+        sample(70, below=1 << 32, kind=np.uint32),
+        np.zeros(70, np.int64),
+    ),
+    answer=0xC7F051CB,
+)
 def round_levels(
     values: NDArray[np.float64],
     scale: float,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from secagg._shamir_kernels import _MERSENNE_31, _reduce_31, power_31
+from veilsum.compiled import compiled, sample
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(9), sample(2, 9, below=_MERSENNE_31), np.zeros((2, 4), np.uint64)),
+    answer=0x18FFC30C,
+)
 def syndromes(
     points: NDArray[np.uint64], words: NDArray[np.uint64], sums: NDArray[np.uint64]
 ) -> None:
@@ -49,7 +52,10 @@ def syndromes(
             powers[i] = _reduce_31(powers[i] * points[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(2, 6, below=_MERSENNE_31), np.zeros(7, np.uint64)),
+    answer=0x38E2B783,
+)
 def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64]) -> int:
     """The shortest linear recurrence that all sequences obey.
 
@@ -102,7 +108,14 @@ def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64])
     return length
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        np.array([1, _MERSENNE_31 - 5], np.uint64),
+        np.arange(1, 10, dtype=np.uint64),
+        np.zeros(9, np.bool_),
+    ),
+    answer=0x2CF015D4,
+)
 def mark_roots(
     locator: NDArray[np.uint64], points: NDArray[np.uint64], marked: NDArray[np.bool_]
 ) -> None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 Words = NDArray[np.unsignedinteger[Any]]
 
@@ -26,7 +27,11 @@ POSITION_BITS = 48
 """A refused word is noted as row << POSITION_BITS | position."""
 
 
-@njit(cache=True, nogil=True)
+_WORD_KINDS = (np.uint16, np.uint32, np.uint64)
+_REFUSED = (sample(9, below=4, kind=np.int64) << POSITION_BITS) | sample(9, kind=np.int64)
+
+
+@compiled()
 def _swap_bytes(value: Any) -> Any:
     """The 8 bytes of a uint64 in reverse order; compiles to one instruction."""
     low = np.uint64(0x00FF_00FF_00FF_00FF)
@@ -36,7 +41,10 @@ def _swap_bytes(value: Any) -> Any:
     return (value >> np.uint64(32)) | (value << np.uint64(32))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (0x0123_4567_89AB, np.zeros((9, 2), np.uint64)),
+    answer=0xE3E02863,
+)
 def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
     """Write the counter blocks first, first + 1, ... of stream 0 as 16-byte big-endian numbers.
 
@@ -49,7 +57,10 @@ def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
         blocks[i, 1] = _swap_bytes(np.uint64(first) + np.uint64(i))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (0x89AB, 77, sample(9, below=1 << 40, kind=np.int64), 8, np.zeros((9, 2), np.uint64)),
+    answer=0xCA473ECE,
+)
 def scattered_counter_blocks(
     stream: int,
     start: int,
@@ -73,7 +84,10 @@ def scattered_counter_blocks(
         blocks[i, 1] = _swap_bytes(block)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_REFUSED.copy(), np.zeros(9, np.int64), np.zeros(5, np.int64)),
+    answer=0x336C6353,
+)
 def group_by_row(
     refused: NDArray[np.int64], positions: NDArray[np.int64], starts: NDArray[np.int64]
 ) -> None:
@@ -99,7 +113,20 @@ def group_by_row(
     starts[0] = 0
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(40, below=65_521, kind=kind),
+        sample(9, 8, kind=kind),
+        3,
+        True,
+        65_521,
+        0xFFFF,
+        np.arange(0, 36, 4),
+        np.array([0, 2, 2, 7, 9]),
+    ),
+    kinds=_WORD_KINDS,
+    answer=0xF2527CD4,
+)
 def take_words(
     accumulator: Words,
     words: Words,
@@ -142,7 +169,7 @@ def take_words(
         first = last
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
     """Return total + word modulo p; total itself if the word is refused. Compiles to no branch.
 
@@ -157,13 +184,13 @@ def _add_word(total: Any, word: Any, p: Any, gap: Any, spare: bool) -> Any:
     return kind(after + gap) if after < total else after
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _first_total(total: Any, p: Any, subtract: bool) -> Any:
     """What words are added to: the total, or its negative in 1 .. p."""
     return type(total)(p - total) if subtract else total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _last_total(total: Any, p: Any, subtract: bool) -> Any:
     """Reduce to [0, p), and undo the negation."""
     kind = type(total)
@@ -173,7 +200,7 @@ def _last_total(total: Any, p: Any, subtract: bool) -> Any:
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _find_refused(
     words: Words, p: Any, mask: Any, note: int, refused: NDArray[np.int64], found: int
 ) -> int:
@@ -199,7 +226,7 @@ def _find_refused(
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _add_four_rows(
     total: Words,
     a: Words,
@@ -251,7 +278,7 @@ def _add_four_rows(
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _add_one_row(
     total: Words,
     a: Words,
@@ -281,7 +308,38 @@ def _add_one_row(
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(1100, below=32_749, kind=kind),
+        10,
+        1090,
+        sample(6, 1090, kind=kind),
+        6,
+        5,
+        False,
+        32_749,
+        0x7FFF,
+        2,
+        np.zeros(6480, np.int64),
+        1,
+    ),
+    lambda kind: (
+        sample(1100, below=32_749, kind=kind),
+        10,
+        1090,
+        sample(6, 1090, kind=kind),
+        6,
+        5,
+        True,
+        32_749,
+        0x7FFF,
+        2,
+        np.zeros(6480, np.int64),
+        1,
+    ),
+    kinds=_WORD_KINDS,
+    answer=0xEE1E51E1,
+)
 def accumulate_words(
     accumulator: Words,
     low: int,
@@ -340,7 +398,15 @@ def accumulate_words(
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, below=65_521, kind=kind),
+        sample(70, below=65_519, kind=kind),
+        65_521,
+    ),
+    kinds=_WORD_KINDS,
+    answer=0x02CE3D18,
+)
 def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
     """Add other to accumulator over GF(modulus), in place; both uintW[length] below p."""
     kind = accumulator.dtype.type
@@ -352,7 +418,15 @@ def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
         accumulator[i] = kind(value + p) if before < complement else value
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, low=-32_000, below=64_001, kind=np.int64),
+        65_521,
+        np.zeros(70, kind),
+    ),
+    kinds=_WORD_KINDS,
+    answer=0x3155AE7B,
+)
 def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
     """Write signed integers as elements of GF(modulus); returns the largest magnitude.
 
@@ -372,7 +446,16 @@ def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
     return max(high, -max(low, -np.int64(0x7FFFFFFFFFFFFFFF)))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, below=65_521, kind=kind),
+        65_521,
+        32_760,
+        np.zeros(70, np.int64),
+    ),
+    kinds=_WORD_KINDS,
+    answer=0x030796E9,
+)
 def centre_elements(elements: Words, modulus: int, largest: int, signed: NDArray[np.int64]) -> None:
     """Write elements of GF(modulus) as signed integers: those above `largest` less the modulus.
 
@@ -385,7 +468,11 @@ def centre_elements(elements: Words, modulus: int, largest: int, signed: NDArray
         signed[i] = value - modulus if value > largest else value
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (sample(71, below=1 << 13, kind=kind), 13, np.zeros(116, np.uint8)),
+    kinds=_WORD_KINDS,
+    answer=0xF7B4CF5F,
+)
 def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
     """Write values as consecutive little-endian bit fields of `bits` bits.
 
@@ -416,7 +503,11 @@ def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
         packed[out] = np.uint8(buffer & np.uint64(255))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (sample(16, below=1 << 63), 13, np.zeros(71, kind)),
+    kinds=_WORD_KINDS,
+    answer=0x419ABE7D,
+)
 def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
     """Inverse of `pack_bits`; `values` is uintW[length], output.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 _MERSENNE_31 = 0x7FFF_FFFF
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _reduce_31(value: Any) -> Any:
     """Reduce a value below 2^62 modulo 2^31 - 1."""
     folded = (value & np.uint64(_MERSENNE_31)) + (value >> np.uint64(31))
@@ -19,7 +20,10 @@ def _reduce_31(value: Any) -> Any:
     return np.uint64(0) if folded == np.uint64(_MERSENNE_31) else folded
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(3, 20, below=_MERSENNE_31), sample(5), np.zeros((5, 20), np.uint64)),
+    answer=0xCE8D2551,
+)
 def evaluate_polynomials(
     coefficients: NDArray[np.uint64], points: NDArray[np.uint64], values: NDArray[np.uint64]
 ) -> None:
@@ -42,7 +46,7 @@ def evaluate_polynomials(
                 row[j] = _reduce_31(row[j] * x + coefficients[power, j])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def power_31(base: Any, exponent: int) -> Any:
     """Raise base to a power modulo 2^31 - 1."""
     result = np.uint64(1)
@@ -56,7 +60,10 @@ def power_31(base: Any, exponent: int) -> Any:
     return result
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(5), np.uint64(0), np.zeros(5, np.uint64)),
+    answer=0x1754DE97,
+)
 def lagrange_weights(
     points: NDArray[np.uint64], target: np.uint64, weights: NDArray[np.uint64]
 ) -> None:
@@ -80,7 +87,14 @@ def lagrange_weights(
         weights[i] = _reduce_31(numerator * inverse)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(4, below=_MERSENNE_31),
+        sample(4, 20, below=_MERSENNE_31),
+        np.zeros(20, np.uint64),
+    ),
+    answer=0xB0F7D01F,
+)
 def weighted_sums(
     weights: NDArray[np.uint64], shares: NDArray[np.uint64], sums: NDArray[np.uint64]
 ) -> None:
@@ -92,7 +106,14 @@ def weighted_sums(
             sums[j] = _reduce_31(sums[j] + weights[i] * shares[i, j])
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(5),
+        np.arange(1, 4, dtype=np.uint64),
+        np.zeros((3, 5), np.uint64),
+    ),
+    answer=0x175D9C91,
+)
 def interpolation_matrix(
     sources: NDArray[np.uint64], targets: NDArray[np.uint64], weights: NDArray[np.uint64]
 ) -> None:
@@ -130,7 +151,14 @@ def interpolation_matrix(
             inverse = _reduce_31(inverse * below[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(3, 6, below=_MERSENNE_31),
+        sample(6, 20, below=_MERSENNE_31),
+        np.zeros((3, 20), np.uint64),
+    ),
+    answer=0x3470766A,
+)
 def matrix_product(
     left: NDArray[np.uint64], right: NDArray[np.uint64], product: NDArray[np.uint64]
 ) -> None:

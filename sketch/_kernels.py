@@ -11,17 +11,30 @@ length of eight so that the compiler unrolls them; a short last byte follows on 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from veilsum.compiled import compiled, sample
 
-@njit(cache=True, nogil=True)
+_FLOATS = (np.float32, np.float64)
+_PATTERNS = (np.uint32, np.uint64)
+
+
+@compiled()
 def _sign(sign_byte: int, position: int) -> float:
     """The sign that one bit of a byte stands for: 1.0, or -1.0 if it is set."""
     return 1.0 - 2.0 * ((np.uint32(sign_byte) >> np.uint32(position)) & np.uint32(1))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, low=-1000, below=2001, parts=8, kind=kind),
+        sample(70, below=1 << 32, kind=np.uint32),
+        sample(9, below=256, kind=np.uint8),
+        np.zeros(16),
+    ),
+    kinds=_FLOATS,
+    answer=0x229E5671,
+)
 def scatter_add(
     values: NDArray[np.floating],
     words: NDArray[np.uint32],
@@ -48,7 +61,15 @@ def scatter_add(
         row[bucket] += _sign(sign_bytes[whole], q - 8 * whole) * values[q]
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(16, low=-1000, below=2001, parts=8, kind=np.float64),
+        sample(70, below=1 << 32, kind=np.uint32),
+        sample(9, below=256, kind=np.uint8),
+        np.zeros(70),
+    ),
+    answer=0x09AF13CA,
+)
 def gather_add(
     row: NDArray[np.float64],
     words: NDArray[np.uint32],
@@ -75,7 +96,10 @@ def gather_add(
         out[q] += _sign(sign_bytes[whole], q - 8 * whole) * row[bucket]
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(5, 70, kind=np.float64), np.zeros(66)),
+    answer=0x70D59E7D,
+)
 def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """The median of each of the first m columns, for an odd number of rows.
 
@@ -96,7 +120,10 @@ def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> 
         out[j] = middle[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(135, kind=np.float64), sample(17, below=256, kind=np.uint8)),
+    answer=0x7A027D8A,
+)
 def flip_signs(values: NDArray[np.float64], sign_bytes: NDArray[np.uint8]) -> None:
     """Negate values[q] where bit q of `sign_bytes` is set, in place.
 
@@ -119,7 +146,12 @@ def flip_signs(values: NDArray[np.float64], sign_bytes: NDArray[np.uint8]) -> No
         values[q] *= _sign(sign_bytes[q >> 3], q & 7)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (sample(70, kind=kind), np.zeros(70)),
+    lambda kind: (np.array([0.0, np.inf, 1.0], kind), np.zeros(3)),
+    kinds=_FLOATS,
+    answer=0xF26CFA27,
+)
 def copy_finite(values: NDArray[np.floating], out: NDArray[np.float64]) -> bool:
     """Copy `values` to `out` in one pass that also tells whether all of them are finite.
 
@@ -136,7 +168,16 @@ def copy_finite(values: NDArray[np.floating], out: NDArray[np.float64]) -> bool:
     return bad == 0
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, below=5, kind=kind) + kind(1),
+        20,
+        12,
+        0x7F80_0000 if kind is np.uint32 else 0x7FF0 << 48,
+    ),
+    kinds=_PATTERNS,
+    answer=0x16898ABB,
+)
 def magnitude_border(
     words: NDArray[np.unsignedinteger], k: int, digit_bits: int, not_finite: int
 ) -> tuple[np.int64, np.int64]:
@@ -184,7 +225,16 @@ def magnitude_border(
     return np.int64(prefix << np.uint64(low)), wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, below=9, kind=kind),
+        np.int64(5),
+        np.int64(2),
+        np.zeros(71, np.int64),
+    ),
+    kinds=_PATTERNS,
+    answer=0x9EFA41A7,
+)
 def collect_above(
     words: NDArray[np.unsignedinteger], border: np.int64, ties: np.int64, out: NDArray[np.int64]
 ) -> None:
@@ -207,7 +257,11 @@ def collect_above(
         left -= tie
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (sample(70, kind=kind), 30_000, np.zeros(71, np.int64)),
+    kinds=_PATTERNS,
+    answer=0x7DD4D033,
+)
 def collect_from(words: NDArray[np.unsignedinteger], floor: int, out: NDArray[np.int64]) -> int:
     """The indices, in order, of the words that without their top bit are not below a floor.
 

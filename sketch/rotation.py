@@ -20,7 +20,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from sketch import _checks, _hadamard
+from sketch import _checks, _hadamard_kernels
 from sketch.hashing import PublicSeed, Usage, apply_signs, with_signs
 
 
@@ -64,7 +64,7 @@ def _transform(block: NDArray[np.float64]) -> None:
     """The normalised Walsh-Hadamard transform, its own inverse, in place; float64[K]."""
     # H_1 is the number one.
     if block.size > 1:
-        _hadamard.walsh_hadamard(block, 1.0 / math.sqrt(block.size))
+        _hadamard_kernels.walsh_hadamard(block, 1.0 / math.sqrt(block.size))
 
 
 class Rotation:

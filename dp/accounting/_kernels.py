@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 
 # The flags say "no NaN, sign of zero is irrelevant", both true of the tables; without them the
 # running maximum is not vectorised. They do not change any sum or product.
-@njit(cache=True, fastmath={"nnan", "nsz"})
+@compiled(
+    lambda _: (
+        sample(60, kind=np.float64),
+        sample(40, kind=np.float64),
+        sample(40, kind=np.float64),
+        np.array([0, 5, 20]),
+        np.array([0.25, 0.5, 2.0]),
+        np.array([0, 1, 7]),
+        np.array([40, 38, 39]),
+        np.zeros(3),
+    ),
+    answer=0xD41C24F9,
+    fastmath={"nnan", "nsz"},
+)
 def largest_bounds(
     upper_zq: NDArray[np.float64],
     base: NDArray[np.float64],
@@ -38,7 +52,10 @@ def largest_bounds(
         best[row] = top
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (20.0, 6, 40, 0.25),
+    answer=0x0108D6BE,
+)
 def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDArray[np.float64]:
     """Return I_{j+1}(V)/I_j(V), j = 0..count-1, from a guess for j = ``start`` >= count."""
     ratios = np.empty(count)
@@ -50,7 +67,17 @@ def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDAr
     return ratios
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        -sample(30, below=100, parts=16, kind=np.float64),
+        2,
+        -20,
+        20,
+        np.array([1.5, 3.0]),
+        np.zeros(2),
+    ),
+    answer=0x1F37B816,
+)
 def log_moments(
     log_masses: NDArray[np.float64],
     shift: int,

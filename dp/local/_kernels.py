@@ -6,8 +6,9 @@ Nothing in this module draws randomness; it consumes words that the caller made.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 REFUSED = np.int64(-1)
 """Marks a report whose word lay beyond the last multiple and is drawn again."""
@@ -19,7 +20,15 @@ _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF_BITS = np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(40, low=-1024, below=2049, parts=1024, kind=np.float64),
+        37.0,
+        sample(40, below=1 << 63),
+        np.zeros(40, np.int64),
+    ),
+    answer=0xE8F19FF8,
+)
 def round_to_shifts(
     values: NDArray[np.float64],
     highest: float,
@@ -38,7 +47,18 @@ def round_to_shifts(
         out[i] = np.int64(floor) + np.int64(words[i] < threshold)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(40, below=30, kind=np.int64),
+        sample(40, below=250),
+        np.int64(10),
+        np.uint64(15),
+        np.uint64(3),
+        np.uint64(239),
+        np.zeros(40, np.int64),
+    ),
+    answer=0x0AD2B037,
+)
 def draw_window(
     shifts: NDArray[np.int64],
     words: NDArray[np.uint64],
@@ -68,14 +88,21 @@ def draw_window(
     return refused
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _high_product(word: np.uint64, bound: np.uint64) -> np.uint64:
     """Return ``floor(word bound / 2^64)`` for ``bound < 2^32``."""
     carried = ((word & _LOW_HALF) * bound) >> _HALF_BITS
     return ((word >> _HALF_BITS) * bound + carried) >> _HALF_BITS
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(15, below=1 << 63),
+        np.arange(20, dtype=np.int32),
+        np.zeros((3, 5), np.int32),
+    ),
+    answer=0x1EF9DFDB,
+)
 def choose_coordinates(
     words: NDArray[np.uint64], order: NDArray[np.int32], out: NDArray[np.int32]
 ) -> int:
@@ -103,7 +130,15 @@ def choose_coordinates(
     return int(rows)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(3, 8, low=-256, below=513, parts=1024, kind=np.float64),
+        sample(15, below=1 << 63),
+        np.zeros(8),
+        np.zeros((3, 5), np.int64),
+    ),
+    answer=0xF13FF4C4,
+)
 def draw_vertices(
     vectors: NDArray[np.float64],
     words: NDArray[np.uint64],

@@ -6,8 +6,9 @@ Nothing in this module draws randomness; it consumes words that the caller made.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 UNDECIDED = np.int64(-(2**63))
 """Marks a coordinate whose word equals a table entry. No law reaches this value."""
@@ -16,7 +17,21 @@ _SHORT_SCAN = 8
 """Entries that are scanned one after the other; longer runs are halved first."""
 
 
-@njit(cache=True, nogil=True)
+_TABLE = np.unique(np.concatenate([sample(20), 3 * 4096 + 7 * np.arange(1, 13, dtype=np.uint64)]))
+
+
+@compiled(
+    lambda kind: (
+        np.concatenate([_TABLE[:9], sample(40)]).astype(kind),
+        _TABLE,
+        np.searchsorted(_TABLE, np.arange(17) << 12).astype(np.int32),
+        np.uint64(12),
+        np.int64(-7),
+        np.zeros(49, np.int64),
+    ),
+    kinds=(np.uint16, np.uint32, np.uint64),
+    answer=0x3803F814,
+)
 def look_up(
     words: NDArray[np.unsignedinteger],
     table: NDArray[np.uint64],

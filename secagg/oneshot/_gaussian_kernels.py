@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 GUIDE_BITS = 12
 """Leading bits that decide nearly every sample."""
 
 
-@njit(cache=True, nogil=True)
+_HIGH = np.arange(1, 8, dtype=np.uint64) << np.uint64(61)
+
+
+@compiled(
+    lambda _: (
+        sample(40, 2, below=(1 << 64) - 1),
+        _HIGH,
+        sample(7),
+        np.searchsorted(
+            _HIGH >> np.uint64(64 - GUIDE_BITS), np.arange((1 << GUIDE_BITS) + 1)
+        ).astype(np.int16),
+        -3,
+        np.zeros(40, np.int8),
+    ),
+    answer=0x7D1BA8F0,
+)
 def count_passed(
     words: NDArray[np.uint64],
     high: NDArray[np.uint64],

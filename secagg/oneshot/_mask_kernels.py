@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from secagg.oneshot._packing_kernels import below_prime, reduce_wide, weigh_words
-from secagg.oneshot._ring_kernels import _at_most, inverse_layers, times
+from secagg.oneshot._ring_kernels import (
+    PRIMES,
+    _at_most,
+    constants,
+    inverse_layers,
+    residues,
+    times,
+)
+from veilsum.compiled import compiled, sample
 
 Residues = NDArray[np.uint32]
 
@@ -18,7 +25,16 @@ _STRETCH = 64
 """Words between two looks at the largest: few enough that most stretches have none refused."""
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(280, below=1 << 32, kind=np.uint32),
+        PRIMES,
+        70,
+        27,
+        np.zeros(281, np.int64),
+    ),
+    answer=0x26EBAC76,
+)
 def find_refused(
     words: Residues, primes: Residues, degree: int, bits: int, refused: NDArray[np.int64]
 ) -> int:
@@ -51,7 +67,18 @@ def find_refused(
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        np.zeros(280, np.uint32),
+        sample(9, 4, below=1 << 32, kind=np.uint32),
+        3,
+        PRIMES,
+        70,
+        27,
+        np.arange(5, 275, 30),
+    ),
+    answer=0xCB86E4F8,
+)
 def take_accepted(
     words: Residues,
     blocks: Residues,
@@ -84,7 +111,25 @@ def take_accepted(
     return kept
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        residues(2, 2, 128),
+        *constants(128),
+        PRIMES,
+        *constants(128),
+        *constants(128),
+        sample(3, 240, below=1 << 32, kind=np.uint32),
+        sample(2, 3, below=1 << 26),
+        sample(2, below=1 << 26),
+        sample(2, below=1 << 32, kind=np.uint32),
+        np.zeros(128, np.uint32),
+        sample(233, low=-128, below=256, kind=np.int8),
+        np.zeros(48, np.uint64),
+        1,
+        np.zeros((2, 234), np.uint32),
+    ),
+    answer=0x1C2529FC,
+)
 def mask_blocks(
     elements: NDArray[np.uint32],
     key: Residues,
@@ -143,7 +188,20 @@ def mask_blocks(
                     result[j] = below_prime(value, p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        residues(2, 2, 128),
+        *constants(128),
+        PRIMES,
+        *constants(128),
+        *constants(128),
+        np.zeros(128, np.uint32),
+        residues(2, 250),
+        1,
+        np.zeros((2, 250), np.uint32),
+    ),
+    answer=0x420E48A0,
+)
 def unmask_blocks(
     elements: NDArray[np.uint32],
     key: Residues,
@@ -183,7 +241,7 @@ def unmask_blocks(
                 result[j] = _at_most(_at_most(value, p2), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _product(a: Residues, b: Residues, b_q: Residues, p: int, row: Residues) -> None:
     """Multiply element by element, to below 2p."""
     for n in range(row.size):
@@ -191,7 +249,14 @@ def _product(a: Residues, b: Residues, b_q: Residues, p: int, row: Residues) -> 
         row[j] = times(a[j], b[j], b_q[j], p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(2, 40, below=1 << 40, kind=np.int64),
+        sample(2, 40, below=1 << 32, kind=np.uint32),
+        -1,
+    ),
+    answer=0x9F954E79,
+)
 def add_content(sums: NDArray[np.int64], content: Residues, sign: int) -> None:
     """Add, or with a sign of -1 subtract, a ciphertext's numbers in place; one shape both."""
     for i in range(content.shape[0]):

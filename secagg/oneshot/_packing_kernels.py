@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from secagg.oneshot._ring_kernels import _at_most, times
+from secagg.oneshot._ring_kernels import PRIMES, _at_most, constants, residues, times
+from veilsum.compiled import compiled, sample
 
 Words = NDArray[np.uint32]
 
@@ -30,7 +30,31 @@ _STRETCH = 256
 """Coefficients whose coordinates are gathered at once: these stay in the first cache."""
 
 
-@njit(cache=True, nogil=True)
+def _words(*shape: int) -> Words:
+    return sample(*shape, below=1 << 32, kind=np.uint32)
+
+
+@compiled(
+    lambda _: (
+        sample(191, low=-(500), below=1001, kind=np.int64),
+        1,
+        40,
+        5,
+        2,
+        1001,
+        np.zeros((3, 40), np.uint32),
+    ),
+    lambda _: (
+        sample(77, low=-(1 << 39), below=(1 << 40) + 1, kind=np.int64),
+        1,
+        40,
+        2,
+        0,
+        (1 << 40) + 1,
+        np.zeros((4, 40), np.uint32),
+    ),
+    answer=0x7CC40B70,
+)
 def group_digits(
     values: NDArray[np.int64],
     first: int,
@@ -67,7 +91,7 @@ def group_digits(
     return bool(most < np.uint64(base))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _group_some(
     values: NDArray[np.int64], per: int, group: int, base: int, words: Words, low: int
 ) -> Any:
@@ -96,7 +120,7 @@ def _group_some(
     return most
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def weigh_words(
     words: Words,
     low: int,
@@ -126,7 +150,7 @@ def weigh_words(
             totals[i] = total + (totals[i] if k > 0 else constant)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
     """Return total / 2^32 modulo p, at most total / 2^32 + p, for a uint64.
 
@@ -137,7 +161,7 @@ def reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
     return _U(high + p - _U(multiple >> np.uint64(32)))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def below_prime(value: Any, p: Any) -> Any:
     """Reduce a uint32 below 16p."""
     p2 = _U(p + p)
@@ -146,7 +170,18 @@ def below_prime(value: Any, p: Any) -> Any:
     return _at_most(_at_most(value, p2), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        _words(3, 40),
+        sample(2, 3, below=1 << 26),
+        sample(2, below=1 << 26),
+        PRIMES,
+        sample(2, below=1 << 32, kind=np.uint32),
+        np.zeros((2, 40), np.uint32),
+        np.zeros(16, np.uint64),
+    ),
+    answer=0xE6512C65,
+)
 def weighted_residues(
     words: Words,
     weights: NDArray[np.uint64],
@@ -179,7 +214,21 @@ def weighted_residues(
                 row[j] = below_prime(reduce_wide(totals[j], p, inverses[i]), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        residues(2, 40),
+        3,
+        30,
+        residues(2),
+        PRIMES,
+        *constants(2),
+        constants(1)[1].ravel(),
+        np.zeros((2, 30), np.uint32),
+        np.zeros((3, 30), np.uint32),
+        _words(3),
+    ),
+    answer=0x2A225ECF,
+)
 def to_words(
     residues: Words,
     first: int,
@@ -229,7 +278,7 @@ def to_words(
     add_constant(words, count, constant, digits[0])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def multiply_add(words: Words, count: int, factor: Any, carry: Words) -> None:
     """Multiply by a factor below 2^32 and add a carry, which is used up."""
     for w in range(words.shape[0]):
@@ -241,7 +290,7 @@ def multiply_add(words: Words, count: int, factor: Any, carry: Words) -> None:
             carry[i] = _U(value >> _I(32))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def add_constant(words: Words, count: int, constant: Words, carry: Words) -> None:
     """Add a constant of as many words; carry is scratch."""
     for t in range(count):
@@ -255,7 +304,10 @@ def add_constant(words: Words, count: int, constant: Words, carry: Words) -> Non
             carry[i] = _U(value >> _I(32))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_words(3, 40), 40, 5),
+    answer=0x7C913167,
+)
 def shift_right(words: Words, count: int, bits: int) -> None:
     """Divide by 2^bits and round down, bits below 32."""
     if bits == 0:
@@ -273,7 +325,11 @@ def shift_right(words: Words, count: int, bits: int) -> None:
                 row[_I(t)] = _U(row[_I(t)] >> down)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(
+    lambda _: (_words(3, 40), 40, np.uint64(1_000_003), np.zeros(40, np.uint32)),
+    answer=0x1A6CB302,
+    error_model="numpy",
+)
 def divide(words: Words, count: int, divisor: Any, remainders: Words) -> None:
     """Divide by a divisor in 1 .. 2^32 - 1: quotients in place, and the remainders.
 
@@ -299,7 +355,7 @@ def divide(words: Words, count: int, divisor: Any, remainders: Words) -> None:
             remainders[i] = _U(rest + (less - more) * np.int64(divisor))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled(error_model="numpy")
 def _divide_by_large(words: Words, count: int, divisor: Any, remainders: NDArray[np.int64]) -> None:
     """Divide like `divide`, by anything in 2^32 .. 2^62: a few bits of a word at a time."""
     step = 16
@@ -319,7 +375,31 @@ def _divide_by_large(words: Words, count: int, divisor: Any, remainders: NDArray
         remainders[t] = np.int64(rest)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        _words(3, 40),
+        40,
+        5,
+        2,
+        1001,
+        np.zeros(203, np.int64),
+        1,
+        np.zeros((2, 40), np.uint32),
+        np.zeros(40, np.int64),
+    ),
+    lambda _: (
+        _words(3, 40),
+        40,
+        2,
+        0,
+        (1 << 40) + 1,
+        np.zeros(81, np.int64),
+        1,
+        np.zeros((2, 40), np.uint32),
+        np.zeros(40, np.int64),
+    ),
+    answer=0x7730C12E,
+)
 def split_digits(
     words: Words,
     count: int,
@@ -363,7 +443,14 @@ def split_digits(
                 values[_I(place) + _I(t) * _I(per)] = wide[_I(t)] - half
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(2, 40, below=1 << 13, kind=np.uint32),
+        45,
+        np.zeros(30, np.uint64),
+    ),
+    answer=0xF47A4937,
+)
 def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:
     """Write numbers of `bits` bits each as consecutive little-endian bit fields.
 
@@ -383,7 +470,21 @@ def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:
             position += min(32, bits - 32 * w)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(30, below=1 << 63),
+        45,
+        np.zeros((2, 40), np.uint32),
+        np.array([0xFFFF_FFFF, 0x1FFF], np.uint32),
+    ),
+    lambda _: (
+        sample(30, below=1 << 63),
+        45,
+        np.zeros((2, 40), np.uint32),
+        np.array([0xFFFF_FFFF, 0x1000], np.uint32),
+    ),
+    answer=0x075F4F5C,
+)
 def unpack_words(packed: NDArray[np.uint64], bits: int, words: Words, most: Words) -> bool:
     """Inverse of `pack_words`; whether no number is larger than `most`.
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 Residues = NDArray[np.uint32]
 
@@ -25,20 +26,37 @@ _I = np.uint64
 """Indices are unsigned, so that none can mean one counted from the end."""
 
 
-@njit(cache=True, nogil=True)
+PRIMES = np.array([132_120_577, 113_246_209], np.uint32)
+"""Two of the size that is used, for known answers."""
+
+
+def residues(*shape: int) -> NDArray[np.uint32]:
+    """Numbers below both primes."""
+    return sample(*shape, below=int(PRIMES.min()), kind=np.uint32)
+
+
+def constants(count: int) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """uint32[2, count] below both primes, the first of them 1, and the quotients of `times`."""
+    values = residues(2, count).astype(np.uint64)
+    values[:, 0] = 1
+    shoup = (values << np.uint64(32)) // PRIMES[:, np.newaxis]
+    return values.astype(np.uint32), shoup.astype(np.uint32)
+
+
+@compiled()
 def times(a: Any, w: Any, quotient: Any, p: Any) -> Any:
     """Product a w modulo p in [0, 2p), quotient = floor(w 2^32 / p); every argument is a uint32."""
     q = np.uint32((np.uint64(a) * np.uint64(quotient)) >> np.uint64(32))
     return np.uint32(np.uint32(a * w) - np.uint32(q * p))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _at_most(value: Any, bound: Any) -> Any:
     """Subtract the bound from a value below twice the bound, unless it is below already."""
     return min(value, np.uint32(value - bound))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _forward_two(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None:
     """One forward layer of stride t."""
     p2 = _U(p + p)
@@ -55,7 +73,7 @@ def _forward_two(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None:
             x1[j] = _U(u - v + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _forward_four(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None:
     """Two forward layers, of strides 2t and t."""
     p2 = _U(p + p)
@@ -81,7 +99,7 @@ def _forward_four(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None
             x3[j] = _U(y2 - y3 + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _forward_eight(x: Residues, w: Residues, q: Residues, p: Any) -> None:
     """The last three forward layers, of strides 4, 2 and 1, on eight neighbours at a time."""
     p2 = _U(p + p)
@@ -115,7 +133,7 @@ def _forward_eight(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         x[s + _I(6)], x[s + _I(7)] = _U(u6 + v7), _U(u6 - v7 + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _forward_row(x: Residues, w: Residues, q: Residues, p: Any) -> None:
     """Forward transform of one row below p, in place; the result is below p."""
     t = x.size // 2
@@ -135,7 +153,7 @@ def _forward_row(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         x[j] = _at_most(times(x[j], _U(1), one, p), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _inverse_eight(x: Residues, w: Residues, q: Residues, p: Any) -> None:
     """The first three inverse layers, of strides 1, 2 and 4: from below 2p to below 16p."""
     p2 = _U(p + p)
@@ -162,7 +180,7 @@ def _inverse_eight(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         x[s + _I(3)], x[s + _I(7)] = _U(u3 + u7), _U(u3 - u7 + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _inverse_two(x: Residues, w: Residues, q: Residues, p: Any, t: int, correct: bool) -> None:
     """One inverse layer of stride t; `correct` takes values below 16p to below 4p first."""
     p2 = _U(p + p)
@@ -180,7 +198,7 @@ def _inverse_two(x: Residues, w: Residues, q: Residues, p: Any, t: int, correct:
             x1[j] = _U(u - v + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _inverse_four(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None:
     """Two inverse layers, of strides t and 2t."""
     p2 = _U(p + p)
@@ -203,7 +221,7 @@ def _inverse_four(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None
             x3[j] = _U(y1 - y3 + p2)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def inverse_layers(x: Residues, w: Residues, q: Residues, p: Any) -> None:
     """All inverse layers on one row below 2p, in place: below 32p, without psi^-n / N.
 
@@ -227,7 +245,10 @@ def inverse_layers(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         _inverse_two(x, w, q, p, t, False)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (residues(2, 2, 64), PRIMES, *constants(64)),
+    answer=0x18FBE4BE,
+)
 def forward(values: NDArray[np.uint32], primes: Residues, w: Residues, q: Residues) -> None:
     """Forward negacyclic transforms of all rows, in place.
 
@@ -242,7 +263,11 @@ def forward(values: NDArray[np.uint32], primes: Residues, w: Residues, q: Residu
             _forward_row(values[row, i], w[i], q[i], primes[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (residues(2, 2, 32), PRIMES, *constants(32), *constants(32)),
+    lambda _: (residues(2, 2, 64), PRIMES, *constants(64), *constants(64)),
+    answer=0xE2A4A420,
+)
 def inverse(
     values: NDArray[np.uint32],
     primes: Residues,
@@ -270,7 +295,15 @@ def inverse(
                 x[j] = _at_most(times(x[j], z[j], qz[j], p), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        residues(2, 2, 20),
+        *constants(20),
+        PRIMES,
+        np.zeros((2, 2, 20), np.uint32),
+    ),
+    answer=0xDD701807,
+)
 def products(
     a: NDArray[np.uint32], b: Residues, q: Residues, primes: Residues, out: NDArray[np.uint32]
 ) -> None:
@@ -291,7 +324,10 @@ def products(
                 y[j] = _at_most(times(x[j], z[j], qz[j], p), p)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (residues(2, 20), PRIMES, np.zeros((2, 20), np.uint32)),
+    answer=0x8514E7BE,
+)
 def quotients(constants: Residues, primes: Residues, out: Residues) -> None:
     """Write floor(w 2^32 / p) for constants w below the primes; uint32[L, N] both.
 
@@ -308,7 +344,14 @@ def quotients(constants: Residues, primes: Residues, out: Residues) -> None:
             y[j] = _U(quotient - np.int64(rest < 0) + np.int64(rest >= p))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(20, low=-(10**8), below=2 * 10**8, kind=np.int64),
+        PRIMES,
+        np.zeros((2, 20), np.uint32),
+    ),
+    answer=0x5FEAEA26,
+)
 def lift(values: NDArray[np.int64], primes: Residues, out: Residues) -> None:
     """Residues of integers above -p and below p: int64[count] to uint32[L, count]."""
     for i in range(primes.size):

@@ -8,7 +8,6 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
-from numba import njit
 from numpy.typing import NDArray
 
 _CHUNK_BYTES = 128 * 1024
@@ -37,36 +36,3 @@ def modular_product(
     """
     p = np.uint64(modulus)
     return np.array([((row[:, None] * right) % p).sum(axis=0) % p for row in left])
-
-
-@njit(cache=True, nogil=True)
-def ready_scatter(
-    values: NDArray[np.float64],
-    bucket: NDArray[np.uint32],
-    sign: NDArray[np.int8],
-    row: NDArray[np.float64],
-) -> None:
-    """Scatter with the hashes of a sketch's row in ready tables.
-
-    Adds sign[q] * values[q] to row[bucket[q]] for every q, in place.
-
-    Args:
-        values: float64[d].
-        bucket: uint32[d], each below P.
-        sign: int8[d] of -1 and +1.
-        row: float64[P], updated in place.
-    """
-    for q in range(values.size):
-        row[bucket[q]] += sign[q] * values[q]
-
-
-@njit(cache=True, nogil=True)
-def ready_gather(
-    row: NDArray[np.float64],
-    bucket: NDArray[np.uint32],
-    sign: NDArray[np.int8],
-    out: NDArray[np.float64],
-) -> None:
-    """Gather with them: add sign[q] * row[bucket[q]] to out[q] for every q, in place."""
-    for q in range(out.size):
-        out[q] += sign[q] * row[bucket[q]]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulations.bench.limits import ready_gather, ready_scatter
+from simulations.bench._kernels import ready_gather, ready_scatter
 from simulations.bench.timing import Figures, interleaved_seconds
 from sketch import PublicSeed, SketchKind, SketchSpec, median_for_size, spec_for_size
 from sketch.hashing import buckets, signs

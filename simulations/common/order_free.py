@@ -13,37 +13,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from simulations.common._kernels import PIECES, add_pieces
 
 MOST_VECTORS: Final = 1 << 20
 """More could not be added exactly."""
-
-LARGEST: Final = float(1 << 32)
-"""A coordinate that is not smaller makes its sum NaN: a model with such updates has diverged."""
-
-_PIECES = 3
-_SHIFT = 32
-_UNITS = tuple(2.0 ** (-_SHIFT * piece) for piece in range(_PIECES))
-# Added and taken off again, it leaves a number rounded to a multiple of the unit.
-_ROUNDERS = tuple(1.5 * 2.0**52 * unit for unit in _UNITS)
-
-
-@njit(cache=True, nogil=True)
-def _add(values: NDArray[np.floating[Any]], weight: float, pieces: NDArray[np.float64]) -> None:
-    """Add the pieces of a vector times a weight."""
-    first, second, third = _ROUNDERS
-    for i in range(values.size):
-        value = values[i] * weight
-        if not abs(value) < LARGEST:
-            value = np.nan
-        high = (value + first) - first
-        value -= high
-        middle = (value + second) - second
-        low = ((value - middle) + third) - third
-        pieces[0, i] += high
-        pieces[1, i] += middle
-        pieces[2, i] += low
 
 
 class OrderFreeSum:
@@ -59,14 +34,14 @@ class OrderFreeSum:
     """
 
     def __init__(self, length: int) -> None:
-        self.pieces: NDArray[np.float64] = np.zeros((_PIECES, length))
+        self.pieces: NDArray[np.float64] = np.zeros((PIECES, length))
 
     def add(self, values: NDArray[Any], weight: float = 1.0) -> None:
         """Add a vector, float32[length] or float64[length], times a weight.
 
         At most `MOST_VECTORS` in all. Coordinates that are not finite make their sum NaN.
         """
-        _add(values, weight, self.pieces)
+        add_pieces(values, weight, self.pieces)
 
     def merge(self, other: OrderFreeSum) -> None:
         """Add what another sum has."""

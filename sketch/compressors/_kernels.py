@@ -7,11 +7,15 @@ one of each byte: word number i of width w has the bits i w to i w + w - 1, its 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from veilsum.compiled import compiled, sample
 
-@njit(cache=True, nogil=True)
+
+@compiled(
+    lambda _: (sample(71, below=1 << 13, kind=np.uint32), 13, np.zeros(116, np.uint8)),
+    answer=0xF7B4CF5F,
+)
 def pack_words(words: NDArray[np.uint32], width: int, out: NDArray[np.uint8]) -> None:
     """Write words one behind the other, without gaps.
 
@@ -33,7 +37,10 @@ def pack_words(words: NDArray[np.uint32], width: int, out: NDArray[np.uint8]) ->
         out[place] = np.uint8(held)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(116, below=256, kind=np.uint8), 13, np.zeros(71, np.uint32)),
+    answer=0x7F040E0A,
+)
 def unpack_words(data: NDArray[np.uint8], width: int, out: NDArray[np.uint32]) -> bool:
     """Read what `pack_words` wrote, and tell whether the bits behind the last word are zero.
 
@@ -55,7 +62,15 @@ def unpack_words(data: NDArray[np.uint8], width: int, out: NDArray[np.uint32]) -
     return bool(held == np.uint64(0))
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(20, below=1 << 32, kind=np.uint32),
+        np.arange(40, dtype=np.uint32),
+        3,
+        17,
+    ),
+    answer=0x6A043242,
+)
 def draw_distinct(
     words: NDArray[np.uint32], order: NDArray[np.uint32], drawn: int, wanted: int
 ) -> int:
@@ -89,7 +104,19 @@ def draw_distinct(
     return drawn
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(70, kind=kind),
+        0.25,
+        sample(70, kind=np.float64),
+        0.5,
+        sample(70, kind=np.float64),
+        0.125,
+        (np.zeros(70), np.zeros(70), np.zeros(70)),
+    ),
+    kinds=(np.float32, np.float64),
+    answer=0xF9E1FDF1,
+)
 def accelerate(
     released: NDArray[np.floating],
     gain: float,
@@ -120,7 +147,10 @@ def accelerate(
         change[q] = (after - before) + owed
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(70, low=-1000, below=2001, parts=8, kind=np.float64),),
+    answer=0xD2D3E988,
+)
 def squared_norm(values: NDArray[np.float64]) -> float:
     """The sum of squares of float64[m], in eight sums that a processor adds side by side."""
     sums = np.zeros(8)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from sketch import CountMeanSketch, PublicSeed, Rotation, flat_bound
-from sketch._hadamard import walsh_hadamard
+from sketch._hadamard_kernels import walsh_hadamard
 from sketch.hashing import Usage, signs
 from sketch.rotation import block_length
 

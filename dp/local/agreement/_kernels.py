@@ -6,8 +6,9 @@ Nothing in this module draws randomness; it consumes words that the caller made.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 _LOW_HALF = np.uint64(0xFFFFFFFF)
 _HALF_BITS = np.uint64(32)
@@ -16,7 +17,7 @@ _TWO_TO_32 = np.uint64(1 << 32)
 REFUSED = np.int64(-1)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _below(word: np.uint32, bound: np.uint64) -> np.int64:
     """Return a uniform integer below ``bound < 2^32``, or ``REFUSED``.
 
@@ -30,7 +31,16 @@ def _below(word: np.uint32, bound: np.uint64) -> np.int64:
     return np.int64(product >> _HALF_BITS)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (
+        sample(40, below=1 << 32, kind=np.uint32),
+        np.array([3, 4, 5]),
+        np.int64(0),
+        np.int64(0),
+        np.zeros((3, 9), np.bool_),
+    ),
+    answer=0x75B584BE,
+)
 def choose_places(
     words: NDArray[np.uint32],
     counts: NDArray[np.int64],
@@ -71,7 +81,17 @@ def choose_places(
     return position, wanted
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda kind: (
+        sample(40, below=1 << 32, kind=np.uint32),
+        sample(36, below=2, kind=np.bool_),
+        np.uint64(6),
+        np.int64(2),
+        sample(36, below=7, kind=kind),
+    ),
+    kinds=(np.int8, np.int16, np.int32, np.int64),
+    answer=0xD53FF43C,
+)
 def replace_elsewhere(
     words: NDArray[np.uint32],
     chosen: NDArray[np.bool_],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 _DIGIT_BITS = 8
 _BUCKETS = 256
@@ -12,7 +13,10 @@ _LOW_DIGIT = np.uint64(_BUCKETS - 1)
 _TOP_SHIFT = 64 - _DIGIT_BITS
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (sample(4, 20), np.array([0, 19, -3, 7]), np.zeros(4, np.int64)),
+    answer=0x14415E36,
+)
 def find_positions(
     bits: NDArray[np.uint64], positions: NDArray[np.int64], out: NDArray[np.int64]
 ) -> None:

@@ -10,8 +10,9 @@ Source: Matsumoto and Nishimura, ACM TOMACS 8 (1998); the seeding of their mt199
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled
 
 Words = NDArray[np.uint32]
 
@@ -23,7 +24,7 @@ MOST_OUTPUTS = 624 - LAG
 """Outputs that the seeded state gives without a word of the next one."""
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def first_outputs(seeds: Words, outputs: Words) -> None:
     """Write the first outputs of the generator for every seed.
 
@@ -46,7 +47,7 @@ def first_outputs(seeds: Words, outputs: Words) -> None:
             _temper(near[j], near[j + 1], word, outputs[j, first : first + LANES])
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _next_words(word: Words, index: int) -> None:
     """Word `index` of every lane's state, from the word before it."""
     for lane in range(LANES):
@@ -54,7 +55,7 @@ def _next_words(word: Words, index: int) -> None:
         word[lane] = np.uint32(1812433253) * mixed + np.uint32(index)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _temper(near: Words, after: Words, far: Words, out: Words) -> None:
     """One output of every lane from its three words."""
     for lane in range(LANES):

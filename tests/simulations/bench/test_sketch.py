@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from command_line import invoke, run_json
 
-from simulations.bench.limits import ready_gather, ready_scatter
+from simulations.bench._kernels import ready_gather, ready_scatter
 
 
 def measured(*arguments: object) -> dict[str, float]:

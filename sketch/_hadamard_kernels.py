@@ -9,14 +9,23 @@ bit.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from veilsum.compiled import compiled, sample
 
 # One block fills 32 KiB (2^12 float64): the level-one cache of common cores.
 _BLOCK = 4096
 
 
-@njit(cache=True, nogil=True)
+def _entries(count: int) -> NDArray[np.float64]:
+    """Few enough that are not zero to be made quickly."""
+    values = np.zeros(count)
+    some = values[:: max(1, count // 512)]
+    some[:] = sample(some.size, low=-1000, below=2001, kind=np.float64)
+    return values
+
+
+@compiled()
 def _radix_two(low: NDArray[np.float64], high: NDArray[np.float64], factor: float) -> None:
     """One butterfly of the transform between two equally long runs, in place, times a factor."""
     for j in range(low.size):
@@ -26,7 +35,7 @@ def _radix_two(low: NDArray[np.float64], high: NDArray[np.float64], factor: floa
         high[j] = (a - b) * factor
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _radix_four(
     first: NDArray[np.float64],
     second: NDArray[np.float64],
@@ -46,7 +55,7 @@ def _radix_four(
         fourth[j] = (b - d) * factor
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _radix_eight(values: NDArray[np.float64], run: int, factor: float) -> None:
     """Three levels and a factor in one pass, across runs of `run` entries, in place.
 
@@ -69,49 +78,73 @@ def _radix_eight(values: NDArray[np.float64], run: int, factor: float) -> None:
             part[j + 3 * run], part[j + 7 * run] = (b3 + b7) * factor, (b3 - b7) * factor
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(8), 0.5),
+    answer=0x96E8D79D,
+)
 def _across_1(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 1, in place."""
     _radix_eight(values, 1, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(64), 0.5),
+    answer=0x826935D8,
+)
 def _across_8(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 8, in place."""
     _radix_eight(values, 8, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(512), 0.5),
+    answer=0xFBF36BCF,
+)
 def _across_64(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 64, in place."""
     _radix_eight(values, 64, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(4096), 0.5),
+    answer=0xDF47F679,
+)
 def _across_512(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 512, in place."""
     _radix_eight(values, 512, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(32768), 0.5),
+    answer=0xB748A482,
+)
 def _across_4096(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 4096, in place."""
     _radix_eight(values, 4096, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(262144), 0.5),
+    answer=0x6807B4E8,
+)
 def _across_32768(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 32768, in place."""
     _radix_eight(values, 32768, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(2097152), 0.5),
+    answer=0xFE61A499,
+)
 def _across_262144(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 262144, in place."""
     _radix_eight(values, 262144, factor)
 
 
-@njit(cache=True, nogil=True)
+@compiled(
+    lambda _: (_entries(256), 8, 0.5),
+    answer=0xF4013A95,
+)
 def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> None:
     """All levels of the transform across runs of `run` adjacent entries, in place.
 
@@ -136,45 +169,28 @@ def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> Non
         _radix_two(values[:run], values[run:], factor)
 
 
-@njit(cache=True, nogil=True)
-def _transform_block(values: NDArray[np.float64], factor: float) -> None:
-    """Multiply one in-cache block by the matrix times a factor, in place; float64[power of 2]."""
-    run, size = 1, values.size
-    if size >= 8:
-        _across_1(values, factor if size == 8 else 1.0)
-        run = 8
-    if size >= 64:
-        _across_8(values, factor if size == 64 else 1.0)
-        run = 64
-    if size >= 512:
-        _across_64(values, factor if size == 512 else 1.0)
-        run = 512
-    if size >= 4096:
-        _across_512(values, factor if size == 4096 else 1.0)
-        run = 4096
-    _transform_runs(values, run, factor)
+@compiled()
+def _transform_block(values: NDArray[np.float64]) -> None:
+    """Multiply one block by the matrix, in place; float64[_BLOCK]."""
+    _across_1(values, 1.0)
+    _across_8(values, 1.0)
+    _across_64(values, 1.0)
+    _across_512(values, 1.0)
 
 
-@njit(cache=True, nogil=True)
-def _transform_blocks(values: NDArray[np.float64], factor: float) -> None:
-    """What `walsh_hadamard` does to more than a block."""
-    size, run = values.size, _BLOCK
-    for start in range(0, size, run):
-        _transform_block(values[start : start + run], 1.0)
-    if size >= 8 * 4096:
-        _across_4096(values, factor if size == 8 * 4096 else 1.0)
-        run = 8 * 4096
-    if size >= 8 * 32768:
-        _across_32768(values, factor if size == 8 * 32768 else 1.0)
-        run = 8 * 32768
-    if size >= 8 * 262144:
-        _across_262144(values, factor if size == 8 * 262144 else 1.0)
-        run = 8 * 262144
-    _transform_runs(values, run, factor)
+@compiled(
+    lambda _: (_entries(2 * _BLOCK),),
+    answer=0x9F62EFE0,
+)
+def _transform_blocks(values: NDArray[np.float64]) -> None:
+    """Multiply every block of `_BLOCK` adjacent entries by the matrix, in place."""
+    for start in range(0, values.size, _BLOCK):
+        _transform_block(values[start : start + _BLOCK])
 
 
+# Each pass of three levels, and the size from which on there is one.
 _IN_A_BLOCK = ((8, _across_1), (64, _across_8), (512, _across_64), (4096, _across_512))
-"""Each pass of three levels in a block, and the size from which on there is one."""
+_ACROSS_BLOCKS = ((32768, _across_4096), (262144, _across_32768), (2097152, _across_262144))
 
 
 def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
@@ -182,18 +198,18 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
 
     H_N = H_rows (x) H_columns: every block of `_BLOCK` adjacent entries is transformed in cache,
     then whole blocks are combined with one another, three levels to a pass over memory. The factor
-    comes with the last level, as if all were multiplied afterwards. Up to a block, only the passes
-    that there are get compiled, which is most of a first small round.
+    comes with the last level, as if all were multiplied afterwards. Only the passes that there are
+    get compiled, which is most of a first small round.
 
     Args:
         values: float64[N], N a power of two, at least 2.
         factor: 1 for the matrix of ones and minus ones.
     """
-    size, run = values.size, 1
+    size, run, passes = values.size, 1, _IN_A_BLOCK
     if size > _BLOCK:
-        _transform_blocks(values, factor)
-        return
-    for least, across in _IN_A_BLOCK:
+        _transform_blocks(values)
+        run, passes = _BLOCK, _ACROSS_BLOCKS
+    for least, across in passes:
         if size >= least:
             across(values, factor if size == least else 1.0)
             run = least
