@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,3 +53,17 @@ def left_out(reports: Iterable[pytest.TestReport]) -> str:
         f"{wanting} skipped for want of data sets, which nothing else here needs: "
         f"{VARIABLE}=FOLDER make test runs them as well (docs/simulations.md)"
     )
+
+
+_SEEN: dict[str, int] = {}
+
+
+@pytest.fixture(autouse=True)
+def every_compiled_version_has_a_known_answer() -> Iterator[None]:
+    """A kernel that is called with types for which it has no known answer is unprotected."""
+    yield
+    compiled = sys.modules.get("veilsum.compiled")
+    for kernel in () if compiled is None else compiled.kernels_so_far():
+        if _SEEN.get(kernel.name) != len(kernel.dispatcher.overloads):
+            assert kernel.unchecked == [], kernel.name
+            _SEEN[kernel.name] = len(kernel.dispatcher.overloads)

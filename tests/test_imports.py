@@ -209,12 +209,3 @@ def test_a_lock_is_all_that_is_taken_and_only_where_it_is_due(
     parts: tuple[str, ...], source: str, found: list[str]
 ) -> None:
     assert violations(parts[0], parts, source) == found
-
-
-def test_modules_stay_small() -> None:
-    too_long = {
-        str(path.relative_to(ROOT)): count
-        for path in modules()
-        if (count := len(path.read_text().splitlines())) > 500
-    }
-    assert too_long == {}

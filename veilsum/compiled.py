@@ -192,6 +192,11 @@ def every_kernel() -> Iterator[Kernel]:
         yield _KERNELS[name]
 
 
+def kernels_so_far() -> list[Kernel]:
+    """Those of the modules that are imported already."""
+    return list(_KERNELS.values())
+
+
 def interpreted_answers() -> dict[str, tuple[int, set[int]]]:
     """What each kernel should answer, and what it does in Python alone (NUMBA_DISABLE_JIT=1)."""
     _import_all()

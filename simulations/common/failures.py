@@ -152,6 +152,7 @@ def _is_told(error: Exception) -> bool:
     from dp import PrivacyError
     from protocol.errors import ConfigurationError, PolicyError, RankFailedError
     from secagg import ProtocolError
+    from veilsum.compiled import KernelError
 
-    ours = (CallbackError, ConfigurationError, DivergedError, RankError, RankFailedError)
-    return isinstance(error, (*ours, PolicyError, PrivacyError, ProtocolError))
+    ours = (CallbackError, ConfigurationError, DivergedError, KernelError, RankError)
+    return isinstance(error, (*ours, RankFailedError, PolicyError, PrivacyError, ProtocolError))
