@@ -205,11 +205,11 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
         values: float64[N], N a power of two, at least 2.
         factor: 1 for the matrix of ones and minus ones.
     """
-    size, run, passes = values.size, 1, _IN_A_BLOCK
+    size, run = values.size, 1
     if size > _BLOCK:
         _transform_blocks(values)
-        run, passes = _BLOCK, _ACROSS_BLOCKS
-    for least, across in passes:
+        run = _BLOCK
+    for least, across in _ACROSS_BLOCKS if size > _BLOCK else _IN_A_BLOCK:
         if size >= least:
             across(values, factor if size == least else 1.0)
             run = least

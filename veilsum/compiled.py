@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 from warnings import warn
 
+import numba
 import numpy as np
-from numba import config, njit, typeof, types
+from numba import config, njit, types
 from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
@@ -152,7 +153,7 @@ def compiled(
     """
 
     def compile_function(function: _Function) -> _Function:
-        if config.DISABLE_JIT:
+        if getattr(config, "DISABLE_JIT", False):
             # Interpreted, to see what is right.
             if answer is not None:
                 name = f"{function.__module__}.{function.__name__}"
@@ -255,7 +256,7 @@ def _fitted(arguments: Sequence[Any], version: Sequence[types.Type]) -> list[Any
             value.flags.writeable = kind.mutable
         elif isinstance(kind, types.Number | types.Boolean):
             value = as_dtype(kind).type(value)
-        if typeof(value) != kind:
+        if numba.typeof(value) != kind:  # type: ignore[no-untyped-call]
             return None
         fitted.append(value)
     return fitted

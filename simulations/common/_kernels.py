@@ -32,7 +32,7 @@ def add_pieces(
     for i in range(values.size):
         value = np.float64(values[i]) * weight
         if not abs(value) < LARGEST:
-            value = np.nan
+            value = np.float64(np.nan)
         high = (value + first) - first
         value -= high
         middle = (value + second) - second
