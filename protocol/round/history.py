@@ -11,9 +11,8 @@ client that loses it must take a new identity, or trust the server's count.
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
@@ -22,7 +21,6 @@ from dp import (
     BudgetExceededError,
     DominationAccountant,
     Event,
-    LedgerError,
     UnsupportedEventError,
 )
 from dp.accounting import reserved_accountant
@@ -66,7 +64,6 @@ class ClientHistory:
         self._rings = Fraction(0)
         # Rounds may overlap, and each must see what the others have spent.
         self._lock = Turns("a client's history")
-        self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two counts of one budget each see half of what is spent."""
@@ -91,17 +88,9 @@ class ClientHistory:
                 return self._run.epsilon
             return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """With no other thread in this history."""
-        # Before the lock: in a forked process, a thread that is not there may hold it.
-        if self._process != os.getpid():
-            raise LedgerError(
-                "a client's history cannot be used in a process that was forked after it was made "
-                "or opened: the other process counts with it"
-            )
-        with self._lock:
-            yield
+        return self._lock
 
     def answer(self, setup: RoundEncoding, *, keeps_time: bool = False, apart: int = 1) -> None:
         """Enter a round as answered, before anything is sent.
