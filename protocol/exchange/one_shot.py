@@ -313,7 +313,8 @@ class OneShotAggregator:
         """What a client remembers, also of rounds in which another rank played it."""
         history = self._histories[key]
         for setup, uploaded in self._elsewhere.pop(key, ()):
-            history.answer(setup, keeps_time=self._unix_clock is not None)
+            keeps_time = self._unix_clock is not None
+            history.answer(setup, keeps_time=keeps_time, draw=self._policy.draw)
             if uploaded:
                 history.charge(setup)
         return history

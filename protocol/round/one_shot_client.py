@@ -112,8 +112,12 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
-        apart = self._policy.apart
-        self._history.answer(setup, keeps_time=self._time.keeps_time, apart=apart)
+        self._history.answer(
+            setup,
+            keeps_time=self._time.keeps_time,
+            apart=self._policy.apart,
+            draw=self._policy.draw,
+        )
         session = OneShotClient(
             context, announced.index, self._identity, announced.proof, self._rand
         )

@@ -51,6 +51,7 @@ REFUSALS = {
     "A63": "PolicyError apart",
     "A64": "PolicyError records",
     "A65": "PolicyError epsilon",
+    "A66": "PolicyError (security_bits)",
 }
 
 
