@@ -30,6 +30,7 @@ from protocol.exchange.stages import (
     SERVER_PARTY,
     Clock,
     Dropouts,
+    Losses,
     LossHook,
     NoClock,
     Refusal,
@@ -50,7 +51,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
-from secagg import Identity, ParameterError, RemoteProtocolError
+from secagg import Identity, ParameterError
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
@@ -128,37 +129,12 @@ class OneShotOutcome(RoundOutcome):
                 clients[index] = clients.get(index, 0) + size
 
 
-class _Ledger:
-    """Bytes and refusals of one kind of party."""
-
-    def __init__(self, on_loss: LossHook) -> None:
-        self.up: dict[int, int] = {}
-        self.down: dict[int, int] = {}
-        self.refused: dict[int, str] = {}
-        self._on_loss = on_loss
-
-    def share(self, ranks: Ranks) -> None:
-        """Note what all ranks have noted, each of other parties, or the same."""
-        if ranks.size > 1:
-            told = ranks.gather((self.up, self.down, self.refused))
-            self.up, self.down, self.refused = (_joined(books) for books in zip(*told, strict=True))
-
-    def took(
-        self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]
-    ) -> None:
-        """Count what came up, and hand it to the server; either side may refuse."""
-        reason = ""
-        if isinstance(answer, Refusal):
-            reason = answer.reason
-        else:
-            self.up[index] = self.up.get(index, 0) + len(answer)
-            try:
-                receive(index, answer)
-            except RemoteProtocolError as error:
-                reason = str(error)
-        if reason:
-            self.refused[index] = reason
-            self._on_loss(index, reason)
+def _share(losses: Losses, ranks: Ranks) -> None:
+    """Note what all ranks have noted, each of other parties, or the same."""
+    if ranks.size > 1:
+        told = ranks.gather((losses.up, losses.down, losses.refused))
+        joined = (_joined(parts) for parts in zip(*told, strict=True))
+        losses.up, losses.down, losses.refused = joined
 
 
 def _joined(parts: Iterable[Mapping[KeyT, T]]) -> dict[KeyT, T]:
@@ -194,7 +170,7 @@ def conduct_one_shot(
         OpeningFailedError: the sum cannot be opened.
     """
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
-    clients, members = _Ledger(on_loss), _Ledger(on_member_loss)
+    clients, members = Losses(on_loss), Losses(on_member_loss)
 
     def receive_upload(index: int, data: bytes) -> None:
         charge(partial(server.receive_upload, index, data))
@@ -204,15 +180,15 @@ def conduct_one_shot(
 
     def counted(messages: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         while (message := charge(partial(next, messages, None))) is not None:
-            index, data = message
-            members.down[index] = members.down.get(index, 0) + len(data)
+            members.sent(*message)
             yield message
 
     for index, answer in uploads:
         clients.took(index, answer, receive_upload)
-    clients.share(ranks)
+    _share(clients, ranks)
     with explained(clients.refused):
         for stage in EXCHANGES:
+            members.begin_stage()
             messages = charge(server.close_round_bytes)
             if stage is MemberStage.CONFIRM:
                 if (record := server.record) is None:
@@ -225,7 +201,7 @@ def conduct_one_shot(
                 members.took(index, answer, receive)
     with explained(members.refused):
         total = charge(server.open)
-    members.share(ranks)
+    _share(members, ranks)
     refused = {**clients.refused, **dict.fromkeys(server.excluded, "its shares do not open")}
     return OneShotOutcome(
         total=total,
@@ -337,7 +313,8 @@ class OneShotAggregator:
         """What a client remembers, also of rounds in which another rank played it."""
         history = self._histories[key]
         for setup, uploaded in self._elsewhere.pop(key, ()):
-            history.answer(setup, keeps_time=self._unix_clock is not None)
+            keeps_time = self._unix_clock is not None
+            history.answer(setup, keeps_time=keeps_time, draw=self._policy.draw)
             if uploaded:
                 history.charge(setup)
         return history

@@ -210,41 +210,57 @@ def conduct(
         TooFewSurvivorsError: with the reasons of refused parties in its notes.
         RemoteProtocolError: the sum cannot be opened.
     """
-    books = _Books(dict.fromkeys(dict(opening), 0), on_loss)
+    losses = Losses(on_loss, dict(opening))
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
     messages = opening
 
     def receive(index: int, data: bytes) -> None:
         charge(partial(server.receive_bytes, index, data))
 
-    with explained(books.refused):
+    with explained(losses.refused):
         for stage in stages_of(mode):
-            books.sent(messages)
+            losses.begin_stage()
+            for index, data in messages:
+                losses.sent(index, data)
             for index, answer in exchange(stage, messages) if messages else ():
-                books.took(index, answer, receive)
+                losses.took(index, answer, receive)
             if stage is Stage.RECOVER:
                 break
             messages = charge(server.close_round_bytes)
             if stage is Stage.INPUT:
                 before_release(server.survivors)
         total = charge(partial(server.unmask, executor))
-    return RoundOutcome(total, books.up, books.down, books.refused)
+    return RoundOutcome(total, losses.up, losses.down, losses.refused)
 
 
-class _Books:
-    """Bytes and refusals of a round."""
+class Losses:
+    """Who of one kind of party is lost for a refusal, and the bytes of all of them.
 
-    def __init__(self, nothing: Mapping[int, int], on_loss: LossHook) -> None:
+    A party that was understood in a stage is not lost in it: anybody on the wire may send more.
+
+    Args:
+        on_loss: told of each.
+        parties: that have an entry also if nothing is sent.
+
+    Attributes:
+        up, down: bytes that each party sent, and was sent.
+        refused: the parties that are lost, and why.
+    """
+
+    def __init__(self, on_loss: LossHook, parties: Iterable[int] = ()) -> None:
         self._on_loss = on_loss
-        self.up, self.down = dict(nothing), dict(nothing)
+        self.up = dict.fromkeys(parties, 0)
+        self.down = dict(self.up)
         self.refused: dict[int, str] = {}
         self._understood: set[int] = set()
 
-    def sent(self, messages: Outbound) -> None:
-        """Count what goes down."""
+    def begin_stage(self) -> None:
+        """From here on every party has another message to send."""
         self._understood.clear()
-        for index, data in messages:
-            self.down[index] += len(data)
+
+    def sent(self, index: int, data: bytes) -> None:
+        """Count what goes down."""
+        self.down[index] = self.down.get(index, 0) + len(data)
 
     def took(
         self, index: int, answer: bytes | Refusal, receive: Callable[[int, bytes], None]

@@ -3,17 +3,17 @@
 A policy looks at one announcement at a time. Two attacks need a memory: announcing the same round
 twice, to get two sums that differ in one client, and announcing one harmless round after the other
 until the harm adds up. That harm is what a sum costs, once an update has left, and what the ring of
-a round may fail with, once the round was joined: a server can drop round after round until a ring
-suits it. The memory is the client's own. It lives as long as its identity does; a
-client that loses it must take a new identity, or trust the server's count.
+a round, or the draw of its committee, may fail with, once the round was joined: a server can drop
+round after round until a ring suits it. The memory is the client's own. It lives as long as its
+identity does; a client that loses it must take a new identity, or trust the server's count.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
@@ -22,20 +22,33 @@ from dp import (
     BudgetExceededError,
     DominationAccountant,
     Event,
-    LedgerError,
     UnsupportedEventError,
 )
 from dp.accounting import reserved_accountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
+from protocol.round.draw_policy import DrawPolicy
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.run_account import RunAccount
-from protocol.round.setup import RoundEncoding, RoundSetup
+from protocol.round.setup import RoundEncoding
 from protocol.round.turns import Turns
 
 _ONE_KIND: Final = (
     "of the kind that this client has spent its goal on so far: the two are not counted together"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What may go wrong by chance with secure aggregation, of which delta has a part.
+
+    Attributes:
+        probability: of a bad ring in one round, or of a bad draw in all rounds together.
+        beacon: of draws, whether they have one: each kind is counted once; None for a ring.
+    """
+
+    probability: float
+    beacon: bool | None = None
 
 
 class ClientHistory:
@@ -44,8 +57,9 @@ class ClientHistory:
     The client counts for itself and for the worst case: the fewest survivors that it agreed to,
     without the noise of the colluders that it agreed to tolerate. A round is charged when the
     client hands over its masked update, whatever becomes of the round afterwards: the client
-    cannot know whether others released the sum. What its ring may fail with is counted when the
-    client joins, and all rounds joined may fail with as much together as the goal sets aside.
+    cannot know whether others released the sum. What its ring or its draw may fail with is counted
+    when the client joins, and all rounds joined may fail with as much together as the goal sets
+    aside.
 
     It grows by one pair of a session and a number for every round answered. Threads may share it. A
     forked process has a copy that does not see what the other goes on to spend, so it is refused
@@ -64,9 +78,9 @@ class ClientHistory:
         self._run: RunAccount | None = None
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
         self._rings = Fraction(0)
+        self._draws: set[Failure] = set()
         # Rounds may overlap, and each must see what the others have spent.
         self._lock = Turns("a client's history")
-        self._process = os.getpid()
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two counts of one budget each see half of what is spent."""
@@ -91,25 +105,25 @@ class ClientHistory:
                 return self._run.epsilon
             return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> AbstractContextManager[None]:
         """With no other thread in this history."""
-        # Before the lock: in a forked process, a thread that is not there may hold it.
-        if self._process != os.getpid():
-            raise LedgerError(
-                "a client's history cannot be used in a process that was forked after it was made "
-                "or opened: the other process counts with it"
-            )
-        with self._lock:
-            yield
+        return self._lock
 
-    def answer(self, setup: RoundEncoding, *, keeps_time: bool = False, apart: int = 1) -> None:
+    def answer(
+        self,
+        setup: RoundEncoding,
+        *,
+        keeps_time: bool = False,
+        apart: int = 1,
+        draw: DrawPolicy | None = None,
+    ) -> None:
         """Enter a round as answered, before anything is sent.
 
         Args:
             keeps_time: whether the client has a clock, so that the round's lifetime bounds how many
                 rings a server can try.
             apart: fewest rounds from one participation to the next in a run whose noise comes back.
+            draw: what the client insists on in the draw of the committee, if it was drawn.
 
         Raises:
             PolicyError: it would take the client beyond its goal, and is not entered; or it was
@@ -118,14 +132,16 @@ class ClientHistory:
                 thread is at it already, and a signal handler or a callback asks.
         """
         context = setup.context
-        failure = setup.ring_failure(keeps_time=keeps_time)
+        failure = Failure(setup.ring_failure(keeps_time=keeps_time))
+        if draw is not None:
+            failure = Failure(draw.failure, beacon=draw.beacon_of is not None)
         with self._alone():
             self._check(setup, apart)
-            self._check_rings(setup, failure)
+            self._check_failures(failure)
             if not self._enter(context.session_id, context.round_number, failure):
                 valid = "a number it has not answered before"
                 raise PolicyError("round_number", context.round_number, valid)
-            self._rings += Fraction(failure)
+            self._count(failure)
 
     def enter(self, session_id: bytes, round_number: int) -> None:
         """Enter a round that one will answer as a member of its committee, before anything is sent.
@@ -138,7 +154,7 @@ class ClientHistory:
             LedgerError: as for `answer`.
         """
         with self._alone():
-            if not self._enter(session_id, round_number, 0.0):
+            if not self._enter(session_id, round_number, Failure(0.0)):
                 valid = "a number it has not signed for before"
                 raise PolicyError("round_number", round_number, valid)
 
@@ -162,11 +178,11 @@ class ClientHistory:
             if self._goal:
                 self._spent.compose(_worst_case(setup))
 
-    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
+    def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
         """Enter a round as answered; False if it was before. Called with the lock held.
 
         Args:
-            failure: what its ring may fail with.
+            failure: what its ring or its draw may fail with.
         """
         pair = (session_id, round_number)
         known = pair in self._answered
@@ -180,18 +196,27 @@ class ClientHistory:
             remembered: beside the event, of a run whose noise comes back.
         """
 
-    def _check_rings(self, setup: RoundEncoding, failure: float) -> None:
-        """See that the rings of all rounds joined fail with no more than the goal sets aside."""
-        if self._goal is None or not isinstance(setup, RoundSetup):
+    def _count(self, failure: Failure) -> None:
+        """Take in what a round that was joined may fail with."""
+        if failure.beacon is None:
+            self._rings += Fraction(failure.probability)
+        else:
+            self._draws.add(failure)
+
+    def _check_failures(self, failure: Failure) -> None:
+        """See that all rounds joined fail with no more than the goal sets aside."""
+        if self._goal is None or not failure.probability or failure in self._draws:
             return
-        together, share = self._rings + Fraction(failure), self._goal.reserve.aggregation
+        together = self._rings + Fraction(failure.probability)
+        together += sum(Fraction(draws.probability) for draws in self._draws)
+        share = self._goal.reserve.aggregation
         if together > self._goal.rounds * Fraction(share):
             raise PolicyError(
                 "security_bits",
-                f"{setup.context.security_bits}, with which the rings of all rounds joined so far "
-                f"and of this one fail with probability {float(together):.3g}",
-                f"at most {self._goal.rounds * share:.3g} together: more bits, or a lifetime and a "
-                "clock to keep it by",
+                "so few that the rings and draws of all rounds joined so far and of this one fail "
+                f"with probability {float(together):.3g}",
+                f"at most {self._goal.rounds * share:.3g} together: more bits, or for rings a "
+                "lifetime and a clock to keep it by",
             )
 
     def _check(self, setup: RoundEncoding, apart: int = 1) -> float:

@@ -19,6 +19,7 @@ from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from protocol.round.stored_upload import UploadReceipt, announced_as
+from protocol.round.turns import Turns
 from secagg import (
     SERVER,
     Identity,
@@ -66,6 +67,7 @@ class OneShotRoundClient:
         self._history = ClientHistory() if history is None else history
         self._rand = rand
         self._time = RoundTime(clock)
+        self._lock = Turns("a client's upload")
         self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
         self._announced = b""
 
@@ -110,8 +112,12 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
-        apart = self._policy.apart
-        self._history.answer(setup, keeps_time=self._time.keeps_time, apart=apart)
+        self._history.answer(
+            setup,
+            keeps_time=self._time.keeps_time,
+            apart=self._policy.apart,
+            draw=self._policy.draw,
+        )
         session = OneShotClient(
             context, announced.index, self._identity, announced.proof, self._rand
         )
@@ -131,9 +137,10 @@ class OneShotRoundClient:
             ParameterError: it has another shape; the session is aborted.
             PolicyError: other rounds have used up what we had left, or the round has expired; the
                 session is aborted.
+            LedgerError: a signal handler or a callback asks while this thread submits.
         """
         session, pipeline, setup, _ = self._joined()
-        with or_abort(session):  # also if the disk is full or the host is interrupted
+        with self._lock, or_abort(session):  # also if the disk is full or the host is interrupted
             self._time.check(setup.context)
             quantized = pipeline.round(update, rounding or NoiseSeed.fresh())
             own, *removable = session.seeds(quantized.packed())
@@ -148,8 +155,15 @@ class OneShotRoundClient:
         return upload
 
     def resend(self) -> bytes:
-        """The upload once more, the same bytes, for a server that did not get it."""
-        return self._joined()[0].resend_bytes()
+        """The upload once more, the same bytes, for a server that did not get it.
+
+        Raises:
+            LocalProtocolError: nothing was submitted, or the session is aborted.
+            LedgerError: as for `submit`.
+        """
+        session = self._joined()[0]
+        with self._lock:  # The session has the bytes before they are charged.
+            return session.resend_bytes()
 
     @property
     def own_upload(self) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.draw_policy import DrawPolicy
 from protocol.round.history import ClientHistory, epsilon_of_rounds
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.rings import UnixClock, is_safe
@@ -203,9 +204,14 @@ class ClientPolicy:
                 f"at least {self.minimum_kept_multiplier:.6g}: more noise that stays",
             )
 
+    @property
+    def draw(self) -> DrawPolicy | None:
+        """What it insists on in draws, if it takes drawn committees."""
+        return self.committee.draw if self.committee else None
+
     def _check_draws(self) -> None:
         """See that draws fail with no more than what all rounds of the goal set aside together."""
-        draw = self.committee.draw if self.committee else None
+        draw = self.draw
         if draw is None or self.goal is None:
             return
         reserve = self.goal.reserve

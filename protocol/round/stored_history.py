@@ -10,8 +10,8 @@ copy is noticed by the marks, marks that vanished or are old by the ledger.
 
 What this cannot stop: a host that rolls the whole folder back, or throws it away. And a mark
 without a charge may vanish unseen, or the bytes of any mark be overwritten, and with them what the
-ring of its round was counted with. Where a mark vanished, no update has left in that round, and one
-that leaves when it is answered again is charged.
+ring or draw of its round was counted with. Where a mark vanished, no update has left in that round,
+and one that leaves when it is answered again is charged.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
 from dp import Entry, Event, Ledger, LedgerError
 from dp.correlated import CorrelatedRelease
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
-from protocol.round.history import ClientHistory
+from protocol.round.history import ClientHistory, Failure
 from protocol.round.run_account import RunAccount
 from protocol.round.setup import RoundEncoding, noise_entry
 from secagg import LocalProtocolError
@@ -37,14 +36,15 @@ from secagg.storage import sync_folder, write_durably
 _MARK_BYTES = 16
 _CHARGED = ".charged"
 _RUN = "run"
-_FAILURE = struct.Struct("<d")
+_RING, _DRAW = struct.Struct("<d"), struct.Struct("<d?")
+"""A failure in a mark. If only a part of a draw's is written, it is counted as a ring's."""
 
 
 class StoredHistory(ClientHistory):
     """A `ClientHistory` in a folder, locked for this process until it is closed.
 
-    A file for every round answered, whose name says whether the round was charged, and whose eight
-    bytes what its ring may fail with; and a line of the ledger for every round charged.
+    A file for every round answered, whose name says whether the round was charged, and whose bytes
+    what its ring or its draw may fail with; and a line of the ledger for every round charged.
 
     Args:
         folder: made if it does not exist; one for each identity.
@@ -75,7 +75,8 @@ class StoredHistory(ClientHistory):
                     self._spent.compose(entry.event)
             self._check_marks()
             share = goal.reserve.aggregation if goal else 0.0
-            self._rings = sum(map(Fraction, self._marks.failures(share)), Fraction(0))
+            for failure in self._marks.failures(share):
+                self._count(failure)
         except BaseException:
             self.close()
             raise
@@ -91,7 +92,7 @@ class StoredHistory(ClientHistory):
     def __exit__(self, *details: object) -> None:
         self.close()
 
-    def _enter(self, session_id: bytes, round_number: int, failure: float) -> bool:
+    def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
         self._check_open()
         return self._marks.answer(_mark_of(session_id, round_number), failure)
 
@@ -155,8 +156,8 @@ class _Marks:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
 
-    def answer(self, mark: str, failure: float) -> bool:
-        """Mark a round, and what its ring may fail with; False if it was marked before."""
+    def answer(self, mark: str, failure: Failure) -> bool:
+        """Mark a round, and what it may fail with; False if it was marked before."""
         if (self._folder / (mark + _CHARGED)).exists():
             return False
         try:
@@ -164,7 +165,10 @@ class _Marks:
             descriptor = os.open(self._folder / mark, flags, 0o600)
         except FileExistsError:
             return False
-        write_durably(descriptor, _FAILURE.pack(failure))
+        data = _RING.pack(failure.probability)
+        if failure.beacon is not None:
+            data = _DRAW.pack(failure.probability, failure.beacon)
+        write_durably(descriptor, data)
         sync_folder(self._folder)
         return True
 
@@ -182,15 +186,17 @@ class _Marks:
         charged = {name for name in names if name.endswith(_CHARGED)}
         return names - charged, {name.removesuffix(_CHARGED) for name in charged}
 
-    def failures(self, share: float) -> Iterator[float]:
-        """What the ring of every round may fail with; `share` where a mark does not say.
+    def failures(self, share: float) -> Iterator[Failure]:
+        """What every round may fail with; a ring with `share` where a mark does not say.
 
         Earlier versions said nothing, and a host may be killed before the bytes are written.
         """
         for path in self._folder.iterdir():
             data = path.read_bytes()
-            (failure,) = _FAILURE.unpack(data) if len(data) == _FAILURE.size else (share,)
-            yield failure if math.isfinite(failure) and failure >= 0.0 else share
+            layout = {_RING.size: _RING, _DRAW.size: _DRAW}.get(len(data))
+            failure = Failure(*layout.unpack(data)) if layout else Failure(share)
+            valid = math.isfinite(failure.probability) and failure.probability >= 0.0
+            yield failure if valid else Failure(share)
 
 
 def _mark_of(session_id: bytes, round_number: int) -> str:

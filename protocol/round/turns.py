@@ -1,11 +1,14 @@
 """One user at a time, for what counts: threads wait for each other, and a thread never for itself.
 
+A forked process has a copy, which does not see what its parent counts, and is refused.
+
 A signal handler runs in the middle of what its thread does. If it asked for a lock that this thread
 holds, it would wait for ever; if it were let in, it would find things half done.
 """
 
 from __future__ import annotations
 
+import os
 from threading import RLock
 
 from dp import LedgerError
@@ -22,13 +25,21 @@ class Turns:
         self._what = what
         self._lock = RLock()
         self._is_taken = False
+        self._process = os.getpid()
 
     def __enter__(self) -> None:
         """Wait for other threads.
 
         Raises:
-            LedgerError: this very thread is at it, further up: this is a signal handler's call.
+            LedgerError: this very thread is at it, further up: this is a signal handler's call; or
+                this process was forked after the lock was made.
         """
+        # Before the lock: in a forked process, a thread that is not there may hold it.
+        if self._process != os.getpid():
+            raise LedgerError(
+                f"{self._what} cannot be used in a process that was forked after it was made or "
+                "opened: the other process counts with it"
+            )
         self._lock.acquire()
         if self._is_taken:
             self._lock.release()

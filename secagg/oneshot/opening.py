@@ -92,7 +92,12 @@ def open_sum(
         raise _failure(context, survivors, answers, "no honest clients have the key they give")
     values, mean_square = open_masked(total, context.public_key, key_sum)
     if mean_square > largest_mean_square(context, len(survivors)):
-        raise _failure(context, survivors, answers, "the key they give does not fit the sum")
+        largest = context.packing.largest
+        why = (
+            "the key they give does not fit the sum: it is wrong, or a client's vector or the sum "
+            f"is out of range, -{largest} .. {largest}"
+        )
+        raise _failure(context, survivors, answers, why)
     seeds = _Seeds(context, commitments, answers, [m for m in members if m not in set(wrong)])
     return OpenedSum(
         vector=lift(values, context.field),

@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A64: each with its defence and without.
+"""The attack catalogue: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.

@@ -1,8 +1,9 @@
-"""A48 and A49: what one-shot rounds leave to a client's policy, and to everybody's history.
+"""A48, A49 and A65: what one-shot rounds leave to a client's policy, and to everybody's history.
 
 Whole rounds of the product: announcements, policies, histories, noise. A server that names the
-committee itself reads a single upload, and nothing in a context shows it. And one that has two
-contexts of one round opens two sums, if clients or members do not remember the first.
+committee itself reads a single upload, and nothing in a context shows it. One that has two contexts
+of one round opens two sums, if clients or members do not remember the first. And one that asks for
+an upload again while it is being charged gets it without the charge, if the client does not wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -21,6 +23,7 @@ from protocol.planning.committee import CommitteePlan
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.setup import RoundEncoding
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
 from secagg.oneshot.opening import OpenedSum
@@ -222,6 +225,63 @@ def _two_contexts(effort: Effort, seed: int) -> Findings:
     )
 
 
+# -- A65 ------------------------------------------------------------------------------------------
+
+_SOON: Final = 0.25
+"""Seconds that a charge waits for an answer that should not come before it."""
+
+
+class _SlowHistory(ClientHistory):
+    """The product's, on a host whose client is asked for its upload again while it charges."""
+
+    client: OneShotRoundClient
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        super().__init__(_GOAL)
+        self._pool = pool
+        self.asked: list[Future[bytes]] = []
+
+    def charge(self, setup: RoundEncoding) -> None:
+        """After whoever asked has had time to be answered."""
+        self.asked.append(self._pool.submit(self.client.resend))
+        wait(self.asked, _SOON)
+        super().charge(setup)
+
+
+class _Hasty(OneShotRoundClient):
+    """The twin: answers with whatever its session has."""
+
+    def resend(self) -> bytes:
+        """Without waiting for the charge."""
+        return self._joined()[0].resend_bytes()
+
+
+def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
+    """A client joins one round more than its goal has, and is asked again in each."""
+    world, clients, refusals = _World(seed), list[OneShotRoundClient](), Counter[str]()
+    policy, setup = world.policy(0), world.setup(0)
+    with ThreadPoolExecutor(1) as pool:
+        history = _SlowHistory(pool)
+        for number in range(_GOAL.rounds + 1):
+            client = kind(world.clients[_TARGET], world.registry, policy, history)
+            numbered = replace(setup, context=replace(setup.context, round_number=number))
+            client.join(numbered.announce(_TARGET), _MODEL)
+            clients.append(client)
+        for history.client in clients:
+            try:
+                history.client.submit(np.zeros(_DIMENSION))
+            except PolicyError as error:
+                refusals[f"{refusal(error)} {error.parameter}"] += 1
+    sent = sum(future.exception() is None for future in history.asked)
+    figures: Figures = {"uploads": sent, "goal_rounds": _GOAL.rounds}
+    return {"succeeded": sent > _GOAL.rounds, **figures, **refused_with(refusals)}
+
+
+def _asked_again(effort: Effort, seed: int) -> Findings:
+    del effort
+    return Findings(_uncharged(OneShotRoundClient, seed), _uncharged(_Hasty, seed))
+
+
 ATTACKS: Final = (
     Attack(
         id="A48",
@@ -234,5 +294,11 @@ ATTACKS: Final = (
         title="Two contexts of one round never open two sums",
         stopped_by="clients' histories: one upload for each number, whatever the context",
         run=_two_contexts,
+    ),
+    Attack(
+        id="A65",
+        title="No upload leaves a client before its charge is written",
+        stopped_by="one lock around the upload and its charge, which whoever asks again waits for",
+        run=_asked_again,
     ),
 )

@@ -1,8 +1,15 @@
-"""A29: a server that tries rosters by itself until the ring suits it."""
+"""A29 and A66: what may fail by chance, and a server that tries until it does.
+
+It tries rosters by itself until the ring suits it. And it has a client join rounds of both kinds,
+with rings and with committees that are drawn, each of which alone may fail with all that the goal
+sets aside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,8 +22,14 @@ from protocol import (
     TrainingPlan,
 )
 from protocol.exchange.stages import PEER_ERRORS
-from simulations.audits.base import derived_bytes, identities_of, public_keys
-from simulations.threats.attack import Attack, Effort, Findings, refusal
+from protocol.planning.committee import CommitteePlan
+from protocol.round.history import Failure
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.training.local import local_committee
+from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.sortition import Registry
+from simulations.audits.base import Figures, derived_bytes, identities_of, public_keys
+from simulations.threats.attack import Attack, Effort, Findings, refusal, refused_with
 from simulations.threats.rounds.grinding import (
     DIMENSION,
     LIFETIME_SECONDS,
@@ -138,11 +151,112 @@ def _told(error: Exception) -> str:
     return f"{refusal(error)}{parameter}"
 
 
+# -- A66 ------------------------------------------------------------------------------------------
+
+STRICT: Final = PrivacyGoal(8.0, 1.5e-10, 1)
+"""Sets aside a little more than draws with a beacon fail with, and as much as seven rings do."""
+RINGS: Final = replace(LARGE, goal=STRICT, security_bits=108)
+DRAWS: Final = TrainingPlan(
+    goal=STRICT,
+    cohort=10,
+    tolerated_dropouts=2,
+    tolerated_colluders=1,
+    clip_l2=1.0,
+    protocol="one-shot",
+    committee=CommitteePlan(
+        kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=0.97, security_bits=64
+    ),
+)
+
+Join = Callable[[ClientHistory, int], float]
+"""Has the client join the round of a number; gives what this adds to what may fail.
+
+Raises:
+    PolicyError: it refuses.
+"""
+
+
+class OneKind(ClientHistory):
+    """The twin's: counts rings, and leaves draws to the policy, which looks at them alone."""
+
+    def _check_failures(self, failure: Failure) -> None:
+        if failure.beacon is None:
+            super()._check_failures(failure)
+
+    def _count(self, failure: Failure) -> None:
+        if failure.beacon is None:
+            super()._count(failure)
+
+
+def _beacon(session_id: bytes, number: int) -> bytes:
+    del session_id
+    return hashlib.sha256(b"beacon %d" % number).digest()
+
+
+def _rounds_with(plan: TrainingPlan, seed: int) -> Join:
+    """Rounds of a plan to which the first of its clients is invited."""
+    people = identities_of(seed, plan.cohort)
+    keys, session = public_keys(people), derived_bytes(seed, plan.protocol)[:16]
+    seeds = PublicSeed(derived_bytes(seed, "public", 0))
+    parameters = plan.calibrate(SketchSpec.identity(DIMENSION), bytes(32), seeds)
+    if plan.protocol != "one-shot":
+        first, policy = plan.setup(parameters, keys, session, 0), plan.client_policy(DIMENSION)
+
+        def join_ring(history: ClientHistory, number: int) -> float:
+            setup = replace(first, context=replace(first.context, round_number=number))
+            client = RoundClient(people[0], frozenset(keys), policy, history)
+            client.join(setup.announce(), bytes(32))
+            return setup.context.ring_failure(keeps_time=False)
+
+        return join_ring
+    committee = local_committee(plan, people, beacon_of=_beacon)
+    registry = Registry(keys)
+    draw = plan.draw_policy(registry.root, len(registry), _beacon)
+    drawing = plan.client_policy(DIMENSION, draw=draw)
+
+    def join_draw(history: ClientHistory, number: int) -> float:
+        members = committee.members(session, keys, number)
+        setup = plan.one_shot_setup(parameters, keys, members, session, number)
+        client = OneShotRoundClient(people[0], frozenset(keys), drawing, history)
+        client.join(setup.announce(0), bytes(32))
+        return 0.0 if number else draw.failure
+
+    return join_draw
+
+
+def _spent(kept: type[ClientHistory], seed: int) -> Figures:
+    """The most, of what the goal sets aside, that a client joins if asked in either order."""
+    kinds = [_rounds_with(plan, seed) for plan in (DRAWS, RINGS)]
+    most, refusals = 0.0, Counter[str]()
+    for order in (kinds, kinds[::-1]):
+        history, spent = kept(STRICT), 0.0
+        for join in order:
+            try:
+                for number in range(2 if join is kinds[0] else 20):
+                    spent += join(history, number)
+            except PolicyError as error:
+                refusals[_told(error)] += 1
+        most = max(most, spent / STRICT.reserve.aggregation)
+    return {"succeeded": most > 1.0, "spent_of_reserve": most, **refused_with(refusals)}
+
+
+def both_kinds(effort: Effort, seed: int) -> Findings:
+    """A66: have a client join rounds of both kinds."""
+    del effort
+    return Findings(_spent(ClientHistory, seed), _spent(OneKind, seed))
+
+
 ATTACKS: Final = (
     Attack(
         id="A29",
         title="A server that tries rosters by itself finds no ring that opens an update in time",
         stopped_by="rings of eighty bits, and clients that leave a round which has expired",
         run=grinding,
+    ),
+    Attack(
+        id="A66",
+        title="Rings and draws together fail with no more than a goal sets aside",
+        stopped_by="one count of both in the client's history",
+        run=both_kinds,
     ),
 )

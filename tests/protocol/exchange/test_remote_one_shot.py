@@ -290,6 +290,32 @@ def test_survivors_are_told_before_any_member_signs(tmp_path: Path) -> None:
     assert later == {MemberStage.CONFIRM, MemberStage.OPEN}
 
 
+def test_noise_on_the_wire_does_not_make_a_party_that_was_understood_a_lost_one(
+    tmp_path: Path,
+) -> None:
+    """Somebody speaks in everybody's name before and after, at every stage."""
+
+    class Noisy(Elsewhere):
+        def collect(self, announcements: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
+            return self.noisy(super().collect(announcements))
+
+        def exchange(
+            self, stage: MemberStage, messages: Iterable[tuple[int, bytes]]
+        ) -> Iterator[Answer]:
+            return self.noisy(super().exchange(stage, messages))
+
+        def noisy(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+            for index, answer in answers:
+                yield from ((index, bytes(9)), (index, answer), (index, answer))
+
+    world = Noisy(CommitteeKind.EVERYONE, tmp_path)
+    outcome = world.aggregator().run(world.setup())
+    assert outcome.total.survivors == tuple(range(CLIENTS))
+    assert outcome.refused == outcome.refused_members == {}
+    # Those before are told of: nobody knows yet that a good message follows.
+    assert len(world.losses) == CLIENTS * (1 + len(EXCHANGES))
+
+
 def test_a_client_that_cannot_train_is_a_member_all_the_same(tmp_path: Path) -> None:
     def updates(index: int) -> Any:
         if index == 3:

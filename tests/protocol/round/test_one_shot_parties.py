@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import msgspec
@@ -11,12 +12,14 @@ import pytest
 from one_shot_rounds import Stream, identity
 from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
 
+from dp import LedgerError
 from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.round.setup import RoundEncoding
 from secagg import (
     LocalProtocolError,
     ParameterError,
@@ -42,7 +45,7 @@ def client_of(world: World, index: int = 0, **options: Any) -> OneShotRoundClien
         world.identities[index],
         frozenset(world.keys),
         policy,
-        ClientHistory(policy.goal),
+        options.pop("history", None) or ClientHistory(policy.goal),
         Stream("client", index),
         **options,
     )
@@ -85,6 +88,26 @@ def test_a_client_uploads_once_and_may_send_it_again(world: World) -> None:
     assert client.resend() == sent
     with pytest.raises(LocalProtocolError):
         client.submit(update(1))
+
+
+def test_an_upload_is_not_sent_again_before_it_is_charged() -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+
+    class Asked(ClientHistory):
+        def charge(self, setup: RoundEncoding) -> None:
+            other = pool.submit(client.resend)
+            assert wait([other], timeout=0.1).not_done
+            asked.append(other)
+            with pytest.raises(LedgerError, match="already in use by this thread"):
+                client.resend()
+            super().charge(setup)
+
+    asked: list[Future[bytes]] = []
+    client = client_of(world, history=Asked(world.client_policy.goal))
+    client.join(world.setup().announce(0), DIGEST)
+    with ThreadPoolExecutor(1) as pool:
+        sent = client.submit(update(0))
+        assert asked[0].result() == sent
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.client import RoundClient
+from protocol.round.draw_policy import DrawPolicy
 from protocol.round.history import ClientHistory
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
@@ -49,11 +50,16 @@ GOAL = PrivacyGoal(8.0, 1e-5, 4)
 STRICT = PrivacyGoal(8.0, 1e-16, 1000)
 
 
-def reopened(history: ClientHistory, folder: Path) -> StoredHistory:
+DRAW = DrawPolicy(
+    registry_root=bytes(32), registry_size=99, odds=1 << 60, corrupt_identities=9, smallest=8
+)
+
+
+def reopened(history: ClientHistory, folder: Path, goal: PrivacyGoal = GOAL) -> StoredHistory:
     """The history of the folder, as after a restart."""
     if isinstance(history, StoredHistory):
         history.close()
-    return StoredHistory(folder, GOAL)
+    return StoredHistory(folder, goal)
 
 
 @pytest.fixture(scope="module")
@@ -294,22 +300,47 @@ class TestClient:
             assert history._rings == Fraction(failure)
             assert (history.epsilon > 0.0) == charged
 
-    def test_as_many_rounds_as_the_goal_has_fit_exactly(
-        self, make_setup: Callable[..., RoundSetup]
+    @pytest.mark.parametrize("stored", [False, True])
+    @pytest.mark.parametrize(("beacons", "rings"), [("", 3), ("yy", 2), ("ny", 2), ("nnyn", 2)])
+    def test_rings_and_draws_fit_together_what_is_set_aside_exactly(
+        self,
+        make_setup: Callable[..., RoundSetup],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        stored: bool,
+        beacons: str,
+        rings: int,
     ) -> None:
+        """As many rings as the goal has rounds; draws once for each kind, with a beacon or not."""
         setup = make_setup(plan(GOAL))
         goal = dataclasses.replace(GOAL, delta=1e-7, rounds=3)
-        history = ClientHistory(goal)
-        share = goal.reserve.aggregation
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(type(setup.context), "ring_failure", lambda *_, **__: share)
-            patch.setattr(history, "_check", lambda *_: 0.0)
-            for number in range(3):
-                context = dataclasses.replace(setup.context, round_number=number)
-                history.answer(dataclasses.replace(setup, context=context))
-            with pytest.raises(PolicyError, match="all rounds joined"):
-                context = dataclasses.replace(setup.context, round_number=3)
-                history.answer(dataclasses.replace(setup, context=context))
+        monkeypatch.setattr(
+            type(setup.context), "ring_failure", lambda *_, **__: goal.reserve.aggregation
+        )
+        monkeypatch.setattr(ClientHistory, "_check", lambda *_: 0.0)
+        history: ClientHistory = ClientHistory(goal)
+
+        def answer(number: int, draw: DrawPolicy | None = None) -> None:
+            nonlocal history
+            if stored:
+                history = reopened(history, tmp_path, goal)
+            context = dataclasses.replace(setup.context, round_number=number)
+            history.answer(dataclasses.replace(setup, context=context), draw=draw)
+
+        for number, beacon in enumerate(beacons):
+            source = (lambda *_: bytes(32)) if beacon == "y" else None
+            answer(number, dataclasses.replace(DRAW, beacon_of=source))
+        first = len(beacons)
+        for number in range(first, first + rings):
+            answer(number)
+        with pytest.raises(PolicyError, match="all rounds joined"):
+            answer(first + rings)
+        assert sum(each.probability for each in history._draws) == pytest.approx(
+            2.0**-40 * ("y" in beacons) + 2.0**-68 * ("n" in beacons), rel=1e-12
+        )
+        # What was counted once costs nothing again.
+        if beacons:
+            answer(first + rings, dataclasses.replace(DRAW, beacon_of=source))
 
     def test_the_complete_graph_has_no_use_for_bits(
         self, people: list[Identity], make_setup: Callable[..., RoundSetup]

@@ -23,7 +23,7 @@ from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_r
 from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
 from protocol.round.client import RoundClient
-from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.history import ClientHistory, Failure, epsilon_of_rounds
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
@@ -119,13 +119,13 @@ class TestRestart:
     ) -> None:
         folder = tmp_path / "h"
         with StoredHistory(folder) as history:
-            assert history._enter(b"\1" * 16, 256, 0.0)
-            assert history._enter(b"\1" * 16, 1, 0.0)
-            assert history._enter(b"\2" * 16, 1, 0.0)
+            assert history._enter(b"\1" * 16, 256, Failure(0.0))
+            assert history._enter(b"\1" * 16, 1, Failure(0.0))
+            assert history._enter(b"\2" * 16, 1, Failure(0.0))
         with StoredHistory(folder) as history:
-            assert not history._enter(b"\1" * 16, 256, 0.0)
-            assert not history._enter(b"\2" * 16, 1, 0.0)
-            assert history._enter(b"\2" * 16, 256, 0.0)
+            assert not history._enter(b"\1" * 16, 256, Failure(0.0))
+            assert not history._enter(b"\2" * 16, 1, Failure(0.0))
+            assert history._enter(b"\2" * 16, 256, Failure(0.0))
 
     def test_it_works_in_a_process_of_its_own(
         self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
@@ -536,7 +536,7 @@ class TestCrashes:
         history.close()
         with StoredHistory(tmp_path / "h", goal) as books:
             is_charged = books.epsilon > 0
-            is_marked = not books._enter(setups[0].context.session_id, 0, 0.0)
+            is_marked = not books._enter(setups[0].context.session_id, 0, Failure(0.0))
         # Advertisement, shares, update: the third to leave is the one that costs.
         assert is_marked or not left
         assert is_charged or len(left) < 3

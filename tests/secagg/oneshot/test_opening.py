@@ -224,6 +224,16 @@ def test_a_small_wrong_key_with_just_enough_answers_is_caught_by_the_errors() ->
     assert round_.server.phase is ServerPhase.ABORTED
 
 
+def test_a_sum_far_out_of_range_gives_no_sum_and_names_the_range_and_nobody() -> None:
+    """Two digits fill a coefficient of this ring: one that is too large wraps around modulo q."""
+    context = kit.context(committee=committee_of(5), length=150, bits=9)
+    largest = context.packing.largest
+    round_ = kit.Round(context, inputs=[[largest] * 150] * context.size)
+    with pytest.raises(OpeningFailedError, match=f"range, -{largest} .. {largest};") as raised:
+        opened(round_, {})
+    assert raised.value.dealers == raised.value.members == ()
+
+
 def test_without_the_test_on_the_errors_a_wrong_sum_would_come_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
