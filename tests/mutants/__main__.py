@@ -43,7 +43,7 @@ def main() -> int:
         mutants = listed(ROOT)
     else:
         mutants = drawn(ROOT, given.under, given.random, given.seed, given.tests)
-    known = []
+    known: list[dict[str, str]] = []
     if given.json:
         given.json.parent.mkdir(parents=True, exist_ok=True)
         known = json.loads(given.json.read_text()) if given.json.exists() else []
