@@ -17,7 +17,7 @@ NVFLARE_VENV := .venv-nvflare
 NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
 
 .PHONY: demo pictures docs dist format lint types unit clean
-.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release walk
+.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release walk mutants
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -56,6 +56,10 @@ test-release: $(STAMP)
 # The README and the tutorial as somebody follows them who has nothing yet; WALK="--skip 'make test'".
 walk: $(STAMP)
 	$(BIN)/python tests/doubles/walk.py --torch "$(TORCH)" $(WALK)
+
+# Whether the tests notice the faults of tests/mutants/listed.toml; MUTANTS="--json build/mutants.json".
+mutants: $(STAMP)
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

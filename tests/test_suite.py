@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -76,3 +77,15 @@ def test_other_skipped_tests_are_not_said_to_want_data(request: pytest.FixtureRe
     assert suite.left_out([skipped("no Chromium on PATH")]) == ""
     both = [skipped("no Chromium on PATH"), skipped("no data sets in nowhere: ...")]
     assert suite.left_out(both).startswith("1 skipped for want of data sets")
+
+
+def test_every_listed_mutant_is_a_fault_in_todays_sources() -> None:
+    """Its text stands in its file once, what takes its place compiles, and its tests are there."""
+    mutants = tomllib.loads((ROOT / "tests" / "mutants" / "listed.toml").read_text())["mutants"]
+    assert len(mutants) >= 40
+    for mutant in mutants:
+        source = (ROOT / mutant["file"]).read_text()
+        assert source.count(mutant["text"]) == 1, mutant
+        compile(source.replace(mutant["text"], mutant["mutant"]), mutant["file"], "exec")
+        assert mutant["breaks"].endswith("."), mutant
+        assert mutant["tests"] and all((ROOT / test).is_file() for test in mutant["tests"]), mutant

@@ -15,7 +15,7 @@ from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
 from dp import LedgerError
 from protocol import ClientHistory
 from protocol.errors import PolicyError
-from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
@@ -156,8 +156,8 @@ def small(committee: Any) -> Any:
 
 
 def long_lived(committee: Any) -> Any:
-    """Sealing keys that are never erased."""
-    first = SealingKeys(identity("member", 0), SESSION, rounds=1 << 62).entry
+    """A sealing key that is erased one round later than the policy allows."""
+    first = SealingKeys(identity("member", 0), SESSION, rounds=KEY_ROUNDS + 1).entry
     return dataclasses.replace(committee, members=(first, *committee.members[1:]))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from itertools import product
 from typing import Any
 
 import one_shot_rounds as kit
@@ -259,31 +260,24 @@ def test_everybody_is_shown_its_own_place_and_no_other(size: int) -> None:
 # -- the committee --------------------------------------------------------------------------------
 
 
-@given(
-    size=st.integers(0, 14),
-    corrupt=st.integers(-1, 14),
-    randomness=st.integers(-1, 14),
-    per_polynomial=st.integers(-1, 14),
-    quorum=st.integers(-1, 16),
-)
-def test_sizes_are_taken_if_and_only_if_the_theorem_covers_them(
-    size: int, corrupt: int, randomness: int, per_polynomial: int, quorum: int
-) -> None:
+def test_sizes_are_taken_if_and_only_if_the_theorem_covers_them() -> None:
     """T >= c and T >= 1, 2 quorum > s + c, and what T + l answers and a quorum can be at all."""
-    covered = (
-        0 <= corrupt < size
-        and max(corrupt, 1) <= randomness
-        and 2 * quorum > size + corrupt
-        and quorum <= size
-        and per_polynomial >= 1
-        and randomness + per_polynomial <= size
-    )
-    try:
-        check_sizes(size, corrupt, randomness, per_polynomial, quorum)
-    except ParameterError:
-        assert not covered
-    else:
-        assert covered
+    for numbers in product(range(6), *[range(-1, 7)] * 4):
+        size, corrupt, randomness, per_polynomial, quorum = numbers
+        covered = (
+            0 <= corrupt < size
+            and max(corrupt, 1) <= randomness
+            and 2 * quorum > size + corrupt
+            and quorum <= size
+            and per_polynomial >= 1
+            and randomness + per_polynomial <= size
+        )
+        try:
+            check_sizes(*numbers)
+        except ParameterError:
+            assert not covered, numbers
+        else:
+            assert covered, numbers
 
 
 @pytest.mark.parametrize(
