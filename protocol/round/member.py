@@ -18,7 +18,7 @@ from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.member_noise import MemberNoise, noise_vector
-from protocol.round.one_shot_setup import OneShotAnnouncement
+from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
@@ -49,7 +49,10 @@ class MemberPolicy:
         corrupt: members that may; likewise.
         registry: identity keys of all clients that may be in a cohort.
         fewest_members: whose noise is in a sum that it helps to open, where members add noise.
-        largest_length: longest vector that it draws noise for.
+        largest_length: longest vector that it draws noise for; a draw takes 8 bytes for each number
+            of it.
+        largest_variance: of that noise, in squared integer units; the table that it is drawn from
+            grows with the square root.
 
     Raises:
         ParameterError: a number below 0, or no registry.
@@ -60,7 +63,8 @@ class MemberPolicy:
     corrupt: int
     registry: frozenset[bytes]
     fewest_members: int = 0
-    largest_length: int = 1 << 28
+    largest_length: int = 1 << 24
+    largest_variance: float = 2.0**24
 
     def __post_init__(self) -> None:
         names = ("minimum_survivors", "tolerated_colluders", "corrupt")
@@ -68,6 +72,8 @@ class MemberPolicy:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ParameterError(name, value, "an int from 0 on")
+        if type(self.largest_variance) is not float or not self.largest_variance > 0.0:
+            raise ParameterError("largest_variance", self.largest_variance, "a float above 0")
         if len(self.registry) < 2:
             raise ParameterError("registry", f"{len(self.registry)} identities", "at least 2")
 
@@ -176,17 +182,17 @@ class RoundMember:
                 know.
         """
         announced, context, index = self._enter(announcement, adding=True)
-        noise, returned = self._known_noise(), announced.encoding(bytes(32)).returned
-        if returned is None:
+        noise, returns = self._known_noise(), announced.returns
+        if returns is None:
             raise AssertionError("the round was entered as one to which members add noise")
         place = context.invited + index
-        taken = noise.may_take_back(context, index, returned.variance)
+        taken = noise.may_take_back(context, index, returns.variance)
         session = OneShotClient(
             context, place, self._identity, announced.proof, self._rand, taken is not None
         )
         # A seed of its own, bound to the round: nobody ever has a share of it.
         (seed,) = session.seeds(b"noise of a member")
-        added = noise.add(context, returned.variance, NoiseSeed(seed.expose()))
+        added = noise.add(context, returns.variance, NoiseSeed(seed.expose()))
         data = session.submit_bytes(noise_vector(context.field, context.length, added, taken))
         self._upload = session
         own = (place, session.header_digest)
@@ -232,18 +238,28 @@ class RoundMember:
             raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         self._time.check(context)
         index = self._index(context)
-        if context.member_uploads is not None:
-            self._begin(announced, context, index)
+        if announced.returns is not None:
+            self._begin(announced, announced.returns, context, index)
         self._history.enter(context.session_id, context.round_number)
         return announced, context, index
 
-    def _begin(self, announced: OneShotAnnouncement, context: OneShotContext, index: int) -> None:
+    def _begin(
+        self,
+        announced: OneShotAnnouncement,
+        returns: WrittenReturns,
+        context: OneShotContext,
+        index: int,
+    ) -> None:
         """Begin a round to which members add noise: it follows those that we know."""
         place = context.invited + index
         if not context.is_invited(place, self._identity.public, announced.proof):
             raise PolicyError("cohort", "one without this member", "cohorts that include it")
-        if context.length > self._policy.largest_length:
-            raise PolicyError("length", context.length, f"at most {self._policy.largest_length}")
+        for name, figure, highest in (
+            ("length", context.length, self._policy.largest_length),
+            ("variance", returns.variance, self._policy.largest_variance),
+        ):
+            if figure > highest:
+                raise PolicyError(name, figure, f"at most {highest}")
         self._known_noise().begin(context)
 
     def _known_noise(self) -> MemberNoise:

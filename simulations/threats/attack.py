@@ -37,7 +37,7 @@ class Attack:
     """An entry of the catalogue.
 
     Attributes:
-        id: "A1" to "A64".
+        id: "A1", "A2", and so on.
         title: the promise that it tries to break, in words.
         stopped_by: the defence that its twin lacks, in words.
         run: takes an effort and a seed that fixes everything but the victims' own secrets.

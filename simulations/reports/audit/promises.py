@@ -141,6 +141,12 @@ PROMISES: Final = (
         ("A55", "A56", "A57", "A58", "A59", "A60", "A61", "A62", "A63", "A64"),
         ("returned ",),
     ),
+    Promise(
+        "P14",
+        "A member does, and keeps, no more than it agreed to",
+        "A member of a committee draws no more noise than its own policy allows.",
+        ("A67",),
+    ),
 )
 
 OTHERS: Final = Promise(
@@ -212,6 +218,7 @@ ATTACKS: Final = {
     "A62": "a count of a client's own rounds only",
     "A63": "rounds nearer than planned",
     "A64": "other terms, and noise too fine",
+    "A67": "noise without a limit",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -1,4 +1,4 @@
-"""The attack catalogue, A1 to A64: each with its defence and without.
+"""The attack catalogue: each with its defence and without.
 
 Source: the attacks that papers on secure aggregation and private federated learning describe; which
 ones, and what stops them, is in docs/threat-model.md.
@@ -22,6 +22,7 @@ from simulations.threats.catalogue import (
     one_shot_answers,
     one_shot_books,
     one_shot_draws,
+    one_shot_members,
     one_shot_returns,
     one_shot_run_books,
     one_shot_sets,
@@ -48,6 +49,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
                     one_shot_answers,
                     one_shot_books,
                     one_shot_draws,
+                    one_shot_members,
                     one_shot_returns,
                     one_shot_run_books,
                     one_shot_sets,
