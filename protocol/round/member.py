@@ -87,6 +87,7 @@ class SealingKeys:
         first_round: the first round that the key serves.
         rounds: how many it serves.
         key: fresh from the system; leave it alone except to simulate the same round twice.
+        last_second: unix time after which `expire` erases it; None for a key that its owner drops.
     """
 
     def __init__(
@@ -96,11 +97,25 @@ class SealingKeys:
         first_round: int = 0,
         rounds: int = KEY_ROUNDS,
         key: AgreementKey | None = None,
+        last_second: float | None = None,
     ) -> None:
         self.key = key or AgreementKey(secrets.token_bytes(KEY_BYTES))
+        self._last_second = last_second
         self.entry = Member.sign(
             identity, session_id, self.key.public, first_round, first_round + rounds - 1
         )
+
+    def expire(self, clock: UnixClock | None) -> bool:
+        """Erase the key if its time is over, in memory; whether it is.
+
+        Args:
+            clock: tells unix seconds; without one no time ends.
+        """
+        # Written so that NaN is past every time.
+        over = clock and self._last_second is not None and not clock() <= self._last_second
+        if over:
+            self.key.erase()
+        return bool(over)
 
 
 class RoundMember:
@@ -112,7 +127,8 @@ class RoundMember:
         policy: what we insist on.
         history: which rounds we have signed for. Pass the same object to every round; it is not the
             one that we may have as a client.
-        clock: tells unix seconds; with it the member leaves a round that has expired, for good.
+        clock: tells unix seconds; with it the member leaves a round that has expired, for good, and
+            erases a sealing key whose time is over, at every call. See `expire`.
         noise: what we remember of the noise that we add; pass the same object to every round. None
             refuses rounds to which members add noise.
         rand: source of an upload's secrets; leave it alone except to run the same round twice.
@@ -132,6 +148,7 @@ class RoundMember:
         self._sealing = sealing
         self._policy = policy
         self._history = history
+        self._clock = clock
         self._time = RoundTime(clock)
         self._noise = noise
         self._rand = rand
@@ -215,6 +232,7 @@ class RoundMember:
         """Look at an announcement, and enter its round as one that we sign for: see `join`."""
         if self._joined is not None:
             raise LocalProtocolError("this member has already joined a round; make a new one")
+        self._require_key()
         announced = OneShotAnnouncement.read(announcement)
         context = announced.member_context()
         if adding and context.member_uploads is None:
@@ -286,6 +304,7 @@ class RoundMember:
         Raises:
             RemoteProtocolError: it is not what an honest server sends; the session is aborted.
             PolicyError: the round has expired; the session is aborted.
+            LocalProtocolError: no round was joined, or the sealing key's time is over.
         """
         if self._joined is None:
             raise LocalProtocolError("join a round first")
@@ -297,6 +316,25 @@ class RoundMember:
             with or_abort(session):
                 self._known_noise().sign(context, record)
         return answer
+
+    def expire(self) -> bool:
+        """Leave a round that is over, and erase a sealing key whose time is; whether either was.
+
+        For a host to schedule: a server that never asks again must not keep shares or keys alive.
+        """
+        over = self._sealing.expire(self._clock)
+        if self._joined is not None:
+            try:
+                self._time.check(self._joined.context)
+            except PolicyError:
+                over = True
+        if over:
+            self.abort()
+        return over
+
+    def _require_key(self) -> None:
+        if self._sealing.expire(self._clock):
+            raise LocalProtocolError("the time of this sealing key is over, and it is erased")
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
@@ -319,6 +357,7 @@ class RoundMember:
             raise LocalProtocolError("join a round first")
         joined = self._joined
         with or_abort(joined.session):
+            self._require_key()
             self._time.look(joined.context)
         sealed = suspend(joined.session, keys, self._time.covered)
         plain = (_VERSION, joined.announcement, self._time.seen, sealed)
@@ -371,6 +410,7 @@ class RoundMember:
 
     def _leave_if_over(self, joined: _Joined) -> None:
         with or_abort(joined.session):
+            self._require_key()
             self._time.check(joined.context)
             # What was signed may be opened later: its record is in all lists that come after.
             signed = joined.session.phase is MemberPhase.CONFIRMED

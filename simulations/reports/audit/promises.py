@@ -144,8 +144,9 @@ PROMISES: Final = (
     Promise(
         "P14",
         "A member does, and keeps, no more than it agreed to",
-        "A member of a committee draws no more noise than its own policy allows.",
-        ("A67",),
+        "A member of a committee draws no more noise than its own policy allows, and erases its "
+        "keys in time, whatever a server asks for or does not.",
+        ("A67", "A68"),
     ),
 )
 
@@ -219,6 +220,7 @@ ATTACKS: Final = {
     "A63": "rounds nearer than planned",
     "A64": "other terms, and noise too fine",
     "A67": "noise without a limit",
+    "A68": "keys that live on",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -1,21 +1,35 @@
-"""A67: what the members of a committee do, keep and remember for a server that asks too much."""
+"""A67 and A68: what members of a committee do, keep and forget, whatever a server asks for."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 from unittest.mock import patch
 
 from protocol.errors import PolicyError
 from protocol.round import member_noise
-from protocol.round.member import MemberPolicy
+from protocol.round.committee_policy import KEY_SECONDS
+from protocol.round.member import MemberPolicy, SealingKeys
 from protocol.round.parameters import RoundParameters
+from protocol.round.stored_sealing import SealingFolder
 from secagg import ProtocolError
+from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.oneshot.messages import decode_upload
 from secagg.terms import MAX_LENGTH
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
-from simulations.threats.one_shot.returning import ReturningRun, member_policy, parameters_of
+from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.one_shot.returning import (
+    MEMBERS,
+    SESSION,
+    ReturningRun,
+    member_policy,
+    parameters_of,
+)
 from sketch import SketchSpec
 
 # -- A67 ------------------------------------------------------------------------------------------
@@ -68,11 +82,74 @@ def _oversized(effort: Effort, seed: int) -> Findings:
     )
 
 
+# -- A68 ------------------------------------------------------------------------------------------
+
+
+def _read_later(seed: int, stored: bool) -> bool:
+    """A recorded upload, read with all members' machines, long after the server has gone silent.
+
+    Args:
+        stored: whether the keys come from their disks, or from their memories.
+
+    Raises:
+        ProtocolError: the keys are erased.
+    """
+    now = 0.0
+    run = ReturningRun(seed)
+    with TemporaryDirectory() as name:
+        folders = [Path(name) / str(j) for j in range(MEMBERS)]
+        hosts = [SealingFolder(folder, lambda: now) for folder in folders]
+        pairs = list(zip(hosts, run.committees[0], strict=True))
+        run.keys[0] = [host.begin(identity, SESSION) for host, identity in pairs]
+        setup = run.setup(0)
+        context, data = setup.context, run.upload(0, setup)
+        upload = decode_upload(data, 0, len(data))
+        now += KEY_SECONDS + 1
+        for host, keys in zip(hosts, run.keys[0], strict=True):
+            # What hosts schedule; nobody asks them for anything.
+            host.expire()
+            keys.expire(lambda: now)
+        found = [keys.key for keys in run.keys[0]]
+        if stored:
+            files = [path for folder in folders for path in folder.iterdir()]
+            found = [AgreementKey(path.read_bytes()[:KEY_BYTES]) for path in files]
+        shares = {
+            j: added(context, [opened_seal(context, upload, j, key)]) for j, key in enumerate(found)
+        }
+    if len(shares) < context.committee.threshold:
+        return False
+    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+
+
+def _silent(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(2, 20)
+
+    def played() -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(trials):
+            try:
+                won += _read_later(seed + number, stored=bool(number % 2))
+            except ProtocolError as error:
+                refusals[refusal(error)] += 1
+        return {**rate(won, trials), **refused_with(refusals)}
+
+    real = played()
+    forever = {"expire": lambda *_: False}
+    with patch.multiple(SealingFolder, **forever), patch.multiple(SealingKeys, **forever):
+        return Findings(real, played())
+
+
 ATTACKS: Final = (
     Attack(
         id="A67",
         title="No member draws more noise than its own policy allows, however it is asked",
         stopped_by="a longest vector and a largest variance in each member's policy",
         run=_oversized,
+    ),
+    Attack(
+        id="A68",
+        title="A server that says nothing more does not keep its members' keys alive",
+        stopped_by="a last second of every sealing key, by its owner's own clock",
+        run=_silent,
     ),
 )

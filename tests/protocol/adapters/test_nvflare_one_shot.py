@@ -227,6 +227,26 @@ def test_a_run_goes_on_over_the_end_of_a_sealing_key(
     assert kept == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
 
 
+def test_any_task_erases_a_key_whose_time_is_over(
+    make_federation: Callable[..., Federation], results: list[RoundResult]
+) -> None:
+    federation = make_federation()
+    folder = federation.folder(NAMES[0]) / NAMES[0]
+
+    def age(name: str, asked: str, data: Shareable, message: bytes) -> None:
+        del data, message
+        if (name, asked) == (NAMES[0], task_name(OneShotTask.SIGN)):
+            (file,) = (folder / "sealing").iterdir()
+            file.write_bytes(file.read_bytes()[:32] + bytes(8))
+
+    federation.on_task = age
+    assert federation.run() == []
+    assert results[0].release.survivors == 6
+    assert tasks_of(federation, NAMES[0]) == ["keys", "upload", "check", "sign"]
+    assert not list((folder / "sealing").iterdir())
+    assert not list((folder / "round" / "keys").iterdir())
+
+
 class TestNamedCommittees:
     """Members that the sites' own files name; a client need not be one, nor a member a client."""
 

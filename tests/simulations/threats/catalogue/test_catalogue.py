@@ -51,11 +51,12 @@ REFUSALS = {
     "A63": "PolicyError apart",
     "A64": "PolicyError records",
     "A67": "PolicyError variance",
+    "A68": "LocalProtocolError",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in (*range(1, 65), 67)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in (*range(1, 65), 67, 68)]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 
