@@ -21,6 +21,7 @@ from protocol.round.member_noise import MemberNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
+from protocol.round.turns import Turns
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
@@ -121,6 +122,9 @@ class SealingKeys:
 class RoundMember:
     """Drives one member through one round; feed it bytes, send what it returns.
 
+    Threads may share it, and wait for one another; only `abort` and `expire` do not wait. A signal
+    handler that asks in the middle of another call gets `LedgerError`.
+
     Args:
         identity: our signing key.
         sealing: our key of the session.
@@ -152,6 +156,8 @@ class RoundMember:
         self._time = RoundTime(clock)
         self._noise = noise
         self._rand = rand
+        self._turns = Turns("a member's round")
+        self._entered = False
         self._joined: _Joined | None = None
         self._upload: OneShotClient | None = None
 
@@ -177,13 +183,14 @@ class RoundMember:
             PolicyError: it is outside our policy, without us, was signed for before, or has
                 expired.
         """
-        _, context, index = self._enter(announcement)
-        if own is None and context.committee.kind is CommitteeKind.EVERYONE:
-            # A member that uploaded nothing signs for no upload in its name.
-            own = (index, None)
-        if context.member_uploads is not None:
-            own = (context.invited + index, None)
-        self._join(context, index, own, announcement)
+        with self._turns:
+            _, context, index = self._enter(announcement)
+            if own is None and context.committee.kind is CommitteeKind.EVERYONE:
+                # A member that uploaded nothing signs for no upload in its name.
+                own = (index, None)
+            if context.member_uploads is not None:
+                own = (context.invited + index, None)
+            self._join(context, index, own, announcement)
 
     def add_noise(self, announcement: bytes) -> bytes:
         """Enter a round to which members add noise, and return what we upload to it, once.
@@ -198,6 +205,10 @@ class RoundMember:
             RemoteProtocolError, PolicyError: as for `join`; or the round follows no round that we
                 know.
         """
+        with self._turns:
+            return self._add_noise(announcement)
+
+    def _add_noise(self, announcement: bytes) -> bytes:
         announced, context, index = self._enter(announcement, adding=True)
         noise, returns = self._known_noise(), announced.returns
         if returns is None:
@@ -230,8 +241,7 @@ class RoundMember:
         self, announcement: bytes, *, adding: bool = False
     ) -> tuple[OneShotAnnouncement, OneShotContext, int]:
         """Look at an announcement, and enter its round as one that we sign for: see `join`."""
-        if self._joined is not None:
-            raise LocalProtocolError("this member has already joined a round; make a new one")
+        self._require_new()
         self._require_key()
         announced = OneShotAnnouncement.read(announcement)
         context = announced.member_context()
@@ -259,6 +269,8 @@ class RoundMember:
         if announced.returns is not None:
             self._begin(announced, announced.returns, context, index)
         self._history.enter(context.session_id, context.round_number)
+        # Whatever fails from here on, this object is of no use for another round.
+        self._entered = True
         return announced, context, index
 
     def _begin(
@@ -306,16 +318,16 @@ class RoundMember:
             PolicyError: the round has expired; the session is aborted.
             LocalProtocolError: no round was joined, or the sealing key's time is over.
         """
-        if self._joined is None:
-            raise LocalProtocolError("join a round first")
-        self._leave_if_over(self._joined)
-        session, context = self._joined.session, self._joined.context
-        answer = session.receive_bytes(data)
-        if (record := session.record) is not None:
-            # Before the signature leaves.
-            with or_abort(session):
-                self._known_noise().sign(context, record)
-        return answer
+        with self._turns:
+            joined = self._under_way()
+            self._leave_if_over(joined)
+            session, context = joined.session, joined.context
+            answer = session.receive_bytes(data)
+            if (record := session.record) is not None:
+                # Before the signature leaves.
+                with or_abort(session):
+                    self._known_noise().sign(context, record)
+            return answer
 
     def expire(self) -> bool:
         """Leave a round that is over, and erase a sealing key whose time is; whether either was.
@@ -331,6 +343,15 @@ class RoundMember:
         if over:
             self.abort()
         return over
+
+    def _require_new(self) -> None:
+        if self._entered:
+            raise LocalProtocolError("this member has already joined a round; make a new one")
+
+    def _under_way(self) -> _Joined:
+        if self._joined is None:
+            raise LocalProtocolError("join a round first")
+        return self._joined
 
     def _require_key(self) -> None:
         if self._sealing.expire(self._clock):
@@ -353,13 +374,12 @@ class RoundMember:
         Raises:
             LocalProtocolError: no round was joined, or it is over.
         """
-        if self._joined is None:
-            raise LocalProtocolError("join a round first")
-        joined = self._joined
-        with or_abort(joined.session):
-            self._require_key()
-            self._time.look(joined.context)
-        sealed = suspend(joined.session, keys, self._time.covered)
+        with self._turns:
+            joined = self._under_way()
+            with or_abort(joined.session):
+                self._require_key()
+                self._time.look(joined.context)
+            sealed = suspend(joined.session, keys, self._time.covered)
         plain = (_VERSION, joined.announcement, self._time.seen, sealed)
         return msgspec.msgpack.encode(plain)
 
@@ -387,8 +407,11 @@ class RoundMember:
             PolicyError: the round has expired, or a later one was begun; what was stored cannot be
                 resumed again. Or members add noise, and this object remembers none.
         """
-        if self._joined is not None:
-            raise LocalProtocolError("this member has already joined a round; make a new one")
+        with self._turns:
+            self._resume(stored, keys)
+
+    def _resume(self, stored: bytes, keys: StateKeys) -> None:
+        self._require_new()
         announced, announcement, seen, sealed = _read(stored)
         try:
             context = announced.member_context()
@@ -402,7 +425,7 @@ class RoundMember:
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
         time = self._time.resumed(seen)
         session = resume_session(OneShotMember, sealed, party, keys, time.covered)
-        self._time = time
+        self._entered, self._time = True, time
         joined = _Joined(session, context, announcement)
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(joined)

@@ -143,10 +143,11 @@ PROMISES: Final = (
     ),
     Promise(
         "P14",
-        "A member does, and keeps, no more than it agreed to",
-        "A member of a committee draws no more noise than its own policy allows, and erases its "
-        "keys in time, whatever a server asks for or does not.",
-        ("A67", "A68"),
+        "Nobody makes members do, keep or miss what they did not agree to",
+        "A member of a committee draws no more noise than its own policy allows, erases its keys "
+        "in time, and is in one round at a time, whatever a server asks for or does not. Made-up "
+        "records and bad entries of other members shut nobody out.",
+        ("A67", "A68", "A69", "A70", "A71"),
     ),
 )
 
@@ -221,6 +222,9 @@ ATTACKS: Final = {
     "A64": "other terms, and noise too fine",
     "A67": "noise without a limit",
     "A68": "keys that live on",
+    "A69": "made-up records",
+    "A70": "a candidate that spoils its draw",
+    "A71": "two announcements at once",
 }
 """What an attack of the catalogue does, in a few words."""
 

@@ -1,4 +1,4 @@
-"""A67 and A68: what members of a committee do, keep and forget, whatever a server asks for."""
+"""A67, A68 and A71: what members of a committee do, keep and forget, whatever a server asks for."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any, Final
 from unittest.mock import patch
 
 from protocol.errors import PolicyError
 from protocol.round import member_noise
 from protocol.round.committee_policy import KEY_SECONDS
-from protocol.round.member import MemberPolicy, SealingKeys
+from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.parameters import RoundParameters
 from protocol.round.stored_sealing import SealingFolder
+from protocol.round.turns import Turns
 from secagg import ProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.messages import decode_upload
@@ -134,9 +136,64 @@ def _silent(effort: Effort, seed: int) -> Findings:
         return {**rate(won, trials), **refused_with(refusals)}
 
     real = played()
-    forever = {"expire": lambda *_: False}
-    with patch.multiple(SealingFolder, **forever), patch.multiple(SealingKeys, **forever):
+    with (
+        patch.object(SealingFolder, "expire", lambda _: 0),
+        patch.object(SealingKeys, "expire", lambda *_: False),
+    ):
         return Findings(real, played())
+
+
+# -- A71 ------------------------------------------------------------------------------------------
+
+_PATIENCE_SECONDS: Final = 0.2
+"""How long the first thread waits for a second one that has to wait for it."""
+
+
+def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
+    """How many rounds a member enters if a thread announces one while it enters another."""
+    run, refusals, uploads = ReturningRun(seed), Counter[str](), list[bytes]()
+    announcements = [run.setup(number).announce_to_member(0) for number in (1, 0)]
+
+    def enter(announcement: bytes) -> None:
+        try:
+            uploads.append(member.add_noise(announcement))
+        except (PolicyError, ProtocolError) as error:
+            refusals[refusal(error)] += 1
+
+    second = Thread(target=enter, args=(announcements[1],))
+
+    def clock() -> float:
+        """The first thread looks at it when it has seen that the member has no round."""
+        if second.ident is None:
+            second.start()
+            second.join(patience)
+        return 0.0
+
+    keys = SealingKeys(run.committees[0][0], SESSION, key=run.keys[0][0].key, last_second=1.0)
+    books = {"history": run.member_histories[0][0], "noise": run.memories[0][0]}
+    member = RoundMember(run.committees[0][0], keys, member_policy(run), clock=clock, **books)
+    enter(announcements[0])
+    second.join()
+    return len(uploads), refusals
+
+
+def _two_threads(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(1, 20)
+
+    def played(patience: float) -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(trials):
+            rounds, refused = _entered(seed + number, patience)
+            won += rounds > 1
+            refusals += refused
+        return {**rate(won, trials), **refused_with(refusals)}
+
+    real = played(_PATIENCE_SECONDS)
+    with (
+        patch.object(Turns, "__enter__", lambda _: None),
+        patch.object(Turns, "__exit__", lambda *_: None),
+    ):
+        return Findings(real, played(_PATIENCE_SECONDS))
 
 
 ATTACKS: Final = (
@@ -151,5 +208,11 @@ ATTACKS: Final = (
         title="A server that says nothing more does not keep its members' keys alive",
         stopped_by="a last second of every sealing key, by its owner's own clock",
         run=_silent,
+    ),
+    Attack(
+        id="A71",
+        title="A member is in one round, whoever else announces another at the same moment",
+        stopped_by="a lock around a member's calls, and a mark that it has entered a round",
+        run=_two_threads,
     ),
 )

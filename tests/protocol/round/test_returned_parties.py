@@ -282,6 +282,20 @@ def test_a_member_uploads_once_and_the_same_again(world: ReturnedWorld) -> None:
         assert raised.value.parameter == "round_number"
 
 
+def test_a_member_that_fails_once_it_has_entered_enters_no_other_round(
+    world: ReturnedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = world.member()
+    monkeypatch.setattr(MemberNoise, "add", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        member.add_noise(world.setup().announce_to_member(0))
+    monkeypatch.undo()
+    for enter in (member.add_noise, member.join):
+        with pytest.raises(LocalProtocolError, match="already joined"):
+            enter(world.setup(1).announce_to_member(0))
+    world.member().add_noise(world.setup(1).announce_to_member(0))
+
+
 def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMember]) -> Any:
     """A whole round of members alone in charge of their messages; gives its record and sum."""
     world.of(setup)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
@@ -12,13 +13,14 @@ import pytest
 from one_shot_rounds import identity
 from one_shot_worlds import SESSION, World, plan_of
 
+from dp import LedgerError
 from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.exchange.remote_one_shot import RemoteMember, with_announcement
 from protocol.round.member import RoundMember, SealingKeys
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.round_time import RoundTime
-from secagg import LocalProtocolError, SessionAbortedError
+from secagg import LocalProtocolError, ProtocolError, SessionAbortedError
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
@@ -199,6 +201,42 @@ class TestMember:
         watch.seconds = 0
         with pytest.raises(SessionAbortedError):
             member.receive(b"")
+
+
+class NosyWatch(Watch):
+    """A clock that calls its reader, once."""
+
+    call: Callable[[], object] | None = None
+
+    def __call__(self) -> float:
+        call, self.call = self.call, None
+        if call:
+            with pytest.raises(LedgerError, match="a member's round is already in use"):
+                call()
+        return super().__call__()
+
+
+@pytest.mark.parametrize("outer", ["join", "receive", "suspend", "resume"])
+def test_no_call_gets_in_between(
+    make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder, outer: str
+) -> None:
+    """What is written before a signature leaves is written by the call that sends it."""
+    watch, announcement = NosyWatch(), setup.announce_to_member()
+    member, before = make(watch), make(watch)
+    before.join(announcement)
+    stored = before.suspend(tokens)
+    calls: dict[str, Callable[[], object]] = {
+        "join": lambda: member.join(announcement),
+        "resume": lambda: member.resume(stored, tokens),
+        "receive": lambda: member.receive(b""),
+        "suspend": lambda: member.suspend(tokens),
+    }
+    if outer in ("receive", "suspend"):
+        member.join(announcement)
+    watch.call = calls[outer]
+    with contextlib.suppress(ProtocolError):
+        calls[outer]()
+    assert watch.call is None
 
 
 class TestKeys:

@@ -52,11 +52,13 @@ REFUSALS = {
     "A64": "PolicyError records",
     "A67": "PolicyError variance",
     "A68": "LocalProtocolError",
+    "A69": "PolicyError round_number",
+    "A71": "LocalProtocolError",
 }
 
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
-    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in (*range(1, 65), 67, 68)]
+    assert [attack.id for attack in CATALOGUE] == [f"A{n}" for n in (*range(1, 65), *range(67, 72))]
     assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
 
 
