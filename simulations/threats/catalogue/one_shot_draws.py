@@ -359,9 +359,10 @@ def _ended(trials: int) -> Figures:
     won, refusals = 0, Counter[str]()
     for number in range(trials):
         drawn = Lottery(_registry(), _ODDS, _FEW).seat(SESSION, _ROUND, _spoiled(number))
-        terms = {"kind": CommitteeKind.DRAWN, "members": drawn.members, "draw": drawn.draw}
+        kind, members = CommitteeKind.DRAWN, drawn.members
         try:
-            OneShotSetting().context(_ROUND, committee=committee_of(_FEW, 1, **terms))
+            committee = committee_of(_FEW, 1, kind=kind, members=members, draw=drawn.draw)
+            OneShotSetting().context(_ROUND, committee=committee)
         except ParameterError as error:
             won += 1
             refusals[f"ParameterError {error.argument}"] += 1

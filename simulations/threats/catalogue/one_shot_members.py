@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any, Final
 from unittest.mock import patch
 
+from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.round import member_noise
 from protocol.round.committee_policy import KEY_SECONDS
@@ -169,9 +170,9 @@ def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
             second.join(patience)
         return 0.0
 
-    keys = SealingKeys(run.committees[0][0], SESSION, key=run.keys[0][0].key, last_second=1.0)
-    books = {"history": run.member_histories[0][0], "noise": run.memories[0][0]}
-    member = RoundMember(run.committees[0][0], keys, member_policy(run), clock=clock, **books)
+    who, noise = run.committees[0][0], run.memories[0][0]
+    keys = SealingKeys(who, SESSION, key=run.keys[0][0].key, last_second=1.0)
+    member = RoundMember(who, keys, member_policy(run), ClientHistory(), clock, noise)
     enter(announcements[0])
     second.join()
     return len(uploads), refusals

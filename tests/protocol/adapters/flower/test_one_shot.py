@@ -559,6 +559,19 @@ class TestSealingKeysOfNodes:
         early, later = {"0-1", "2-3"}, {"2-3", "4-5"}
         assert names == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
 
+    def test_nodes_are_asked_again_before_the_time_of_their_keys_is_over(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        world, asked = make_world(**EVERYONE), list[str]()
+        world.grid.drops = lambda _, step: asked.append(step)
+        with world.secure() as secure:
+            start(secure, parts.model())
+            book = secure._rounds._book.sealing
+            assert book is not None
+            book._told = dict.fromkeys(book._told, 0.0)
+            start(secure, parts.model())
+        assert (asked.count("hello"), asked.count("upload")) == (2 * N, 2 * N)
+
     def test_keys_for_more_rounds_than_a_policy_allows_are_refused(
         self, make_world: Callable[..., World], parts: SimpleNamespace
     ) -> None:
