@@ -119,8 +119,8 @@ def test_a_key_is_erased_when_its_time_is_over(
     keys = folder.begin(who, SESSION)
     (file,) = (tmp_path / "sealing").iterdir()
     (tmp_path / "copy").hardlink_to(file)
-    clock.seconds = KEY_SECONDS - 1
-    assert not folder.expire() and not keys.expire(clock)
+    for clock.seconds in (-1, KEY_SECONDS - 1):
+        assert not folder.expire() and not keys.expire(clock)
     assert folder.key(who, SESSION, 0).entry == keys.entry
     clock.seconds = seconds
     assert keys.expire(clock) is (seconds != -DAY)
