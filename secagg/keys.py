@@ -107,7 +107,7 @@ class AgreementKey(_Secret):
 
     def __init__(self, value: bytes) -> None:
         super().__init__(value)
-        self._private = X25519PrivateKey.from_private_bytes(value)
+        self._private: X25519PrivateKey | None = X25519PrivateKey.from_private_bytes(value)
         self.public = self._private.public_key().public_bytes_raw()
 
     def agree(self, peer_public: bytes) -> bytes:
@@ -115,9 +115,16 @@ class AgreementKey(_Secret):
 
         Raises:
             ValueError: `check_public_key` refuses the peer's key.
+            LocalProtocolError: this key is erased.
         """
         check_public_key(peer_public)
+        if self._private is None:
+            raise LocalProtocolError("this agreement key is erased")
         return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+
+    def erase(self) -> None:
+        """Forget the private half, whoever else holds this object; Python wipes no memory."""
+        self._value, self._private = b"", None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The members' signed sealing keys at the server: whose are known, and who is to be asked for one.
 
-A key serves a range of rounds. Members are asked for the next one some rounds before the range of
-the present one ends, so that a run goes on over it with whoever is away at that moment.
+A key serves a range of rounds, and its owner erases it after a time. Members are asked for the next
+one some rounds before the range of the present one ends, and again while there is time, so that a
+run goes on over it with whoever is away at that moment.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocol.exchange.stages import Refusal
-from protocol.round.committee_policy import KEY_ROUNDS
+from protocol.round.committee_policy import KEY_ROUNDS, KEY_SECONDS
+from protocol.round.rings import UnixClock
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.keys import check_public_key
 from secagg.oneshot.committee import MEMBER_BYTES, Member
@@ -17,6 +19,10 @@ from secagg.terms import SESSION_ID_BYTES
 
 AHEAD_ROUNDS = 8
 """From so many rounds before a key's end on its owner is asked for the next one."""
+
+ASK_SECONDS = KEY_SECONDS // 4
+"""So long after a member has told us its key it is asked again: by then it may have another, which
+it makes when half of the time of the first is over."""
 
 _NUMBER_BYTES = 8
 
@@ -26,11 +32,14 @@ class SealingBook:
 
     Args:
         session_id: 16 bytes.
+        clock: tells unix seconds; with it members are asked again before the time of a key is over.
     """
 
-    def __init__(self, session_id: bytes) -> None:
+    def __init__(self, session_id: bytes, clock: UnixClock | None = None) -> None:
         self.session_id = session_id
+        self._clock = clock
         self._entries: dict[bytes, list[Member]] = {}
+        self._told: dict[bytes, float] = {}
 
     def entries(self, round_number: int) -> dict[bytes, Member]:
         """The entries that are valid in a round, by identity; of members that are away, too."""
@@ -45,7 +54,7 @@ class SealingBook:
         """For which round a member is to be asked for a key, before this round; None for none."""
         entries = self._entries.get(identity, [])
         last = max((each.last_round for each in entries if _serves(each, round_number)), default=-1)
-        if last < 0:
+        if last < 0 or self._now() - self._told[identity] > ASK_SECONDS:
             return round_number
         if round_number + AHEAD_ROUNDS <= last or any(_serves(each, last + 1) for each in entries):
             return None
@@ -73,7 +82,11 @@ class SealingBook:
         # Of two for one round, the later one counts; the key that ends before it may still serve.
         self._entries[identity] = [*(e for e in known if e.last_round < entry.first_round), entry]
         del self._entries[identity][:-2]
+        self._told[identity] = self._now()
         return None
+
+    def _now(self) -> float:
+        return self._clock() if self._clock else 0.0
 
 
 def read_request(data: bytes) -> tuple[bytes, int]:

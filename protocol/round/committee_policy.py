@@ -23,6 +23,10 @@ KEY_ROUNDS = 1 << 16
 """Rounds that a sealing key serves unless told otherwise. Its owner erases it afterwards: whoever
 gets hold of it opens what was recorded."""
 
+KEY_SECONDS = 7 * 86_400
+"""Longest time that its owner keeps a sealing key, by its own clock: a server that stops in the
+middle of a range must not keep it alive."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitteePolicy:

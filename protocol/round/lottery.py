@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from protocol.round.draw_policy import BeaconSource
 from secagg import TooFewSurvivorsError
+from secagg.keys import check_public_key
 from secagg.oneshot.committee import Member
 from secagg.oneshot.sortition import Draw, Places, Registry, ticket
 
@@ -69,20 +70,27 @@ class Lottery:
     ) -> DrawnMembers:
         """The committee of a round: the candidates with the lowest tickets that have checked in.
 
-        Whoever checks in later waits for another round.
+        Whoever checks in later waits for another round. An entry that no committee can have is
+        passed over: of another identity, for other rounds, not signed, with a bad sealing key or
+        with that of a candidate before it.
 
         Args:
             entry_of: a candidate's signed entry, by its identity key; None if it has not checked
-                in. An entry for other rounds is passed over.
+                in.
 
         Raises:
             TooFewSurvivorsError: too few candidates have; the round cannot take place.
         """
         seated: dict[bytes, Member] = {}
+        sealing = set[bytes]()
         for key in self.candidates(session_id, round_number):
             entry = entry_of(key)
-            if entry is not None and entry.first_round <= round_number <= entry.last_round:
-                seated[key] = entry
+            if entry is None or entry.identity != key or entry.sealing_key in sealing:
+                continue
+            if not _is_valid(entry, session_id, round_number):
+                continue
+            seated[key] = entry
+            sealing.add(entry.sealing_key)
             if len(seated) == self.size:
                 break
         if len(seated) < self.size:
@@ -93,3 +101,13 @@ class Lottery:
             draw=self.draw(session_id, round_number),
             places=self.registry.places(keys),
         )
+
+
+def _is_valid(entry: Member, session_id: bytes, round_number: int) -> bool:
+    """Whether an entry is its identity's, for a round."""
+    try:
+        check_public_key(entry.sealing_key)
+    except ValueError:
+        return False
+    in_range = 0 <= entry.first_round <= round_number <= entry.last_round < 1 << 63
+    return in_range and entry.is_signed(session_id)

@@ -18,9 +18,10 @@ from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.member_noise import MemberNoise, noise_vector
-from protocol.round.one_shot_setup import OneShotAnnouncement
+from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
+from protocol.round.turns import Turns
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
@@ -49,7 +50,10 @@ class MemberPolicy:
         corrupt: members that may; likewise.
         registry: identity keys of all clients that may be in a cohort.
         fewest_members: whose noise is in a sum that it helps to open, where members add noise.
-        largest_length: longest vector that it draws noise for.
+        largest_length: longest vector that it draws noise for; a draw takes 8 bytes for each number
+            of it.
+        largest_variance: of that noise, in squared integer units; the table that it is drawn from
+            grows with the square root.
 
     Raises:
         ParameterError: a number below 0, or no registry.
@@ -60,7 +64,8 @@ class MemberPolicy:
     corrupt: int
     registry: frozenset[bytes]
     fewest_members: int = 0
-    largest_length: int = 1 << 28
+    largest_length: int = 1 << 24
+    largest_variance: float = 2.0**24
 
     def __post_init__(self) -> None:
         names = ("minimum_survivors", "tolerated_colluders", "corrupt")
@@ -68,6 +73,8 @@ class MemberPolicy:
             value = getattr(self, name)
             if type(value) is not int or value < 0:
                 raise ParameterError(name, value, "an int from 0 on")
+        if type(self.largest_variance) is not float or not self.largest_variance > 0.0:
+            raise ParameterError("largest_variance", self.largest_variance, "a float above 0")
         if len(self.registry) < 2:
             raise ParameterError("registry", f"{len(self.registry)} identities", "at least 2")
 
@@ -81,6 +88,7 @@ class SealingKeys:
         first_round: the first round that the key serves.
         rounds: how many it serves.
         key: fresh from the system; leave it alone except to simulate the same round twice.
+        last_second: unix time after which `expire` erases it; None for a key that its owner drops.
     """
 
     def __init__(
@@ -90,15 +98,32 @@ class SealingKeys:
         first_round: int = 0,
         rounds: int = KEY_ROUNDS,
         key: AgreementKey | None = None,
+        last_second: float | None = None,
     ) -> None:
         self.key = key or AgreementKey(secrets.token_bytes(KEY_BYTES))
+        self._last_second = last_second
         self.entry = Member.sign(
             identity, session_id, self.key.public, first_round, first_round + rounds - 1
         )
 
+    def expire(self, clock: UnixClock | None) -> bool:
+        """Erase the key if its time is over, in memory; whether it is.
+
+        Args:
+            clock: tells unix seconds; without one no time ends.
+        """
+        # Written so that NaN is past every time.
+        over = clock and self._last_second is not None and not clock() <= self._last_second
+        if over:
+            self.key.erase()
+        return bool(over)
+
 
 class RoundMember:
     """Drives one member through one round; feed it bytes, send what it returns.
+
+    Threads may share it, and wait for one another; only `abort` and `expire` do not wait. A signal
+    handler that asks in the middle of another call gets `LedgerError`.
 
     Args:
         identity: our signing key.
@@ -106,7 +131,8 @@ class RoundMember:
         policy: what we insist on.
         history: which rounds we have signed for. Pass the same object to every round; it is not the
             one that we may have as a client.
-        clock: tells unix seconds; with it the member leaves a round that has expired, for good.
+        clock: tells unix seconds; with it the member leaves a round that has expired, for good, and
+            erases a sealing key whose time is over, at every call. See `expire`.
         noise: what we remember of the noise that we add; pass the same object to every round. None
             refuses rounds to which members add noise.
         rand: source of an upload's secrets; leave it alone except to run the same round twice.
@@ -126,9 +152,12 @@ class RoundMember:
         self._sealing = sealing
         self._policy = policy
         self._history = history
+        self._clock = clock
         self._time = RoundTime(clock)
         self._noise = noise
         self._rand = rand
+        self._turns = Turns("a member's round")
+        self._entered = False
         self._joined: _Joined | None = None
         self._upload: OneShotClient | None = None
 
@@ -154,13 +183,14 @@ class RoundMember:
             PolicyError: it is outside our policy, without us, was signed for before, or has
                 expired.
         """
-        _, context, index = self._enter(announcement)
-        if own is None and context.committee.kind is CommitteeKind.EVERYONE:
-            # A member that uploaded nothing signs for no upload in its name.
-            own = (index, None)
-        if context.member_uploads is not None:
-            own = (context.invited + index, None)
-        self._join(context, index, own, announcement)
+        with self._turns:
+            _, context, index = self._enter(announcement)
+            if own is None and context.committee.kind is CommitteeKind.EVERYONE:
+                # A member that uploaded nothing signs for no upload in its name.
+                own = (index, None)
+            if context.member_uploads is not None:
+                own = (context.invited + index, None)
+            self._join(context, index, own, announcement)
 
     def add_noise(self, announcement: bytes) -> bytes:
         """Enter a round to which members add noise, and return what we upload to it, once.
@@ -175,18 +205,22 @@ class RoundMember:
             RemoteProtocolError, PolicyError: as for `join`; or the round follows no round that we
                 know.
         """
+        with self._turns:
+            return self._add_noise(announcement)
+
+    def _add_noise(self, announcement: bytes) -> bytes:
         announced, context, index = self._enter(announcement, adding=True)
-        noise, returned = self._known_noise(), announced.encoding(bytes(32)).returned
-        if returned is None:
+        noise, returns = self._known_noise(), announced.returns
+        if returns is None:
             raise AssertionError("the round was entered as one to which members add noise")
         place = context.invited + index
-        taken = noise.may_take_back(context, index, returned.variance)
+        taken = noise.may_take_back(context, index, returns.variance)
         session = OneShotClient(
             context, place, self._identity, announced.proof, self._rand, taken is not None
         )
         # A seed of its own, bound to the round: nobody ever has a share of it.
         (seed,) = session.seeds(b"noise of a member")
-        added = noise.add(context, returned.variance, NoiseSeed(seed.expose()))
+        added = noise.add(context, returns.variance, NoiseSeed(seed.expose()))
         data = session.submit_bytes(noise_vector(context.field, context.length, added, taken))
         self._upload = session
         own = (place, session.header_digest)
@@ -207,8 +241,8 @@ class RoundMember:
         self, announcement: bytes, *, adding: bool = False
     ) -> tuple[OneShotAnnouncement, OneShotContext, int]:
         """Look at an announcement, and enter its round as one that we sign for: see `join`."""
-        if self._joined is not None:
-            raise LocalProtocolError("this member has already joined a round; make a new one")
+        self._require_new()
+        self._require_key()
         announced = OneShotAnnouncement.read(announcement)
         context = announced.member_context()
         if adding and context.member_uploads is None:
@@ -232,18 +266,30 @@ class RoundMember:
             raise PolicyError("tolerated_colluders", colluders, f"at least {policy.corrupt}")
         self._time.check(context)
         index = self._index(context)
-        if context.member_uploads is not None:
-            self._begin(announced, context, index)
+        if announced.returns is not None:
+            self._begin(announced, announced.returns, context, index)
         self._history.enter(context.session_id, context.round_number)
+        # Whatever fails from here on, this object is of no use for another round.
+        self._entered = True
         return announced, context, index
 
-    def _begin(self, announced: OneShotAnnouncement, context: OneShotContext, index: int) -> None:
+    def _begin(
+        self,
+        announced: OneShotAnnouncement,
+        returns: WrittenReturns,
+        context: OneShotContext,
+        index: int,
+    ) -> None:
         """Begin a round to which members add noise: it follows those that we know."""
         place = context.invited + index
         if not context.is_invited(place, self._identity.public, announced.proof):
             raise PolicyError("cohort", "one without this member", "cohorts that include it")
-        if context.length > self._policy.largest_length:
-            raise PolicyError("length", context.length, f"at most {self._policy.largest_length}")
+        for name, figure, highest in (
+            ("length", context.length, self._policy.largest_length),
+            ("variance", returns.variance, self._policy.largest_variance),
+        ):
+            if figure > highest:
+                raise PolicyError(name, figure, f"at most {highest}")
         self._known_noise().begin(context)
 
     def _known_noise(self) -> MemberNoise:
@@ -270,17 +316,46 @@ class RoundMember:
         Raises:
             RemoteProtocolError: it is not what an honest server sends; the session is aborted.
             PolicyError: the round has expired; the session is aborted.
+            LocalProtocolError: no round was joined, or the sealing key's time is over.
         """
+        with self._turns:
+            joined = self._under_way()
+            self._leave_if_over(joined)
+            session, context = joined.session, joined.context
+            answer = session.receive_bytes(data)
+            if (record := session.record) is not None:
+                # Before the signature leaves.
+                with or_abort(session):
+                    self._known_noise().sign(context, record)
+            return answer
+
+    def expire(self) -> bool:
+        """Leave a round that is over, and erase a sealing key whose time is; whether either was.
+
+        For a host to schedule: a server that never asks again must not keep shares or keys alive.
+        """
+        over = self._sealing.expire(self._clock)
+        if self._joined is not None:
+            try:
+                self._time.check(self._joined.context)
+            except PolicyError:
+                over = True
+        if over:
+            self.abort()
+        return over
+
+    def _require_new(self) -> None:
+        if self._entered:
+            raise LocalProtocolError("this member has already joined a round; make a new one")
+
+    def _under_way(self) -> _Joined:
         if self._joined is None:
             raise LocalProtocolError("join a round first")
-        self._leave_if_over(self._joined)
-        session, context = self._joined.session, self._joined.context
-        answer = session.receive_bytes(data)
-        if (record := session.record) is not None:
-            # Before the signature leaves.
-            with or_abort(session):
-                self._known_noise().sign(context, record)
-        return answer
+        return self._joined
+
+    def _require_key(self) -> None:
+        if self._sealing.expire(self._clock):
+            raise LocalProtocolError("the time of this sealing key is over, and it is erased")
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
@@ -299,12 +374,12 @@ class RoundMember:
         Raises:
             LocalProtocolError: no round was joined, or it is over.
         """
-        if self._joined is None:
-            raise LocalProtocolError("join a round first")
-        joined = self._joined
-        with or_abort(joined.session):
-            self._time.look(joined.context)
-        sealed = suspend(joined.session, keys, self._time.covered)
+        with self._turns:
+            joined = self._under_way()
+            with or_abort(joined.session):
+                self._require_key()
+                self._time.look(joined.context)
+            sealed = suspend(joined.session, keys, self._time.covered)
         plain = (_VERSION, joined.announcement, self._time.seen, sealed)
         return msgspec.msgpack.encode(plain)
 
@@ -332,8 +407,11 @@ class RoundMember:
             PolicyError: the round has expired, or a later one was begun; what was stored cannot be
                 resumed again. Or members add noise, and this object remembers none.
         """
-        if self._joined is not None:
-            raise LocalProtocolError("this member has already joined a round; make a new one")
+        with self._turns:
+            self._resume(stored, keys)
+
+    def _resume(self, stored: bytes, keys: StateKeys) -> None:
+        self._require_new()
         announced, announcement, seen, sealed = _read(stored)
         try:
             context = announced.member_context()
@@ -347,7 +425,7 @@ class RoundMember:
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
         time = self._time.resumed(seen)
         session = resume_session(OneShotMember, sealed, party, keys, time.covered)
-        self._time = time
+        self._entered, self._time = True, time
         joined = _Joined(session, context, announcement)
         # Only now: what was stored is used up first, expired or not.
         self._leave_if_over(joined)
@@ -355,6 +433,7 @@ class RoundMember:
 
     def _leave_if_over(self, joined: _Joined) -> None:
         with or_abort(joined.session):
+            self._require_key()
             self._time.check(joined.context)
             # What was signed may be opened later: its record is in all lists that come after.
             signed = joined.session.phase is MemberPhase.CONFIRMED

@@ -72,7 +72,7 @@ class _Memory(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 LARGEST_GAP = 1 << 10
 """Most round numbers that a member lets a server skip: whoever announces one far ahead would use up
-all those before it."""
+all those before it. Counted from what the member began itself, for records may be made up."""
 
 
 class MemberNoise:
@@ -105,13 +105,13 @@ class MemberNoise:
         Noise that can no longer be that of the last record is forgotten.
 
         Raises:
-            PolicyError: it is no later round than the last, or too much later; its records lack
-                what was signed; or it is of other terms than the run that was begun.
+            PolicyError: it is no later round than the last begun, or too much later; its records
+                lack what was signed; or it is of other terms than the run that was begun.
         """
         with self._alone():
             memory, records = self._read(context.session_id), context.records
             last = records[-1].round_number if records else -1
-            highest = max(memory.begun, last) + LARGEST_GAP
+            highest = memory.begun + LARGEST_GAP
             if not memory.begun < context.round_number <= highest:
                 valid = f"{memory.begun + 1} .. {highest}: rounds of a run follow one another"
                 raise PolicyError("round_number", context.round_number, valid)

@@ -313,6 +313,9 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         return replace(parameters, returned=self.returns.noise)
 
     def _context(self, parameters: RoundParameters, digest: bytes) -> OneShotContext:
+        # Members hold no setup, which would look at this.
+        if self.length != parameters.length:
+            raise ParameterError("length", self.length, f"the sketch size {parameters.length}")
         if len(self.members) % MEMBER_BYTES:
             raise ValueError("the committee is not a list of members")
         entries = range(0, len(self.members), MEMBER_BYTES)

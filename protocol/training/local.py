@@ -32,7 +32,7 @@ from secagg import Identity, ParameterError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.sortition import Registry
 from secagg.shamir import Rand
-from secagg.terms import SESSION_ID_BYTES
+from secagg.terms import MAX_LENGTH, SESSION_ID_BYTES
 
 
 def local_committee(
@@ -62,6 +62,8 @@ def local_committee(
         corrupt=numbers.corrupt,
         registry=frozenset(identity.public for identity in identities),
         fewest_members=plan.fewest_members if plan.returned else 0,
+        # Who announces is in this process as well, and keeps to the plan.
+        largest_length=MAX_LENGTH,
     )
     lottery = None
     if plan.committee_kind is CommitteeKind.DRAWN and plan.committee:

@@ -51,7 +51,7 @@ from protocol.adapters.flower.record import (
     without_request,
 )
 from protocol.adapters.flower.waiting import Clock
-from protocol.errors import PolicyError, TrainingFailedError
+from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.exchange import sealing_book
 from protocol.exchange.remote import (
     FROM_TRAINING,
@@ -86,6 +86,8 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
 
 def guarded(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
     """What `secure_mod` does, of a client whose folder `find` knows."""
+    with suppress(ConfigurationError):  # what is wrong is told to whom it concerns, below
+        find(context).expire()
     try:
         if category(message.metadata.message_type) != MessageType.TRAIN:
             return _other(find, message, context, call_next)

@@ -30,6 +30,7 @@ from pydantic import Field
 from dp.mechanisms import MechanismName
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
+from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
@@ -234,7 +235,20 @@ class ClientHome:
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
         with _files(self.folder / STATE):
-            return SealingFolder(self.folder / STATE / "sealing", self.rules.committee_key_rounds)
+            return SealingFolder(self._sealing, Clock().unix, self.rules.committee_key_rounds)
+
+    def expire(self) -> None:
+        """Erase sealing keys whose time is over, and with them the key of a round that is stored.
+
+        Every message to the node does it; an operator can schedule it for a server that sends none.
+        """
+        with _files(self.folder / STATE):
+            if self._sealing.is_dir() and SealingFolder(self._sealing, Clock().unix).expire():
+                self.round_keys().clear()
+
+    @property
+    def _sealing(self) -> Path:
+        return self.folder / STATE / "sealing"
 
     def uploads(self) -> UploadFolder:
         """Our last upload of a one-shot round."""

@@ -253,7 +253,8 @@ class SecureRounds:
                 ),
             )
             if self._plan.protocol == "one-shot":
-                self._book.sealing = SealingBook(self._training[1].state.session_id)
+                session_id = self._training[1].state.session_id
+                self._book.sealing = SealingBook(session_id, self._clock.unix)
         return self._training
 
     def _cohort(self, known: Collection[bytes]) -> list[bytes]:

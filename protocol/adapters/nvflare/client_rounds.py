@@ -75,6 +75,7 @@ class ClientRounds:
             digest: of the model that the server announces for this round.
             received: reads the model that came with the message.
         """
+        self._one_shot.expire()
         task = hashlib.sha256(f"{step} ".encode() + message).digest()
         if self._answered is None or self._answered[0] != task:
             if isinstance(step, OneShotTask):

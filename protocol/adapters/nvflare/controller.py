@@ -121,7 +121,7 @@ class PrivateAveraging(ModelController):
                 ledger,
                 clock=time.time,
             )
-            self._book = SealingBook(training.state.session_id)
+            self._book = SealingBook(training.state.session_id, time.time)
             for number in range(self.num_rounds):
                 self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
                 self.event(AppEventType.ROUND_STARTED)

@@ -61,11 +61,21 @@ class OneShotRounds:
         )
         self._train = train
         self._history = history
-        self._sealing = SealingFolder(folder / "sealing", agreement.key_rounds)
+        self._sealing = SealingFolder(folder / "sealing", time.time, agreement.key_rounds)
         self._uploads = UploadFolder(folder / "upload")
         self._stored = folder / "round" / "member"
         self._keys = TokenFolder(folder / "round" / "keys")
         self._signed = StoredHistory(folder / "member")
+        self.expire()
+
+    def expire(self) -> None:
+        """Erase sealing keys whose time is over, and with them the key of a member's stored round.
+
+        The start of a job and every task do it; an operator can schedule it for a server that gives
+        none.
+        """
+        if self._sealing.expire():
+            self._keys.clear()
 
     def close(self) -> None:
         """Let another process act for this client."""

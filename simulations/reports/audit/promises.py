@@ -141,6 +141,14 @@ PROMISES: Final = (
         ("A55", "A56", "A57", "A58", "A59", "A60", "A61", "A62", "A63", "A64"),
         ("returned ",),
     ),
+    Promise(
+        "P14",
+        "Nobody makes members do, keep or miss what they did not agree to",
+        "A member of a committee draws no more noise than its own policy allows, erases its keys "
+        "in time, and is in one round at a time, whatever a server asks for or does not. Made-up "
+        "records and bad entries of other members shut nobody out.",
+        ("A67", "A68", "A69", "A70", "A71"),
+    ),
 )
 
 OTHERS: Final = Promise(
@@ -214,6 +222,11 @@ ATTACKS: Final = {
     "A64": "other terms, and noise too fine",
     "A65": "an upload before its charge",
     "A66": "one reserve for rings and draws",
+    "A67": "noise without a limit",
+    "A68": "keys that live on",
+    "A69": "made-up records",
+    "A70": "a candidate that spoils its draw",
+    "A71": "two announcements at once",
 }
 """What an attack of the catalogue does, in a few words."""
 

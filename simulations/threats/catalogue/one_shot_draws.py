@@ -1,8 +1,8 @@
-"""A50 to A54: committees that are drawn by lot, by a server that would rather choose.
+"""A50 to A54, A70: committees that are drawn by lot, by a server that would rather choose.
 
-Every committee here is the server's own from the first member to the last. A client with the
-product's policy must refuse it; one that takes it seals a share to each member, and the server
-reads its upload alone.
+But for A70, where a candidate attacks, every committee here is the server's own from the first
+member to the last. A client with the product's policy must refuse it; one that takes it seals a
+share to each member, and the server reads its upload alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from unittest.mock import patch
 import numpy as np
 
 from protocol import PolicyError
+from protocol.round import lottery
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
+from protocol.round.lottery import Lottery
 from secagg import ParameterError
 from secagg.grinding import MOST_TRIES
-from secagg.oneshot.committee import Committee, CommitteeKind, lowest_quorum
+from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
@@ -335,6 +337,46 @@ def _ground(effort: Effort, seed: int) -> Findings:
     return Findings({**real, **figures, "succeeded": won}, twin)
 
 
+# -- A70 ------------------------------------------------------------------------------------------
+
+_FEW: Final = 4
+"""Seats, fewer than there are candidates."""
+
+
+def _spoiled(number: int) -> Callable[[bytes], Member | None]:
+    """Who has checked in; the first candidate's entry is unsigned, or has the second's key."""
+    entries = {member_identity(j).public: entry_of(j) for j in range(_REGISTERED)}
+    first, second = Lottery(_registry(), _ODDS, _FEW).candidates(SESSION, _ROUND)[:2]
+    entries[first] = replace(entries[first], signature=bytes(64))
+    if number % 2:
+        identity = member_identity(_registry().keys.index(first))
+        entries[first] = entry_of(0, identity=identity, sealing_key=entries[second].sealing_key)
+    return entries.get
+
+
+def _ended(trials: int) -> Figures:
+    """How often a candidate's entry ends the round that it is drawn for."""
+    won, refusals = 0, Counter[str]()
+    for number in range(trials):
+        drawn = Lottery(_registry(), _ODDS, _FEW).seat(SESSION, _ROUND, _spoiled(number))
+        kind, members = CommitteeKind.DRAWN, drawn.members
+        try:
+            committee = committee_of(_FEW, 1, kind=kind, members=members, draw=drawn.draw)
+            OneShotSetting().context(_ROUND, committee=committee)
+        except ParameterError as error:
+            won += 1
+            refusals[f"ParameterError {error.argument}"] += 1
+    return {**rate(won, trials), **refused_with(refusals)}
+
+
+def _spoilers(effort: Effort, seed: int) -> Findings:
+    del seed
+    trials = effort.choose(2, 10)
+    real = _ended(trials)
+    with patch.object(lottery, "_is_valid", lambda *_: True):
+        return Findings(real, _ended(trials))
+
+
 ATTACKS: Final = (
     Attack(
         id="A50",
@@ -365,5 +407,11 @@ ATTACKS: Final = (
         title="No session can be found whose draw breaks a committee",
         stopped_by="a bound on corrupt members that covers every try; a beacon without the session",
         run=_ground,
+    ),
+    Attack(
+        id="A70",
+        title="No candidate ends the round that it is drawn for",
+        stopped_by="entries that no committee can have are passed over when seats are given",
+        run=_spoilers,
     ),
 )

@@ -1,4 +1,4 @@
-"""A55 to A60: members who add noise and take it back, and a server that wants it back twice.
+"""A55 to A60, A69: members who add noise and take it back, and a server that wants it back twice.
 
 Whole rounds of the product, whose sums a server opens in the order that it likes. An attack has
 succeeded if the sums that are open then carry less noise than everybody counts from their records
@@ -43,6 +43,7 @@ from simulations.threats.one_shot.returning import (
     parameters_of,
 )
 from simulations.threats.one_shot.weak_memories import (
+    BelievesRecords,
     ForgetsLists,
     ForgetsRounds,
     SignsLate,
@@ -362,6 +363,33 @@ def _bashful(effort: Effort, seed: int) -> Findings:
     return Findings(real, twin)
 
 
+# -- A69 ------------------------------------------------------------------------------------------
+
+_FAR_AHEAD: Final = 60_000
+"""Nearly all rounds that the members' sealing keys serve."""
+
+
+def _skipped(run: ReturningRun) -> None:
+    """A record of a round that never was, and the round after it."""
+    made_up = RoundRecord(_FAR_AHEAD, CLIENTS, tuple(range(MEMBERS)), ())
+    run.begin(run.setup(_FAR_AHEAD + 1, [made_up]), clients=0)
+
+
+def _shut_out(run: ReturningRun) -> str:
+    """Whether members are left for the rounds of the run."""
+    run.member_histories = [[ClientHistory() for _ in range(MEMBERS)]]
+    there = run.begin(run.setup(0), clients=0).uploads
+    return "" if there else "all numbers are used up"
+
+
+def _far_ahead(effort: Effort, seed: int) -> Findings:
+    runs = effort.choose(1, 20)
+    return Findings(
+        _played((_skipped,), runs, seed, failed=_shut_out),
+        _played((_skipped,), runs, seed, BelievesRecords, failed=_shut_out),
+    )
+
+
 ATTACKS: Final = (
     Attack(
         id="A55",
@@ -398,5 +426,11 @@ ATTACKS: Final = (
         title="Whether a member is there does not depend on its noise",
         stopped_by="draws that wrap around where they go too far, and are not refused",
         run=_bashful,
+    ),
+    Attack(
+        id="A69",
+        title="Nobody uses up the numbers of a run with records that are made up",
+        stopped_by="a gap that each member counts from the round that it began itself",
+        run=_far_ahead,
     ),
 )

@@ -179,6 +179,21 @@ class ReturningRun:
             self.told(error)
             return b""
 
+    def member(self, j: int, committee: int = 0, policy: MemberPolicy | None = None) -> RoundMember:
+        """A member that has no round yet, and remembers the run.
+
+        Args:
+            j: its index.
+            policy: the usual one if left out.
+        """
+        return RoundMember(
+            self.committees[committee][j],
+            self.keys[committee][j],
+            policy or member_policy(self),
+            self.member_histories[committee][j],
+            noise=self.memories[committee][j],
+        )
+
     def flaw(self) -> str:
         """What is wrong with the sums that were opened; see `whole_run.flaw`."""
         return flaw(self.opened, self.setup(0).run_events.parts)
@@ -209,16 +224,10 @@ class BegunRound:
         sent = {u: run.upload(u, setup) for u in range(clients)}
         self.uploads = {u: data for u, data in sent.items() if data}
         self._seats: dict[int, RoundMember] = {}
-        for j, identity in enumerate(run.committees[committee]):
+        for j in range(MEMBERS):
             if j in absent:
                 continue
-            member = RoundMember(
-                identity,
-                run.keys[committee][j],
-                member_policy(run),
-                run.member_histories[committee][j],
-                noise=run.memories[committee][j],
-            )
+            member = run.member(j, committee)
             try:
                 self.uploads[CLIENTS + j] = member.add_noise(setup.announce_to_member(j))
             except (PolicyError, ProtocolError) as error:

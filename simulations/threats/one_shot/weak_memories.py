@@ -91,6 +91,18 @@ class ForgetsRounds(WatchedNoise):
         super().begin(context)
 
 
+class BelievesRecords(WatchedNoise):
+    """Counts the numbers that may be skipped from the last record that it is shown."""
+
+    def begin(self, context: OneShotContext) -> None:
+        """The product's step, for a member that has begun that round itself."""
+        if context.records:
+            memory = self._read(context.session_id)
+            begun = max(memory.begun, context.records[-1].round_number)
+            self._write(context.session_id, msgspec.structs.replace(memory, begun=begun))
+        super().begin(context)
+
+
 class SignsLate(WatchedNoise):
     """Signs for a round when it has begun a later one."""
 

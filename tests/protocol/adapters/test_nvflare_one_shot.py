@@ -23,6 +23,7 @@ from protocol.adapters.nvflare.messages import TASK_OF_MEMBERS, OneShotTask, rep
 from protocol.adapters.nvflare.models import difference
 from protocol.adapters.nvflare.site import Site, write_registry
 from protocol.errors import ConfigurationError, PolicyError
+from protocol.exchange import sealing_book
 from protocol.exchange.one_shot import EXCHANGES
 from protocol.exchange.remote import MESSAGE, refuse
 from protocol.round.stored_history import StoredHistory
@@ -225,6 +226,38 @@ def test_a_run_goes_on_over_the_end_of_a_sealing_key(
     assert all(tasks_of(federation, name) == tasks for name in NAMES)
     early, later = {"0-1", "2-3"}, {"2-3", "4-5"}
     assert kept == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
+
+
+def test_clients_are_asked_again_before_the_time_of_their_keys_is_over(
+    make_federation: Callable[..., Federation],
+    results: list[RoundResult],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sealing_book, "ASK_SECONDS", 0)
+    federation = make_federation(num_rounds=2)
+    assert federation.run() == [] and len(results) == 2
+    each = ["keys", "upload", "check", "sign", "open"]
+    assert all(tasks_of(federation, name) == [*each, *each] for name in NAMES)
+
+
+def test_any_task_erases_a_key_whose_time_is_over(
+    make_federation: Callable[..., Federation], results: list[RoundResult]
+) -> None:
+    federation = make_federation()
+    folder = federation.folder(NAMES[0]) / NAMES[0]
+
+    def age(name: str, asked: str, data: Shareable, message: bytes) -> None:
+        del data, message
+        if (name, asked) == (NAMES[0], task_name(OneShotTask.SIGN)):
+            (file,) = (folder / "sealing").iterdir()
+            file.write_bytes(file.read_bytes()[:32] + bytes(8))
+
+    federation.on_task = age
+    assert federation.run() == []
+    assert results[0].release.survivors == 6
+    assert tasks_of(federation, NAMES[0]) == ["keys", "upload", "check", "sign"]
+    assert not list((folder / "sealing").iterdir())
+    assert not list((folder / "round" / "keys").iterdir())
 
 
 class TestNamedCommittees:

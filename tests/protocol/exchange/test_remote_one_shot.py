@@ -130,7 +130,9 @@ class Elsewhere:
         self.policy = self.plan.client_policy(DIMENSION, frozenset(names), draw)
         self.histories = [ClientHistory(self.policy.goal) for _ in self.clients]
         self.signed = [ClientHistory() for _ in self.members]
-        self.sealing = [SealingFolder(folder / f"sealing{i}") for i in range(len(self.members))]
+        self.sealing = [
+            SealingFolder(folder / f"sealing{i}", lambda: 0.0) for i in range(len(self.members))
+        ]
         self.tokens = [TokenFolder(folder / f"keys{i}") for i in range(len(self.members))]
         self.stored: dict[int, bytes] = {}
         self.receipts: dict[int, bytes] = {}

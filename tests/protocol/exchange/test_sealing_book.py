@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from one_shot_rounds import identity
 
-from protocol.exchange.sealing_book import AHEAD_ROUNDS, SealingBook, read_request
+from protocol.exchange.sealing_book import AHEAD_ROUNDS, ASK_SECONDS, SealingBook, read_request
 from protocol.exchange.stages import Refusal
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.member import SealingKeys
@@ -50,6 +50,19 @@ def test_the_next_key_is_wanted_before_the_present_one_ends(book: SealingBook) -
     assert book.entries(20) == {WHO.public: following}
     # A member that was away all the time is asked for a key of the round itself.
     assert book.wanted(WHO.public, 40) == 40
+
+
+def test_a_key_is_asked_for_again_before_its_time_is_over() -> None:
+    now = [0.0]
+    book = SealingBook(SESSION, lambda: now[0])
+    book.add(WHO.public, keys(WHO, 0).encode(), 0)
+    wanted = []
+    for now[0] in (ASK_SECONDS, ASK_SECONDS + 1.0):
+        wanted.append(book.wanted(WHO.public, 3))
+    assert wanted == [None, 3]
+    # The same one, if the member has no other yet.
+    book.add(WHO.public, book.entries(3)[WHO.public].encode(), 3)
+    assert book.wanted(WHO.public, 3) is None
 
 
 def test_of_two_keys_for_one_round_the_later_counts(book: SealingBook) -> None:

@@ -429,6 +429,39 @@ def test_too_few_candidates_are_a_typed_error(rounds: tuple[int, int] | None) ->
     assert (raised.value.stage, raised.value.survivors, raised.value.needed) == ("draw", 7, SIZE)
 
 
+BAD: dict[str, Callable[[Member, Member], Member]] = {
+    "unsigned": lambda entry, _: dataclasses.replace(entry, signature=bytes(64)),
+    "short": lambda entry, _: dataclasses.replace(entry, signature=b"", sealing_key=b""),
+    "small order": lambda entry, _: dataclasses.replace(entry, sealing_key=bytes(32)),
+    "another's": lambda _, other: other,
+    "unbounded": lambda entry, _: dataclasses.replace(entry, last_round=1 << 63),
+}
+
+
+@pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
+def test_an_entry_that_no_committee_can_have_is_passed_over(
+    world: World, spoil: Callable[[Member, Member], Member]
+) -> None:
+    """It ended every round that its owner is drawn for."""
+    lottery, known = Lottery(registered(), HALF, SIZE), {each.identity: each for each in entries()}
+    first, *others = lottery.candidates(SESSION, 0)
+    known[first] = spoil(known[first], known[others[0]])
+    drawn = lottery.seat(SESSION, 0, known.get)
+    assert {each.identity for each in drawn.members} == set(others[:SIZE])
+    Announced(world, drawn)
+
+
+def test_of_two_with_one_sealing_key_the_first_is_seated(world: World) -> None:
+    lottery, known = Lottery(registered(), HALF, SIZE), {each.identity: each for each in entries()}
+    first, second, *others = lottery.candidates(SESSION, 0)
+    (copier,) = (i for i in range(REGISTERED) if identity("member", i).public == second)
+    key = known[first].sealing_key
+    known[second] = Member.sign(identity("member", copier), SESSION, key, 0, 9)
+    drawn = lottery.seat(SESSION, 0, known.get)
+    assert {each.identity for each in drawn.members} == {first, *others[: SIZE - 1]}
+    Announced(world, drawn)
+
+
 def test_a_number_with_too_few_candidates_is_passed_over(tmp_path: Path) -> None:
     """Without a beacon the same number would draw the same candidates, for ever."""
     plan = plan_of(

@@ -291,7 +291,8 @@ def test_infeasible_committee_policies(changes: dict[str, Any], argument: str) -
 def test_infeasible_member_policies() -> None:
     registry = frozenset([bytes(32), bytes([1]) * 32])
     good = {"minimum_survivors": 3, "tolerated_colluders": 1, "corrupt": 1, "registry": registry}
-    for name, value in (("minimum_survivors", -1), ("corrupt", 1.5), ("registry", frozenset())):
+    wrong = {"minimum_survivors": -1, "corrupt": 1.5, "registry": frozenset()}
+    for name, value in {**wrong, "largest_variance": 0.0}.items():
         with pytest.raises(ParameterError) as raised:
             MemberPolicy(**{**good, name: value})  # type: ignore[arg-type]
         assert raised.value.argument == name

@@ -120,6 +120,14 @@ def test_malformed_terms_are_refused(world: ReturnedWorld, changes: dict[str, An
         world.client(3 * N).join(changed(setup.announce(0), returns=changes), DIGEST)
 
 
+def test_vectors_are_as_long_as_their_parameters_say(world: ReturnedWorld) -> None:
+    """A member would draw noise of that length, whatever its policy says of longer ones."""
+    setup = world.setup()
+    with pytest.raises(RemoteProtocolError, match="length = 41: must be the sketch size 40"):
+        world.member().add_noise(changed(setup.announce_to_member(0), length=41))
+    world.member().add_noise(setup.announce_to_member(0))
+
+
 @pytest.mark.parametrize("value", ["1", None, 1.5, [], {}])
 def test_terms_of_another_type_are_refused(world: ReturnedWorld, value: Any) -> None:
     announcement = world.setup(3, record(0)).announce(0)
@@ -274,6 +282,20 @@ def test_a_member_uploads_once_and_the_same_again(world: ReturnedWorld) -> None:
         assert raised.value.parameter == "round_number"
 
 
+def test_a_member_that_fails_once_it_has_entered_enters_no_other_round(
+    world: ReturnedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = world.member()
+    monkeypatch.setattr(MemberNoise, "add", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        member.add_noise(world.setup().announce_to_member(0))
+    monkeypatch.undo()
+    for enter in (member.add_noise, member.join):
+        with pytest.raises(LocalProtocolError, match="already joined"):
+            enter(world.setup(1).announce_to_member(0))
+    world.member().add_noise(world.setup(1).announce_to_member(0))
+
+
 def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMember]) -> Any:
     """A whole round of members alone in charge of their messages; gives its record and sum."""
     world.of(setup)
@@ -373,6 +395,7 @@ def member_with(
         ("tolerated_colluders", {"tolerated_colluders": 2}),
         ("corrupt", {"corrupt": 2}),
         ("length", {"largest_length": 39}),
+        ("variance", {"largest_variance": 1.0}),
     ],
 )
 def test_a_member_refuses_what_its_policy_does(

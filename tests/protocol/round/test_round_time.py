@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
@@ -12,13 +13,14 @@ import pytest
 from one_shot_rounds import identity
 from one_shot_worlds import SESSION, World, plan_of
 
+from dp import LedgerError
 from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.exchange.remote_one_shot import RemoteMember, with_announcement
 from protocol.round.member import RoundMember, SealingKeys
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.round_time import RoundTime
-from secagg import SessionAbortedError
+from secagg import LocalProtocolError, ProtocolError, SessionAbortedError
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
@@ -60,9 +62,10 @@ def setup(world: World) -> OneShotSetup:
 def make(world: World) -> Callable[..., RoundMember]:
     """Member 0, anew at each call, with a history of its own and this clock."""
 
-    def member(clock: Watch | None = None) -> RoundMember:
+    def member(clock: Watch | None = None, last_second: float | None = None) -> RoundMember:
         who = identity("member", 0)
-        keys = SealingKeys(who, SESSION, key=AgreementKey(bytes([7]) * 32))
+        key = AgreementKey(bytes([7]) * 32)
+        keys = SealingKeys(who, SESSION, key=key, last_second=last_second)
         return RoundMember(who, keys, world.member_policy, ClientHistory(), clock)
 
     return member
@@ -198,3 +201,86 @@ class TestMember:
         watch.seconds = 0
         with pytest.raises(SessionAbortedError):
             member.receive(b"")
+
+
+class NosyWatch(Watch):
+    """A clock that calls its reader, once."""
+
+    call: Callable[[], object] | None = None
+
+    def __call__(self) -> float:
+        call, self.call = self.call, None
+        if call:
+            with pytest.raises(LedgerError, match="a member's round is already in use"):
+                call()
+        return super().__call__()
+
+
+@pytest.mark.parametrize("outer", ["join", "receive", "suspend", "resume"])
+def test_no_call_gets_in_between(
+    make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder, outer: str
+) -> None:
+    """What is written before a signature leaves is written by the call that sends it."""
+    watch, announcement = NosyWatch(), setup.announce_to_member()
+    member, before = make(watch), make(watch)
+    before.join(announcement)
+    stored = before.suspend(tokens)
+    calls: dict[str, Callable[[], object]] = {
+        "join": lambda: member.join(announcement),
+        "resume": lambda: member.resume(stored, tokens),
+        "receive": lambda: member.receive(b""),
+        "suspend": lambda: member.suspend(tokens),
+    }
+    if outer in ("receive", "suspend"):
+        member.join(announcement)
+    watch.call = calls[outer]
+    with contextlib.suppress(ProtocolError):
+        calls[outer]()
+    assert watch.call is None
+
+
+class TestKeys:
+    """What a server that says nothing more cannot keep alive."""
+
+    def test_a_round_that_is_over_is_left(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup
+    ) -> None:
+        watch = Watch()
+        member = make(watch)
+        assert not member.expire()
+        member.join(setup.announce_to_member())
+        watch.seconds = HOUR
+        assert not member.expire() and member.phase is MemberPhase.WAITING
+        watch.seconds += 1
+        assert member.expire() and member.phase is MemberPhase.ABORTED
+
+    @pytest.mark.parametrize("call", ["join", "expire", "receive", "suspend", "resume"])
+    def test_a_key_whose_time_is_over_is_erased_whatever_is_called(
+        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder, call: str
+    ) -> None:
+        """The round is not over, and of one without a lifetime this is the only end."""
+        watch = Watch()
+        announcement, member = setup.announce_to_member(), make(watch, OPENED + 9.0)
+        calls: dict[str, Callable[[], object]] = {
+            "join": lambda: member.join(announcement),
+            "expire": member.expire,
+            "receive": lambda: member.receive(b""),
+            "suspend": lambda: member.suspend(tokens),
+        }
+        if call == "resume":
+            before = make(watch)
+            before.join(announcement)
+            stored = before.suspend(tokens)
+            calls["resume"] = lambda: member.resume(stored, tokens)
+        elif call != "join":
+            member.join(announcement)
+        watch.seconds = 9
+        assert not member.expire()
+        watch.seconds = 10
+        if call == "expire":
+            assert member.expire()
+        else:
+            with pytest.raises(LocalProtocolError, match="time of this sealing key is over"):
+                calls[call]()
+        assert member._sealing.key.expose() == b""
+        assert not member.has_joined or member.phase is MemberPhase.ABORTED

@@ -7,12 +7,28 @@ from pathlib import Path
 import pytest
 from one_shot_rounds import identity
 
-from protocol.round.committee_policy import KEY_ROUNDS
+from protocol.round.committee_policy import KEY_ROUNDS, KEY_SECONDS
 from protocol.round.stored_sealing import SealingFolder
-from secagg import Identity, ParameterError
+from secagg import Identity, LocalProtocolError, ParameterError
 from secagg.storage import StoredStateError
 
 SESSION = bytes(range(16))
+NOW = 1_750_000_000.5
+DAY = 86_400
+
+
+class Watch:
+    """A clock that is set by hand."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return NOW + self.seconds
+
+
+@pytest.fixture
+def clock() -> Watch:
+    return Watch()
 
 
 @pytest.fixture
@@ -25,24 +41,28 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name.partition("-")[2] for path in folder.iterdir())
 
 
-def test_a_session_has_one_key_until_the_next_begins(who: Identity, tmp_path: Path) -> None:
+def test_a_session_has_one_key_until_the_next_begins(
+    who: Identity, tmp_path: Path, clock: Watch
+) -> None:
     place = tmp_path / "sealing"
-    folder = SealingFolder(place)
+    folder = SealingFolder(place, clock)
     first = folder.begin(who, SESSION)
     assert folder.begin(who, SESSION, KEY_ROUNDS - 1).entry == first.entry
-    assert SealingFolder(place).key(who, SESSION, 7).entry == first.entry
+    assert SealingFolder(place, clock).key(who, SESSION, 7).entry == first.entry
     (file,) = place.iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
     other = folder.begin(who, bytes(16))
     assert other.entry.sealing_key != first.entry.sealing_key
     assert other.entry.is_signed(bytes(16)) and not other.entry.is_signed(SESSION)
-    with pytest.raises(StoredStateError, match="erased when another"):
+    with pytest.raises(StoredStateError, match="or when another session"):
         folder.key(who, SESSION, 0)
     assert len(list(place.iterdir())) == 1
 
 
-def test_the_next_key_is_made_before_the_present_one_ends(who: Identity, tmp_path: Path) -> None:
-    folder = SealingFolder(tmp_path, rounds=4)
+def test_the_next_key_is_made_before_the_present_one_ends(
+    who: Identity, tmp_path: Path, clock: Watch
+) -> None:
+    folder = SealingFolder(tmp_path, clock, rounds=4)
     present, following = folder.begin(who, SESSION, 2), folder.begin(who, SESSION, 4)
     assert (present.entry.first_round, present.entry.last_round) == (0, 3)
     assert (following.entry.first_round, following.entry.last_round) == (4, 7)
@@ -57,22 +77,18 @@ def test_the_next_key_is_made_before_the_present_one_ends(who: Identity, tmp_pat
         folder.key(who, SESSION, 3)
 
 
-def test_there_are_never_more_than_two(who: Identity, tmp_path: Path) -> None:
+def test_there_are_never_more_than_two(who: Identity, tmp_path: Path, clock: Watch) -> None:
     """Whatever a server asks for."""
-    folder = SealingFolder(tmp_path, rounds=4)
+    folder = SealingFolder(tmp_path, clock, rounds=4)
     for number in (0, 4, 8, 9, 400, 0):
         folder.begin(who, SESSION, number)
         assert len(names(tmp_path)) <= 2
     assert names(tmp_path) == ["0-3"]
 
 
-def test_damaged_files_and_what_is_no_round_are_refused(who: Identity, tmp_path: Path) -> None:
-    folder = SealingFolder(tmp_path)
+def test_what_is_no_round_is_refused(who: Identity, tmp_path: Path, clock: Watch) -> None:
+    folder = SealingFolder(tmp_path, clock)
     folder.begin(who, SESSION)
-    (file,) = tmp_path.iterdir()
-    file.write_bytes(b"short")
-    with pytest.raises(StoredStateError, match="damaged"):
-        folder.begin(who, SESSION)
     for bad in (b"", b"x", b"../../../etc/passwd", bytes(17)):
         with pytest.raises(StoredStateError, match="16 bytes"):
             folder.begin(who, bad)
@@ -81,14 +97,68 @@ def test_damaged_files_and_what_is_no_round_are_refused(who: Identity, tmp_path:
             folder.begin(who, SESSION, number)
     for rounds in (0, KEY_ROUNDS + 1, 1.0):
         with pytest.raises(ParameterError, match="rounds"):
-            SealingFolder(tmp_path, rounds)  # type: ignore[arg-type]
+            SealingFolder(tmp_path, clock, rounds)  # type: ignore[arg-type]
 
 
-def test_what_is_erased_was_overwritten(who: Identity, tmp_path: Path) -> None:
-    folder = SealingFolder(tmp_path / "sealing", rounds=1)
+def test_what_is_erased_was_overwritten(who: Identity, tmp_path: Path, clock: Watch) -> None:
+    folder = SealingFolder(tmp_path / "sealing", clock, rounds=1)
     folder.begin(who, SESSION)
     (file,) = (tmp_path / "sealing").iterdir()
     (tmp_path / "copy").hardlink_to(file)
     folder.begin(who, SESSION, 1)
     folder.key(who, SESSION, 1)
-    assert not file.exists() and (tmp_path / "copy").read_bytes() == bytes(32)
+    assert not file.exists() and (tmp_path / "copy").read_bytes() == bytes(40)
+
+
+@pytest.mark.parametrize("seconds", [KEY_SECONDS + 1, 1e12, float("nan"), -DAY])
+def test_a_key_is_erased_when_its_time_is_over(
+    who: Identity, tmp_path: Path, clock: Watch, seconds: float
+) -> None:
+    """Whether a server asks for anything or not; a clock that was put back ends its time too."""
+    folder = SealingFolder(tmp_path / "sealing", clock)
+    keys = folder.begin(who, SESSION)
+    (file,) = (tmp_path / "sealing").iterdir()
+    (tmp_path / "copy").hardlink_to(file)
+    for clock.seconds in (-1, KEY_SECONDS - 1):
+        assert not folder.expire() and not keys.expire(clock)
+    assert folder.key(who, SESSION, 0).entry == keys.entry
+    clock.seconds = seconds
+    assert keys.expire(clock) is (seconds != -DAY)
+    with pytest.raises(StoredStateError, match="its time was over"):
+        SealingFolder(tmp_path / "sealing", clock).key(who, SESSION, 0)
+    assert not file.exists() and (tmp_path / "copy").read_bytes() == bytes(40)
+
+
+def test_what_is_no_key_with_a_time_is_erased(who: Identity, tmp_path: Path, clock: Watch) -> None:
+    """A key of an earlier version, and what a crash left behind."""
+    folder = SealingFolder(tmp_path, clock)
+    folder.begin(who, SESSION)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(bytes(32))
+    (tmp_path / "left.new").write_bytes(b"half a key")
+    assert folder.expire() == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_erased_key_agrees_with_nobody(who: Identity, tmp_path: Path, clock: Watch) -> None:
+    keys = SealingFolder(tmp_path, clock).begin(who, SESSION)
+    assert not keys.expire(None)
+    clock.seconds = KEY_SECONDS + 1
+    assert keys.expire(clock)
+    for seconds in (KEY_SECONDS + 1, 0.0):
+        clock.seconds = seconds
+        with pytest.raises(LocalProtocolError, match="erased"):
+            keys.key.agree(keys.entry.sealing_key)
+        assert keys.key.expose() == b""
+
+
+def test_a_key_is_made_anew_in_time(who: Identity, tmp_path: Path, clock: Watch) -> None:
+    folder = SealingFolder(tmp_path, clock)
+    first = folder.begin(who, SESSION)
+    clock.seconds = KEY_SECONDS // 2 - 1
+    assert folder.begin(who, SESSION).entry == first.entry
+    clock.seconds += 2
+    second = folder.begin(who, SESSION)
+    assert second.entry.sealing_key != first.entry.sealing_key
+    clock.seconds += KEY_SECONDS // 2
+    assert folder.key(who, SESSION, 0).entry == second.entry

@@ -323,6 +323,24 @@ def test_a_member_of_another_run_erases_its_key(
     assert not first.items() & {i: key_file(world, i) for i in range(N)}.items()
 
 
+@pytest.mark.parametrize("kind", ["train", "evaluate"])
+def test_any_message_erases_a_key_whose_time_is_over(
+    make_world: Callable[..., World], parts: SimpleNamespace, kind: str
+) -> None:
+    """Also one that is refused; what was stored of a round goes with it."""
+    world = make_world(**EVERYONE)
+    with world.secure() as secure:
+        start(secure, parts.model())
+    file, home = key_file(world, 0), ClientHome(world.home(0))
+    home.expire()
+    assert file.exists()
+    file.write_bytes(file.read_bytes()[:32] + bytes(8))
+    home.round_keys().keep(bytes(16), bytes(32))
+    (number,) = world.grid.push_messages([Message(RecordDict(), parts.FIRST_NODE, kind)])
+    assert next(iter(world.grid.pull_messages([number]))).has_error()
+    assert not file.exists() and home.round_keys().key(bytes(16)) is None
+
+
 def key_file(world: World, partition: int) -> Path:
     (file,) = (world.home(partition) / "state" / "sealing").iterdir()
     return file
@@ -540,6 +558,19 @@ class TestSealingKeysOfNodes:
         # Two at a time: the present one, and the next one that is announced before its end.
         early, later = {"0-1", "2-3"}, {"2-3", "4-5"}
         assert names == [{"0-1"}, early, later, later, {"4-5", "6-7"}]
+
+    def test_nodes_are_asked_again_before_the_time_of_their_keys_is_over(
+        self, make_world: Callable[..., World], parts: SimpleNamespace
+    ) -> None:
+        world, asked = make_world(**EVERYONE), list[str]()
+        world.grid.drops = lambda _, step: asked.append(step)
+        with world.secure() as secure:
+            start(secure, parts.model())
+            book = secure._rounds._book.sealing
+            assert book is not None
+            book._told = dict.fromkeys(book._told, 0.0)
+            start(secure, parts.model())
+        assert (asked.count("hello"), asked.count("upload")) == (2 * N, 2 * N)
 
     def test_keys_for_more_rounds_than_a_policy_allows_are_refused(
         self, make_world: Callable[..., World], parts: SimpleNamespace

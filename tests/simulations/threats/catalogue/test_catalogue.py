@@ -52,6 +52,10 @@ REFUSALS = {
     "A64": "PolicyError records",
     "A65": "PolicyError epsilon",
     "A66": "PolicyError (security_bits)",
+    "A67": "PolicyError variance",
+    "A68": "LocalProtocolError",
+    "A69": "PolicyError round_number",
+    "A71": "LocalProtocolError",
 }
 
 

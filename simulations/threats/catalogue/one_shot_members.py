@@ -1,0 +1,219 @@
+"""A67, A68 and A71: what members of a committee do, keep and forget, whatever a server asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Any, Final
+from unittest.mock import patch
+
+from protocol import ClientHistory
+from protocol.errors import PolicyError
+from protocol.round import member_noise
+from protocol.round.committee_policy import KEY_SECONDS
+from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.parameters import RoundParameters
+from protocol.round.stored_sealing import SealingFolder
+from protocol.round.turns import Turns
+from secagg import ProtocolError
+from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.oneshot.messages import decode_upload
+from secagg.terms import MAX_LENGTH
+from simulations.audits.base import Figures
+from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
+from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.one_shot.returning import (
+    MEMBERS,
+    SESSION,
+    ReturningRun,
+    member_policy,
+    parameters_of,
+)
+from sketch import SketchSpec
+
+# -- A67 ------------------------------------------------------------------------------------------
+
+_LONG: Final = 1 << 28
+_WIDE: Final = 2.0**30
+
+
+class _DrewError(Exception):
+    """A member has begun to draw."""
+
+
+def _parameters(run: ReturningRun, number: int) -> RoundParameters:
+    """A round whose noise takes gigabytes, or a table of a million entries."""
+    right = parameters_of(run.plan)
+    if number % 2:
+        return replace(right, sketch=SketchSpec.identity(_LONG))
+    if right.returned is None:
+        raise AssertionError("noise comes back in these runs")
+    return replace(right, returned=replace(right.returned, variance=_WIDE))
+
+
+def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:
+    """How often members begin to draw; the policy is without limits for the twin."""
+
+    def drew(*_: object) -> None:
+        raise _DrewError
+
+    won, largest, refusals = 0, 0, Counter[str]()
+    for number in range(trials):
+        run = ReturningRun(seed + number)
+        policy: MemberPolicy = replace(member_policy(run), **unlimited)
+        announcement = run.setup(0, parameters=_parameters(run, number)).announce_to_member(0)
+        largest = max(largest, len(announcement))
+        with patch.object(member_noise, "sample_law", drew):
+            try:
+                run.member(0, policy=policy).add_noise(announcement)
+            except _DrewError:
+                won += 1
+            except (PolicyError, ProtocolError) as error:
+                refusals[f"{refusal(error)} {getattr(error, 'parameter', '')}".strip()] += 1
+    return {**rate(won, trials), "announced_bytes": largest, **refused_with(refusals)}
+
+
+def _oversized(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(2, 20)
+    return Findings(
+        _draws(trials, seed),
+        _draws(trials, seed, largest_length=MAX_LENGTH, largest_variance=_WIDE),
+    )
+
+
+# -- A68 ------------------------------------------------------------------------------------------
+
+
+def _read_later(seed: int, stored: bool) -> bool:
+    """A recorded upload, read with all members' machines, long after the server has gone silent.
+
+    Args:
+        stored: whether the keys come from their disks, or from their memories.
+
+    Raises:
+        ProtocolError: the keys are erased.
+    """
+    now = 0.0
+    run = ReturningRun(seed)
+    with TemporaryDirectory() as name:
+        folders = [Path(name) / str(j) for j in range(MEMBERS)]
+        hosts = [SealingFolder(folder, lambda: now) for folder in folders]
+        pairs = list(zip(hosts, run.committees[0], strict=True))
+        run.keys[0] = [host.begin(identity, SESSION) for host, identity in pairs]
+        setup = run.setup(0)
+        context, data = setup.context, run.upload(0, setup)
+        upload = decode_upload(data, 0, len(data))
+        now += KEY_SECONDS + 1
+        for host, keys in zip(hosts, run.keys[0], strict=True):
+            # What hosts schedule; nobody asks them for anything.
+            host.expire()
+            keys.expire(lambda: now)
+        found = [keys.key for keys in run.keys[0]]
+        if stored:
+            files = [path for folder in folders for path in folder.iterdir()]
+            found = [AgreementKey(path.read_bytes()[:KEY_BYTES]) for path in files]
+        shares = {
+            j: added(context, [opened_seal(context, upload, j, key)]) for j, key in enumerate(found)
+        }
+    if len(shares) < context.committee.threshold:
+        return False
+    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+
+
+def _silent(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(2, 20)
+
+    def played() -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(trials):
+            try:
+                won += _read_later(seed + number, stored=bool(number % 2))
+            except ProtocolError as error:
+                refusals[refusal(error)] += 1
+        return {**rate(won, trials), **refused_with(refusals)}
+
+    real = played()
+    with (
+        patch.object(SealingFolder, "expire", lambda _: 0),
+        patch.object(SealingKeys, "expire", lambda *_: False),
+    ):
+        return Findings(real, played())
+
+
+# -- A71 ------------------------------------------------------------------------------------------
+
+_PATIENCE_SECONDS: Final = 0.2
+"""How long the first thread waits for a second one that has to wait for it."""
+
+
+def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
+    """How many rounds a member enters if a thread announces one while it enters another."""
+    run, refusals, uploads = ReturningRun(seed), Counter[str](), list[bytes]()
+    announcements = [run.setup(number).announce_to_member(0) for number in (1, 0)]
+
+    def enter(announcement: bytes) -> None:
+        try:
+            uploads.append(member.add_noise(announcement))
+        except (PolicyError, ProtocolError) as error:
+            refusals[refusal(error)] += 1
+
+    second = Thread(target=enter, args=(announcements[1],))
+
+    def clock() -> float:
+        """The first thread looks at it when it has seen that the member has no round."""
+        if second.ident is None:
+            second.start()
+            second.join(patience)
+        return 0.0
+
+    who, noise = run.committees[0][0], run.memories[0][0]
+    keys = SealingKeys(who, SESSION, key=run.keys[0][0].key, last_second=1.0)
+    member = RoundMember(who, keys, member_policy(run), ClientHistory(), clock, noise)
+    enter(announcements[0])
+    second.join()
+    return len(uploads), refusals
+
+
+def _two_threads(effort: Effort, seed: int) -> Findings:
+    trials = effort.choose(1, 20)
+
+    def played(patience: float) -> Figures:
+        won, refusals = 0, Counter[str]()
+        for number in range(trials):
+            rounds, refused = _entered(seed + number, patience)
+            won += rounds > 1
+            refusals += refused
+        return {**rate(won, trials), **refused_with(refusals)}
+
+    real = played(_PATIENCE_SECONDS)
+    with (
+        patch.object(Turns, "__enter__", lambda _: None),
+        patch.object(Turns, "__exit__", lambda *_: None),
+    ):
+        return Findings(real, played(_PATIENCE_SECONDS))
+
+
+ATTACKS: Final = (
+    Attack(
+        id="A67",
+        title="No member draws more noise than its own policy allows, however it is asked",
+        stopped_by="a longest vector and a largest variance in each member's policy",
+        run=_oversized,
+    ),
+    Attack(
+        id="A68",
+        title="A server that says nothing more does not keep its members' keys alive",
+        stopped_by="a last second of every sealing key, by its owner's own clock",
+        run=_silent,
+    ),
+    Attack(
+        id="A71",
+        title="A member is in one round, whoever else announces another at the same moment",
+        stopped_by="a lock around a member's calls, and a mark that it has entered a round",
+        run=_two_threads,
+    ),
+)
