@@ -56,6 +56,10 @@ _NOISE_FIELDS: Final = {
     "discrete-gaussian": "local_variance",
 }
 """Where an event has its amount of noise; of a discrete Gaussian, that of one contributor."""
+_BARE: Final = {"tag": "non-private"}
+_NARROWEST: Final = 1.5
+"""Local variance from which on a sum of discrete Gaussians is one to a part in 10^6."""
+
 _DEEPEST: Final = 8
 _MOST_VERTICES: Final = 1 << 27
 
@@ -176,17 +180,15 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     Such peers hold shares of every seed that may be given up, so nothing hides a client but the
     noise that the entry calls its own. Where it does not say, nothing does.
     """
-    simple, bare = list(flattened(entry.event)), {"tag": "non-private"}
-    event = simple[0] if len(simple) == 1 else bare
-    tag = event["tag"]
+    event, tag = _single(entry)
     if tag == TAG:
-        return [_own_part(event, entry.metadata) or bare]
+        return [_clients_part(event, entry.metadata, "variance_own", 1)]
     if tag not in _INTEGER_TAGS:
-        return [bare]
+        return [_BARE]
     kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
     own, field = entry.metadata.get(name), _NOISE_FIELDS[tag]
     if not (type(own) is kind and own > 0 and type(event.get(field)) is kind):
-        return [bare]
+        return [_BARE]
     # Nobody's own noise is more than all of it.
     alone = {**event, field: min(own, event[field])}
     if type(event.get("contributors")) is int:
@@ -194,15 +196,40 @@ def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
     return [alone]
 
 
-def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """One client's own noise in a round of a run whose noise comes back; None if unknown."""
-    own, all_noise = metadata.get("variance_own"), event.get("fresh_variance")
-    if not (type(own) is float and own > 0 and type(all_noise) is float):
-        return None
-    alone: dict[str, Any] = {"local_variance": min(own, all_noise), "contributors": 1}
-    alone |= {name: event.get(name) for name in ("l2_sensitivity", "dimension")}
+def without_members(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
+    """Return what a round whose noise comes back released to who knows all members' noise.
+
+    The noise of honest clients is left, as far as the entry tells of it.
+    """
+    event, tag = _single(entry)
+    honest = entry.metadata.get("honest")
+    if tag != TAG or type(honest) is not int or honest < 1:
+        return [_BARE]
+    return [_clients_part(event, entry.metadata, "variance_each", honest)]
+
+
+def _single(entry: ReplayedEntry) -> tuple[Mapping[str, Any], str]:
+    """The event of an entry, and its tag; one without noise if there are several."""
+    simple = list(flattened(entry.event))
+    event = simple[0] if len(simple) == 1 else _BARE
+    return event, event["tag"]
+
+
+def _clients_part(
+    event: Mapping[str, Any], metadata: Mapping[str, Any], name: str, clients: int
+) -> Mapping[str, Any]:
+    """Some clients' noise in a round of a run whose noise comes back; none if unknown."""
+    each, all_noise = metadata.get(name), event.get("fresh_variance")
     linf = metadata.get("linf_bound")
-    return {"tag": "discrete-gaussian", **alone, "linf_sensitivity": linf}
+    known = type(each) is float and each > 0 and type(all_noise) is float and type(linf) is int
+    if not known:
+        return _BARE
+    each = min(each, all_noise)
+    # Clients have no more noise than was counted of all; of many narrow ones one alone counts.
+    counted = min(clients, int(all_noise / each)) if each >= _NARROWEST else 1
+    some = {field: event.get(field) for field in ("l2_sensitivity", "dimension")}
+    some |= {"local_variance": each, "contributors": counted, "linf_sensitivity": linf}
+    return {"tag": "discrete-gaussian", **some}
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
@@ -486,13 +513,13 @@ def _variance(event: Mapping[str, Any]) -> float:
 def _masses(event: Mapping[str, Any], j: FloatArray) -> FloatArray:
     """Return numbers proportional to P[Z = j].
 
-    The sum of n discrete Gaussians is taken as one of n times the parameter, which is right to
-    one part in 10^6 from a local variance of 1.5 on; below, this route refuses.
+    The sum of n discrete Gaussians is taken as one of n times the parameter; where they are
+    narrower than `_NARROWEST`, this route refuses.
     """
     if event["tag"] == "skellam":
         skellam: FloatArray = special.ive(j, float(event["variance"]))
         return skellam
-    if event["local_variance"] < 1.5 and event["contributors"] > 1:
+    if event["local_variance"] < _NARROWEST and event["contributors"] > 1:
         raise UnsupportedEventError(
             f"the replay knows no theorem for discrete Gaussians this narrow: {dict(event)!r}"
         )

@@ -44,8 +44,9 @@ def busiest_of_run(
         everybody: the name of all clients, where entries name none.
     """
     rounds = [event for entry in entries for event in flattened(entry.event)]
-    cohorts = [listed_cohort(entry.metadata) for entry in entries]
-    names = sorted({name for cohort in cohorts for name in cohort or ()}) or [everybody]
+    listed = [listed_cohort(entry.metadata) for entry in entries]
+    cohorts = [None if names is None else frozenset(names) for names in listed]
+    names = sorted(frozenset().union(*(cohort or () for cohort in cohorts))) or [everybody]
     spent: dict[tuple[bool, ...], tuple[str, float]] = {}
     for name in names:
         mine = tuple(cohort is None or name in cohort for cohort in cohorts)
