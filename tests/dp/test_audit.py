@@ -16,13 +16,9 @@ from dp.accounting import DominationAccountant, FailureReserve, MomentsAccountan
 from dp.audit import (
     composed_epsilon,
     composed_moments,
-    flattened,
-    read_ledger,
     release_moment,
     release_mu,
     replayed_epsilon,
-    without_members,
-    without_peers,
 )
 from dp.budget import replay
 from dp.correlated import CorrelatedRelease
@@ -39,6 +35,7 @@ from dp.events import (
     SkellamRelease,
 )
 from dp.ledger import Ledger
+from dp.ledger_reader import flattened, read_ledger, without_members, without_peers
 from dp.records import encode_event
 from protocol.training.records import replayed_events
 

@@ -12,13 +12,14 @@ import pytest
 
 from dp import Budget, BudgetExceededError, Ledger, NonPrivateRelease, UnsupportedEventError
 from dp.accounting import DominationAccountant, epsilons
-from dp.audit import read_ledger, replayed_epsilon
+from dp.audit import replayed_epsilon
 from dp.correlated import CorrelatedAccountant, CorrelatedRelease, correlated_epsilon
 from dp.correlated.accountant import promises_of
 from dp.correlated.replay import _largest_group
 from dp.correlated.theorem import theta_rest
 from dp.errors import LedgerError
 from dp.events import Composition, GaussianRelease
+from dp.ledger_reader import read_ledger
 from dp.records import decode_event, encode_event
 
 FIRST = CorrelatedRelease(

@@ -19,20 +19,16 @@ from dp import (
 )
 from dp.accounting.report import json_number
 from dp.audit import (
-    ReplayedEntry,
     composed_epsilon,
     composed_moments,
     composed_mu,
-    flattened,
-    read_ledger,
     release_moment,
     release_mu,
     replaced,
     replayed_epsilon,
     replayed_gaussian,
-    without_members,
-    without_peers,
 )
+from dp.ledger_reader import ReplayedEntry, flattened, read_ledger, without_members, without_peers
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dp.audit import ReplayedEntry, flattened, replayed_epsilon
+from dp.audit import replayed_epsilon
 from dp.correlated import CorrelatedRelease
 from dp.errors import UnsupportedEventError
+from dp.ledger_reader import ReplayedEntry, flattened
 from protocol.goal import delta_for_noise
 from protocol.training.records import listed_cohort
 
