@@ -194,8 +194,7 @@ def _clients_part(
     """Some clients' noise in a round of a run whose noise comes back; none if unknown."""
     each, all_noise = metadata.get(name), event.get("fresh_variance")
     linf = metadata.get("linf_bound")
-    known = type(each) is float and each > 0 and type(all_noise) is float and type(linf) is int
-    if not known:
+    if not (type(each) is float and type(all_noise) is float and type(linf) is int and each > 0):
         return _BARE
     each = min(each, all_noise)
     # Clients have no more noise than was counted of all; of many narrow ones one alone counts.

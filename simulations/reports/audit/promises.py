@@ -81,7 +81,7 @@ PROMISES: Final = (
         "The printed epsilon bounds what is learned about one client",
         "No attack on released sums, on differences of them, or on models made from them "
         "distinguishes a client's contribution from zero better than the accounted epsilon allows.",
-        ("A10", "A22", "A24", "A26", "A28"),
+        ("A10", "A22", "A24", "A26", "A28", "A74"),
         ("privacy-exact-", "privacy-sensitivity", "privacy-two-worlds", "privacy-one-run"),
     ),
     Promise(
@@ -212,6 +212,7 @@ ATTACKS: Final = {
     "A62": "a count of a client's own rounds only",
     "A63": "rounds nearer than planned",
     "A64": "other terms, and noise too fine",
+    "A74": "twelve calls averaged",
 }
 """What an attack of the catalogue does, in a few words."""
 
