@@ -358,8 +358,8 @@ def averaged(people: Callable[[Sequence[str]], list[Identity]], seed: int) -> Fi
             training = PrivateTraining(plan, DIMENSION, FixedRate(1.0), IdealAggregator(), ledger)
             try:
                 result = training.run_round(cohort, bytes(32), vectors.__getitem__)
-            except PrivacyError as error:
-                told = refusal(error)
+            except PrivacyError as refused:
+                told = refusal(refused)
                 continue
             sums.append(result.release.update)
             noise = result.release.noise_variance**0.5
