@@ -1,11 +1,11 @@
 """A second reader of privacy ledgers, and a second way to their epsilon.
 
-Nothing of the running system is used where it could be wrong in the same way. This module parses
-the file, checks its hash chain and decodes its events by code of its own (the format is in
-docs/accounting.md, "The ledger"). It then accounts by a route of its own: every release becomes
-one mu, computed by evaluating the *definition* at every vertex and every shift, from tails that
-SciPy computes; the mus are added up release by release. No tables, counters, blocks or shortcuts
-of dp/accounting/ take part; only the last step, Gaussian trade-off to epsilon, is shared.
+Nothing of the running system is used where it could be wrong in the same way. `dp.ledger_reader`
+parses the file, checks its hash chain and decodes its events by code of its own. This module then
+accounts by a route of its own: every release becomes one mu, computed by evaluating the
+*definition* at every vertex and every shift, from tails that SciPy computes; the mus are added up
+release by release. No tables, counters, blocks or shortcuts of dp/accounting/ take part; only the
+last step, Gaussian trade-off to epsilon, is shared.
 
 It is slower than the accountant and rounds to the nearest, not upwards: its answer is a check, to
 a few parts in 10^6, not a bound of its own.
@@ -13,14 +13,10 @@ a few parts in 10^6, not a bound of its own.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -30,15 +26,8 @@ from scipy import special
 from dp.accounting.gaussian import gaussian_epsilon
 from dp.correlated.replay import TAG, replayed_run
 from dp.errors import LedgerError, UnsupportedEventError
+from dp.ledger_reader import INTEGER_TAGS, NARROWEST, flattened
 
-_GENESIS: Final = hashlib.sha256(b"veilsum-ledger/1").digest()
-_FIELDS: Final = ("content", "hash", "index", "kind", "previous")
-_LONGEST: Final = 1 << 20
-_HEADER: Final = {
-    "adjacency": "zero-out: one client's contribution replaced by the zero vector",
-    "format": "veilsum-ledger",
-    "version": 1,
-}
 _WHOLE: Final = {"coins": 0, "contributors": 0, "linf_sensitivity": 1, "dimension": 1}
 """Whole fields and the least value of each; all other fields are sizes."""
 
@@ -49,160 +38,9 @@ _EVENTS: Final = {
     "discrete-gaussian": {"local_variance", "contributors", *_VECTOR},
     "gaussian": {"sigma", "l2_sensitivity"},
 }
-_INTEGER_TAGS: Final = ("binomial", "skellam", "discrete-gaussian")
-_NOISE_FIELDS: Final = {
-    "binomial": "coins",
-    "skellam": "variance",
-    "discrete-gaussian": "local_variance",
-}
-"""Where an event has its amount of noise; of a discrete Gaussian, that of one contributor."""
-_DEEPEST: Final = 8
 _MOST_VERTICES: Final = 1 << 27
 
 FloatArray = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedEntry:
-    """One event line of a ledger.
-
-    Attributes:
-        line: its number, counted from one.
-        event: the event as it is written.
-        metadata: what the writer noted beside it.
-    """
-
-    line: int
-    event: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-
-
-def read_ledger(path: str | os.PathLike[str]) -> list[ReplayedEntry]:
-    """Read a whole ledger and verify its chain. The file is not locked and not changed.
-
-    Raises:
-        LedgerError: the file cannot be read, ends in mid-line, or was altered; the message names
-            the line.
-    """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise LedgerError(f"ledger {path} cannot be read: {error.strerror}") from error
-    if not data:
-        raise LedgerError(f"ledger {path} is empty: not even a header was written")
-    if not data.endswith(b"\n"):
-        number = data.count(b"\n") + 1
-        raise LedgerError(
-            f"ledger line {number} is cut in mid-line (no newline at the end of the file): a "
-            "write was interrupted, or the end is missing"
-        )
-    return list(_entries(data[:-1].split(b"\n")))
-
-
-def _entries(lines: Sequence[bytes]) -> Iterator[ReplayedEntry]:
-    """Walk along the chain and yield the events on it."""
-    previous = _GENESIS
-    for index, raw in enumerate(lines):
-        line = _verified(raw, index, previous)
-        previous = bytes.fromhex(line["hash"])
-        content = line["content"]
-        if index == 0:
-            if line["kind"] != "header" or content != _HEADER:
-                raise LedgerError("ledger line 1 is not the header of a ledger of this version")
-        elif line["kind"] == "event":
-            if not _is_event(content):
-                raise LedgerError(f"ledger line {index + 1} is not an event with metadata")
-            yield ReplayedEntry(index + 1, content["event"], content["metadata"])
-        elif line["kind"] != "recovery":
-            raise LedgerError(f"ledger line {index + 1} has the unknown kind {line['kind']!r}")
-
-
-def _is_event(content: object) -> bool:
-    """Say whether the content of a line is an event with metadata, both JSON objects."""
-    if not isinstance(content, dict) or set(content) != {"event", "metadata"}:
-        return False
-    return isinstance(content["event"], dict) and isinstance(content["metadata"], dict)
-
-
-def _verified(raw: bytes, index: int, previous: bytes) -> dict[str, Any]:
-    """Return a line that continues the chain, or raise ``LedgerError`` naming it."""
-    where = f"ledger line {index + 1}"
-    try:
-        line = json.loads(raw) if len(raw) <= _LONGEST else None
-    except (ValueError, RecursionError):
-        line = None
-    if not isinstance(line, dict) or tuple(sorted(line)) != _FIELDS:
-        raise LedgerError(f"{where} was altered: it is not a ledger line")
-    if _written(line) != raw:
-        raise LedgerError(f"{where} was altered: it is not written in the canonical form")
-    if type(line["index"]) is not int or line["index"] != index:
-        raise LedgerError(f"{where} was altered: it is numbered {line['index']!r}")
-    if line["previous"] != previous.hex():
-        raise LedgerError(f"{where} was altered, or a line before it was: the chain is broken")
-    body = {name: line[name] for name in ("content", "index", "kind")}
-    if line["hash"] != hashlib.sha256(previous + _written(body)).hexdigest():
-        raise LedgerError(f"{where} was altered: it does not match its hash")
-    return line
-
-
-def _written(value: object) -> bytes:
-    """Return the canonical text of a JSON value."""
-    try:
-        return json.dumps(value, separators=(",", ":"), sort_keys=True, allow_nan=False).encode()
-    except ValueError:
-        return b""
-
-
-def flattened(event: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the simple events of a written event.
-
-    Raises:
-        LedgerError: it is not an event.
-    """
-    if not isinstance(event, dict) or not isinstance(event.get("tag"), str) or depth > _DEEPEST:
-        raise LedgerError("the ledger holds something that is not an event")
-    if event["tag"] != "composition":
-        yield event
-        return
-    if not isinstance(event.get("parts"), list) or not event["parts"]:
-        raise LedgerError("the ledger holds a composition without parts")
-    for part in event["parts"]:
-        yield from flattened(part, depth + 1)
-
-
-def without_peers(entry: ReplayedEntry) -> list[Mapping[str, Any]]:
-    """Return what an entry released to a server that made up all other clients, as written.
-
-    Such peers hold shares of every seed that may be given up, so nothing hides a client but the
-    noise that the entry calls its own. Where it does not say, nothing does.
-    """
-    simple, bare = list(flattened(entry.event)), {"tag": "non-private"}
-    event = simple[0] if len(simple) == 1 else bare
-    tag = event["tag"]
-    if tag == TAG:
-        return [_own_part(event, entry.metadata) or bare]
-    if tag not in _INTEGER_TAGS:
-        return [bare]
-    kind, name = (int, "coins_own") if tag == "binomial" else (float, "variance_own")
-    own, field = entry.metadata.get(name), _NOISE_FIELDS[tag]
-    if not (type(own) is kind and own > 0 and type(event.get(field)) is kind):
-        return [bare]
-    # Nobody's own noise is more than all of it.
-    alone = {**event, field: min(own, event[field])}
-    if type(event.get("contributors")) is int:
-        alone["contributors"] = min(1, event["contributors"])
-    return [alone]
-
-
-def _own_part(event: Mapping[str, Any], metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """One client's own noise in a round of a run whose noise comes back; None if unknown."""
-    own, all_noise = metadata.get("variance_own"), event.get("fresh_variance")
-    if not (type(own) is float and own > 0 and type(all_noise) is float):
-        return None
-    alone: dict[str, Any] = {"local_variance": min(own, all_noise), "contributors": 1}
-    alone |= {name: event.get(name) for name in ("l2_sensitivity", "dimension")}
-    linf = metadata.get("linf_bound")
-    return {"tag": "discrete-gaussian", **alone, "linf_sensitivity": linf}
 
 
 def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float:
@@ -230,7 +68,7 @@ def replayed_gaussian(events: Iterable[Mapping[str, Any]], delta: float) -> tupl
     infinite where something was released without noise.
     """
     simple = [leaf for event in events for leaf in flattened(event)]
-    failing = sum(leaf["tag"] in _INTEGER_TAGS for leaf in simple)
+    failing = sum(leaf["tag"] in INTEGER_TAGS for leaf in simple)
     if not failing or any(leaf["tag"] == "non-private" for leaf in simple):
         return 0.0, composed_mu(simple, delta)
     top = math.floor(-math.log2(delta / failing)) + 1
@@ -486,13 +324,13 @@ def _variance(event: Mapping[str, Any]) -> float:
 def _masses(event: Mapping[str, Any], j: FloatArray) -> FloatArray:
     """Return numbers proportional to P[Z = j].
 
-    The sum of n discrete Gaussians is taken as one of n times the parameter, which is right to
-    one part in 10^6 from a local variance of 1.5 on; below, this route refuses.
+    The sum of n discrete Gaussians is taken as one of n times the parameter; where they are
+    narrower than `NARROWEST`, this route refuses.
     """
     if event["tag"] == "skellam":
         skellam: FloatArray = special.ive(j, float(event["variance"]))
         return skellam
-    if event["local_variance"] < 1.5 and event["contributors"] > 1:
+    if event["local_variance"] < NARROWEST and event["contributors"] > 1:
         raise UnsupportedEventError(
             f"the replay knows no theorem for discrete Gaussians this narrow: {dict(event)!r}"
         )

@@ -170,4 +170,4 @@ def add_coins(quantized: Quantized, coins: int, seed: NoiseSeed) -> Noised:
     require_coins(coins)
     noised = quantized.values - coins // 2
     accumulate_binomial(seed, coins, noised)
-    return Noised(noised, Coins(coins), quantized.l2_bound, quantized.linf_bound)
+    return Noised(noised, Coins(coins), quantized.square_bound, quantized.linf_bound)

@@ -34,7 +34,7 @@ def add_batches(quantized: Quantized, schedule: CoinSchedule, seeds: Sequence[No
     noise = quantized.values.copy()
     _accumulate(_batches(seeds, schedule), noise)
     coins = Coins(sum(schedule.batches), len(schedule.batches))
-    return Noised(noise, coins, quantized.l2_bound, quantized.linf_bound)
+    return Noised(noise, coins, quantized.square_bound, quantized.linf_bound)
 
 
 def batch_noise(

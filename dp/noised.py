@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import extent
-from dp.clipping import require_l2_bound, require_vector
+from dp.checks import require_integer
+from dp.clipping import require_vector
 from dp.errors import SensitivityExceededError
 from dp.rounding import require_linf_bound
 
@@ -38,13 +39,13 @@ class Noised:
     Attributes:
         values: int64[d], read-only.
         noise: what was added.
-        l2_bound: norm bound of the vector *before* noise: the sensitivity, in integer units.
+        square_bound: of the squared norm *before* noise, as `Quantized` has it.
         linf_bound: coordinate bound before noise.
     """
 
     values: NDArray[np.int64]
     noise: Noise
-    l2_bound: float
+    square_bound: int
     linf_bound: int
 
     def __post_init__(self) -> None:
@@ -58,7 +59,7 @@ class Noised:
             SensitivityExceededError: a coordinate is larger than this noise can explain.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")
-        require_l2_bound(self.l2_bound)
+        require_integer("square_bound", self.square_bound, 0)
         require_linf_bound(self.linf_bound)
         if self.noise.noise_limit is not None:
             self._check_limit(self.linf_bound + self.noise.noise_limit)

@@ -48,7 +48,11 @@ def require_linf_bound(linf_bound: int) -> None:
 
 
 def largest_square(l2_bound: float) -> int:
-    """Return the largest integer whose square root is at most ``l2_bound``, exactly."""
+    """Return the largest integer whose square root is at most ``l2_bound``, exactly.
+
+    So ``l2_bound`` is a sensitivity of every vector within this ``square_bound``. Do not take it of
+    the root of an integer: a root that was rounded down gives one less.
+    """
     return int(Fraction(l2_bound) ** 2)
 
 
@@ -58,12 +62,13 @@ class Quantized:
 
     Attributes:
         values: int64[d], read-only.
-        l2_bound: ``sum(values**2) <= l2_bound**2`` in integer units.
+        square_bound: ``sum(values**2) <= square_bound``, an integer: the root of one, as a float,
+            may be less than the norm of the vectors that it is for.
         linf_bound: ``max(abs(values)) <= linf_bound``.
     """
 
     values: NDArray[np.int64]
-    l2_bound: float
+    square_bound: int
     linf_bound: int
 
     def __post_init__(self) -> None:
@@ -74,15 +79,15 @@ class Quantized:
             SensitivityExceededError: a bound does not hold.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")
-        require_l2_bound(self.l2_bound)
+        require_integer("square_bound", self.square_bound, 0)
         require_linf_bound(self.linf_bound)
         smallest, largest, high, low = extent_and_squares(self.values)
         # Both signs are tested: abs(-2**63) is negative.
         if not (-self.linf_bound <= smallest and largest <= self.linf_bound):
             raise SensitivityExceededError(f"a coordinate exceeds linf_bound {self.linf_bound}")
-        if (int(high) << 32) + int(low) > largest_square(self.l2_bound):
+        if (int(high) << 32) + int(low) > self.square_bound:
             raise SensitivityExceededError(
-                f"the integer vector is longer than its l2_bound {self.l2_bound!r}"
+                f"the squares of the integer vector exceed square_bound {self.square_bound}"
             )
         self.values.flags.writeable = False
 
@@ -124,7 +129,7 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
 
 
 def quantized_l2_bound(l2_bound: float, scale: float, dimension: int) -> float:
-    """Return the integer norm bound that ``quantize`` enforces and reports.
+    """Return the norm bound of what ``quantize`` returns, in integer units: its sensitivity.
 
     It includes the relative slack that ``Bounded`` tolerates, so a vector that sits on the edge
     of its float bound is still covered.
@@ -150,21 +155,21 @@ def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -
         linf_bound: largest integer magnitude of a coordinate.
         seed: used under ``Usage.ROUNDING``; must not have rounded another vector.
 
-    Post: ``result.l2_bound == quantized_l2_bound(bounded.l2_bound, scale, d)``.
+    Post: ``result.square_bound`` is the largest integer within the square of
+    ``quantized_l2_bound(bounded.l2_bound, scale, d)``.
 
     Raises:
         TypeError, ValueError: an argument is out of range.
     """
     require_linf_bound(linf_bound)
     require_positive("scale", scale)
-    l2_bound = quantized_l2_bound(bounded.l2_bound, scale, bounded.values.size)
+    limit = largest_square(quantized_l2_bound(bounded.l2_bound, scale, bounded.values.size))
     stream = Keystream(seed.derive(Usage.ROUNDING))
-    limit = largest_square(l2_bound)
     out = np.empty(bounded.values.size, dtype=np.int64)
     for _ in range(MAX_ATTEMPTS):
         if _round_once(bounded.values, scale, linf_bound, stream, out) <= limit:
-            return Quantized(out, l2_bound, linf_bound)
-    return Quantized(_toward_zero(bounded.values, scale, linf_bound), l2_bound, linf_bound)
+            return Quantized(out, limit, linf_bound)
+    return Quantized(_toward_zero(bounded.values, scale, linf_bound), limit, linf_bound)
 
 
 def _round_once(

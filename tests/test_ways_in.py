@@ -13,9 +13,10 @@ import pytest
 from scipy import stats
 
 import veilsum
-from dp import Ledger
+from dp import Ledger, RoundsUsedUpError
 from protocol.errors import ConfigurationError
 from protocol.exchange.stages import Stage
+from protocol.training.records import listed_cohort
 from secagg import ParameterError
 
 ALPHA = 1e-6
@@ -49,10 +50,42 @@ def test_a_plan_may_be_named_in_part() -> None:
         mean(colour="red")
 
 
-def test_the_ledger_may_be_kept(tmp_path: Path) -> None:
-    mean(ledger=tmp_path / "ledger.jsonl")
-    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-        assert len(list(ledger.events())) == 1
+PEOPLE = [f"person {number}" for number in range(40)]
+
+
+def test_all_calls_on_one_ledger_keep_one_promise(tmp_path: Path) -> None:
+    """Every call made new identities: twelve said epsilon 1 each, and their average told all."""
+    given = {"ledger": tmp_path / "ledger.jsonl", "rounds": 2}
+    first = mean(names=PEOPLE, **given)
+    # The same people in another order, and some of them replaced.
+    second = mean(names=[*PEOPLE[20:], *(f"new {name}" for name in PEOPLE[:20])], **given)
+    assert first.epsilon == second.epsilon == 8.0
+    assert first.noise > 1.3 * mean().noise
+    with pytest.raises(RoundsUsedUpError):
+        mean(names=[*(f"newer {name}" for name in PEOPLE[1:]), PEOPLE[39]], **given)
+    mean(names=[f"newer {name}" for name in PEOPLE], **given)
+    with Ledger.open(given["ledger"]) as ledger:
+        cohorts = [set(listed_cohort(entry.metadata)) for entry in ledger.entries()]
+    assert [len(cohorts[0] & cohort) for cohort in cohorts] == [40, 20, 0]
+
+
+def test_a_ledger_is_refused_without_the_names_that_it_counts_by(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger.jsonl"
+    with pytest.raises(ParameterError, match="ledger = 'given without names': must be given with"):
+        mean(ledger=ledger)
+    wrong: list[tuple[Any, str]] = [
+        (PEOPLE[1:], "names = '39 of them': must be 40"),
+        ("a" * 40, "must be 40"),
+        ([*PEOPLE[1:], PEOPLE[1]], "with 'person 1' more than once"),
+        ([*PEOPLE[1:], ""], "empty or no str"),
+        (list(range(40)), "empty or no str"),
+    ]
+    for names, said in wrong:
+        with pytest.raises(ParameterError, match=said):
+            mean(ledger=ledger, names=names)
+    with pytest.raises(ParameterError, match="names = 'given without a ledger'"):
+        mean(names=PEOPLE)
+    assert not ledger.exists()
 
 
 def test_long_vectors_are_told() -> None:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from dp import Ledger
 from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
 from protocol.exchange.stages import NOBODY, Dropouts
+from protocol.training.local import named_identities
 from secagg import Identity, ParameterError
 from secagg.keys import os_random
 from sketch.controllers import FixedRate
@@ -28,8 +29,9 @@ class MeanEstimate:
 
     Attributes:
         mean: float64[d], the private mean over those whose vector arrived.
-        epsilon: guaranteed to every client, against a server that may deviate from the protocol
-            and work together with as many clients as the plan tolerates.
+        epsilon: guaranteed to every client, for this call or, with a ledger, for all calls on it;
+            against a server that may deviate from the protocol and work together with as many
+            clients as the plan tolerates.
         delta: of the same promise.
         noise: standard deviation of the error that noise and rounding make in a coordinate of the
             mean, in the units of the vectors.
@@ -64,6 +66,8 @@ def private_mean(
     compression: float = 1.0,
     dropouts: Dropouts = NOBODY,
     ledger: str | Path | None = None,
+    names: Sequence[str] | None = None,
+    rounds: int = 1,
     **plan: Any,
 ) -> MeanEstimate:
     """Compute the mean of vectors, one of each client, as an untrusted server would learn it.
@@ -74,18 +78,24 @@ def private_mean(
 
     Args:
         vectors: one of each client, float[n, d] or n arrays of length d; n at least 2.
-        epsilon: of the promise to every client.
+        epsilon: of the promise to every client. Without a ledger it is about this call alone, and
+            what several calls tell of one client adds up.
         delta: of the same; take one well below 1 / n.
         clip_l2: a longer vector is shortened to this length. Choose it without looking at the
             vectors: the noise grows with it.
         compression: d divided by the length of what is sent; above 1, a sketch.
         dropouts: clients by index, and the stage before which each is lost.
-        ledger: a file for the record of what was released; kept nowhere if left out.
+        ledger: a file for the record of what was released, kept nowhere if left out. All calls on
+            it share one promise: a client that has taken part ``rounds`` times is refused.
+        names: of the clients, one for each vector; needed with a ledger, which counts by them. The
+            same person has the same name at every call.
+        rounds: calls on the ledger that a client may take part in; the noise grows with them.
         plan: other arguments of `TrainingPlan`. Unless told otherwise, a tenth of the clients may
             be lost, and a twentieth may work for the server.
 
     Raises:
-        ParameterError: no such vectors, or figures that do not fit together.
+        ParameterError: no such vectors or names, a ledger without names, or figures that do not fit
+            together.
         ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
     """
     rows = _rows(vectors)
@@ -96,12 +106,12 @@ def private_mean(
         **plan,
     }
     chosen = TrainingPlan(
-        goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=1),
+        goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds),
         cohort=count,
         clip_l2=clip_l2,
         **choices,
     )
-    people = [Identity.generate() for _ in range(count)]
+    people = _people(names, count, ledger)
     aggregator = RealAggregator(people, chosen.client_policy(dimension=dimension))
     with ExitStack() as stack:
         if ledger is None:
@@ -128,6 +138,24 @@ def private_mean(
         shortened=shortened,
         bytes_sent=result.outcome.bytes_per_survivor(),
     )
+
+
+def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) -> list[Identity]:
+    """An identity for each vector: new ones if no ledger counts what they spend.
+
+    Raises:
+        ParameterError: a ledger that has nothing to count by, or names that nothing counts.
+    """
+    if names is None:
+        if ledger is not None:
+            valid = "given with names=, one for each vector and at every call the same person's"
+            raise ParameterError("ledger", "given without names", valid)
+        return [Identity.generate() for _ in range(count)]
+    if ledger is None:
+        raise ParameterError("names", "given without a ledger", "given with ledger=, which counts")
+    if isinstance(names, str) or len(names) != count:
+        raise ParameterError("names", f"{len(names)} of them", f"{count}, one for each vector")
+    return named_identities(names)
 
 
 def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:

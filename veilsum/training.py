@@ -93,7 +93,8 @@ def private_training(
             data sets of such pairs, or tables with named columns (Hugging Face `datasets`); also a
             `flwr_datasets.FederatedDataset`, or a `Dataset` of this package whose owners are the
             clients.
-        epsilon: of the promise to every client, over all rounds.
+        epsilon: of the promise to every client, over all rounds of this run. Runs on the same
+            clients in other folders, or in none, are not counted with it: what they tell adds up.
         delta: of the same; take one well below 1 / clients.
         rounds: how often the server learns a sum.
         cohort: clients of a round, who take turns; all, if left out.
@@ -107,7 +108,8 @@ def private_training(
         columns: names of inputs and labels in tables.
         loss: of each example, from scores and labels; cross entropy if left out.
         folder: where to keep the run. The same call goes on after an interruption, and
-            `veilsum report FOLDER` makes a page of it. A temporary one if left out.
+            `veilsum report FOLDER` makes a page of it. A temporary one if left out. A folder with
+            a ledger and without the clients' identities (`secrets.key`) is refused.
         seed: of what need not be secret: cohorts and batches.
         settings: any other keys of the configuration, such as ``{"sketch.controller": "fixed"}``.
         progress: show the rounds on standard error.

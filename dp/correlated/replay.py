@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import special
 
 from dp.errors import LedgerError, UnsupportedEventError
 
@@ -37,7 +39,9 @@ _PROMISED: Final = (
     "least_kept",
 )
 _MOST_ROUNDS: Final = 4096
-_MOST_PARTS: Final = 512
+_MOST_PARTS: Final = 1 << 16
+
+FloatArray = NDArray[np.float64]
 
 
 def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
@@ -124,7 +128,7 @@ def _gap(promised: Mapping[str, Any], rounds: int) -> float:
     part, kept = promised["smallest_part"], promised["least_kept"]
     if not (part > 0.0 and kept > 0.0):
         return math.inf
-    groups = max((_group(part, s) for s in range(2, promised["most_parts"] + 1)), default=0.0)
+    groups = _largest_group(part, promised["most_parts"])
     rate = 2.0 * math.pi**2 / (1.0 / part + 4.0 / kept)
     between = math.expm1((rounds - 1) * math.log1p(_rest(rate)))
     if not max(groups, between) < 1.0:
@@ -132,13 +136,39 @@ def _gap(promised: Mapping[str, Any], rounds: int) -> float:
     return 2 * rounds * 2.0 * math.atanh(groups) + 2.0 * math.atanh(between)
 
 
-def _group(part: float, parts: int) -> float:
-    """Return the sum over M of the page."""
-    terms = []
+def _largest_group(part: float, parts: int) -> float:
+    """Return e_1: of the page's sums over M, for s = 2 .. ``parts``, the largest.
+
+    Logarithms, because the binomial coefficients may be no doubles. A sum of 1 or more ends it.
+    """
+    size = np.arange(2.0, parts + 1.0)
+    sums = np.zeros(size.size)
+    log_x = math.log(parts) + float(_log_rest(np.array([math.pi**2 * part]))[0])
     for support in range(1, parts + 1):
-        rate = 2.0 * math.pi**2 * part * (1.0 - min(support, parts // 2) / parts)
-        terms.append(math.comb(parts, support) * _rest(rate) ** support)
-    return math.fsum(terms)
+        size = size[size >= support]
+        rate = 2.0 * math.pi**2 * part * (1.0 - np.minimum(support, size // 2.0) / size)
+        ways = -special.betaln(support + 1.0, size - support + 1.0) - np.log1p(size)
+        sums[sums.size - size.size :] += np.exp(ways + support * _log_rest(rate))
+        largest = float(sums.max(initial=0.0))
+        if largest >= 1.0:
+            break
+        # No later term is above x^M / M!, which more than halves from one M to the next.
+        following = (support + 1) * log_x - math.lgamma(support + 2.0)
+        if math.log(support / 2.0) > log_x and math.exp(following) <= 1e-18 * largest:
+            break
+    return largest
+
+
+def _log_rest(rate: FloatArray) -> FloatArray:
+    """Return ln of `_rest`, which may itself be no double."""
+    beyond = np.zeros(rate.size)
+    for k in range(2, 200):
+        term = np.exp(-rate * (k * k - 1.0))
+        beyond += term
+        if not term.max(initial=0.0) > 1e-18:
+            break
+    logarithm: FloatArray = math.log(2.0) - rate + np.log1p(beyond)
+    return logarithm
 
 
 def _rest(rate: float) -> float:

@@ -124,7 +124,7 @@ class SymmetricNoise(ABC):
         """Draw under ``Usage.INVERSION``. Args: as for ``Mechanism``."""
         values = sample_law(self.noise, seed, quantized.values.size)
         values += quantized.values
-        return Noised(values, self.noise, quantized.l2_bound, quantized.linf_bound)
+        return Noised(values, self.noise, quantized.square_bound, quantized.linf_bound)
 
 
 def require_wrap(

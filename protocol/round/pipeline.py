@@ -32,7 +32,7 @@ from dp import (
 from dp.dropouts import add_batches, removed_noise
 from dp.mechanisms import DistributedMechanism
 from dp.noised import Noise
-from dp.rounding import ROUNDING_VARIANCE
+from dp.rounding import ROUNDING_VARIANCE, largest_square
 from protocol.round.setup import RoundEncoding
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
 from secagg.oneshot.records import RoundRecord
@@ -46,9 +46,6 @@ WORTH_THREADS = 1 << 22
 
 MOST_THREADS = 8
 """Each holds three vectors: its sum, the noise of a survivor, and that of one batch."""
-
-_BOUND_ROUNDING = 1e-12
-"""Relative room for two ways to round one and the same bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +295,7 @@ class Pipeline:
         noticing.
         """
         parameters = self._setup.parameters
-        within = noised.l2_bound <= parameters.l2_bound * (1.0 + _BOUND_ROUNDING)
+        within = noised.square_bound <= largest_square(parameters.l2_bound)
         carried = (noised.linf_bound, noised.noise)
         # Not the stage's own word for it: the stage may be the one that is wrong.
         noise: Noise = parameters.mechanism.noise
@@ -307,8 +304,8 @@ class Pipeline:
         charged = (parameters.linf_bound, noise)
         if not (within and carried == charged):
             raise SensitivityExceededError(
-                f"encoded with l2_bound {noised.l2_bound:g}, linf_bound and noise {carried}, but "
-                f"the round is accounted with {parameters.l2_bound:g}, {charged}"
+                f"encoded with square_bound {noised.square_bound}, linf_bound and noise {carried}, "
+                f"but the round is accounted with {parameters.l2_bound:g} squared, {charged}"
             )
 
     def surplus(self, removed: Sequence[Sequence[bytes]], lost: int) -> Integers | None:

@@ -119,13 +119,8 @@ class ClientAccounts:
         """
         charged = {id(history): history.then(events) for history in self._distinct(cohort)}
         after = {client: charged[id(self._of(client))] for client in cohort}
-        if events.absent is not None:
-            known = [*self._distinct(list(self._histories)), self._fresh]
-            passed = {id(history): history.passing(events.absent) for history in known}
-            self._histories = {
-                client: passed[id(history)] for client, history in self._histories.items()
-            }
-            self._fresh = passed[id(self._fresh)]
+        if (absent := events.absent) is not None:
+            self._all_take(lambda history: history.passing(absent))
         self._histories.update(after)
 
     def require_theorem(self, event: Event) -> None:
@@ -139,9 +134,9 @@ class ClientAccounts:
     def replay(self, events: RoundEvents, cohort: Sequence[str] | None) -> None:
         """Charge a round of an earlier run; None charges everybody, known and unknown."""
         if cohort is None:
-            self._fresh = self._fresh.then(events)
-            cohort = list(self._histories)
-        self.record(cohort, events)
+            self._all_take(lambda history: history.then(events))
+        else:
+            self.record(cohort, events)
 
     def epsilons(self, delta: float, colluders: int, goal: float | None = None) -> FourEpsilons:
         """Of the client that has spent most against each adversary.
@@ -169,6 +164,13 @@ class ClientAccounts:
             goal=goal,
             gaussian=_widest([history.server for history in histories], delta),
         )
+
+    def _all_take(self, step: Callable[[_History], _History]) -> None:
+        """Take the history of every client, known or unknown, one step on."""
+        known = [*self._distinct(list(self._histories)), self._fresh]
+        after = {id(history): step(history) for history in known}
+        self._histories = {client: after[id(of)] for client, of in self._histories.items()}
+        self._fresh = after[id(self._fresh)]
 
     def _of(self, client: str) -> _History:
         return self._histories.get(client, self._fresh)

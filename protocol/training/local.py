@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
@@ -33,6 +35,27 @@ from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.sortition import Registry
 from secagg.shamir import Rand
 from secagg.terms import MAX_LENGTH, SESSION_ID_BYTES
+
+_NAMED = b"veilsum/simulated client/v1/"
+
+
+def named_identities(names: Sequence[str]) -> list[Identity]:
+    """Identities that follow from names: the same ones whenever a simulation plays these clients.
+
+    A ledger then counts them as the same. Such a key is nobody's secret, so it is of no use but in
+    a simulation.
+
+    Raises:
+        ParameterError: a name is no str, is empty, or comes twice.
+    """
+    valid = "a name of its own for each client, a str that is not empty"
+    if not all(isinstance(name, str) and name for name in names):
+        raise ParameterError("names", "with one that is empty or no str", valid)
+    if len(set(names)) < len(names):
+        twice, _ = Counter(names).most_common(1)[0]
+        raise ParameterError("names", f"with {twice!r} more than once", valid)
+    keys = (hashlib.sha256(_NAMED + name.encode(errors="surrogatepass")).digest() for name in names)
+    return [Identity.from_private_bytes(key) for key in keys]
 
 
 def local_committee(

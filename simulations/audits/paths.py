@@ -294,7 +294,7 @@ class WholePath:
         length, mechanism = setup.parameters.length, setup.parameters.mechanism
         first = self.noise(number, index)
         if setup.schedule is None:
-            nothing = Quantized(np.zeros(length, np.int64), 1.0, 1)
+            nothing = Quantized(np.zeros(length, np.int64), 1, 1)
             drawn = mechanism.add_noise(nothing, first).values
             return np.asarray(drawn - mechanism.residual_offset, np.float64)
         schedule, lost = setup.schedule, setup.context.size - survivors

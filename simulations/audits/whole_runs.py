@@ -203,7 +203,7 @@ class WholeRun:
 
     def corrupt_noise(self, noise_of: int, number: int) -> Floats:
         """What the adversary knows of a round's noise: that of a client and a member."""
-        nothing = Quantized(np.zeros(self.length, np.int64), 1.0, 1)
+        nothing = Quantized(np.zeros(self.length, np.int64), 1, 1)
         seed = _client_seed(noise_of, number, _CORRUPT_CLIENT)
         own = self.parameters.mechanism.add_noise(nothing, seed).values
         return np.asarray(own + self.change(noise_of, number, [_CORRUPT_MEMBER]), np.float64)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dp import BudgetExceededError, UnsupportedEventError
 from dp.accounting.report import json_number
-from dp.audit import read_ledger
+from dp.ledger_reader import read_ledger
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal
 from protocol.planning.committee import (

@@ -16,14 +16,12 @@ from dp.accounting import DominationAccountant, FailureReserve, MomentsAccountan
 from dp.audit import (
     composed_epsilon,
     composed_moments,
-    flattened,
-    read_ledger,
     release_moment,
     release_mu,
     replayed_epsilon,
-    without_peers,
 )
 from dp.budget import replay
+from dp.correlated import CorrelatedRelease
 from dp.errors import LedgerError, UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import (
@@ -37,6 +35,7 @@ from dp.events import (
     SkellamRelease,
 )
 from dp.ledger import Ledger
+from dp.ledger_reader import flattened, read_ledger, without_members, without_peers
 from dp.records import encode_event
 from protocol.training.records import replayed_events
 
@@ -257,6 +256,52 @@ def test_made_up_peers_leave_what_the_entry_calls_the_clients_own(
     left = replace(FIRST, coins=alone) if isinstance(alone, int) else alone or NonPrivateRelease()
     assert without_peers(read) == [encode_event(left)]
     assert replayed_events(entry).sybil == left
+
+
+NAMED = {"variance_each": 6.0, "honest": 8, "linf_bound": 4}
+ROUND = CorrelatedRelease(
+    index=1,
+    fresh_variance=100.0,
+    returned_variance=0.0,
+    l2_sensitivity=4.0,
+    dimension=9,
+    rounds=2,
+    least_fresh=50.0,
+    largest_return=40.0,
+    smallest_part=1.0,
+    most_parts=20,
+    least_kept=10.0,
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "metadata", "clients"),
+    [
+        (ROUND, NAMED, 8),
+        (ROUND, {**NAMED, "honest": 10**9}, 16),
+        (ROUND, {**NAMED, "honest": 0}, None),
+        (ROUND, {**NAMED, "honest": True}, None),
+        (ROUND, {**NAMED, "variance_each": 6}, None),
+        (ROUND, {**NAMED, "linf_bound": None}, None),
+        (THIRD, {**NAMED, "variance_each": 2.5}, None),
+    ],
+)
+def test_leaked_members_noise_leaves_what_the_entry_says_of_honest_clients(
+    tmp_path: Path, event: Event, metadata: dict[str, Any], clients: int | None
+) -> None:
+    with Ledger.open(tmp_path / "one.jsonl") as ledger:
+        entry = ledger.append(event, metadata)
+        (read,) = read_ledger(ledger.path)
+    left = DiscreteGaussianRelease(6.0, clients, 4.0, 4, 9) if clients else NonPrivateRelease()
+    assert without_members(read) == [encode_event(left)]
+    assert replayed_events(entry).without_members == (left if event is ROUND else None)
+
+
+def test_of_narrow_noise_that_the_reader_cannot_add_up_one_client_counts(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "one.jsonl") as ledger:
+        ledger.append(ROUND, {**NAMED, "variance_each": 1.25})
+        (read,) = read_ledger(ledger.path)
+    assert without_members(read) == [encode_event(DiscreteGaussianRelease(1.25, 1, 4.0, 4, 9))]
 
 
 def _rewritten(line: dict[str, Any]) -> bytes:

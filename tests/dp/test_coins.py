@@ -124,19 +124,19 @@ def test_limits_and_offset(coins: int) -> None:
 
 @pytest.mark.parametrize("coins", [0, 1, 33, 64, 101])
 def test_adding_coins_is_signal_plus_centred_noise(seed: NoiseSeed, coins: int) -> None:
-    signal = Quantized(np.arange(-50, 50), 300.0, 50)
+    signal = Quantized(np.arange(-50, 50), 90_000, 50)
     noised = add_coins(signal, coins, seed)
     noise = noised.values - signal.values
     np.testing.assert_array_equal(noise, sample_binomial(seed, coins, 100) - coins // 2)
     assert np.abs(noise).max() <= noise_limit(coins)
-    assert (noised.noise, noised.l2_bound, noised.linf_bound) == (Coins(coins), 300.0, 50)
+    assert (noised.noise, noised.square_bound, noised.linf_bound) == (Coins(coins), 90_000, 50)
     assert not noised.values.flags.writeable
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("coins", [1, 2, 63, 64])
 def test_mean_of_the_noise_is_the_residual_offset(seed: NoiseSeed, coins: int) -> None:
-    signal = Quantized(np.zeros(SAMPLES, dtype=np.int64), 1.0, 1)
+    signal = Quantized(np.zeros(SAMPLES, dtype=np.int64), 1, 1)
     noise = add_coins(signal, coins, seed).values
     tolerance = mean_tolerance(np.sqrt(coins) / 2, SAMPLES)
     assert abs(noise.mean() - residual_offset(coins)) <= tolerance
@@ -164,10 +164,10 @@ def test_bad_length(seed: NoiseSeed) -> None:
 
 def test_an_impossible_noised_vector_cannot_be_built() -> None:
     with pytest.raises(SensitivityExceededError):
-        Noised(np.array([6]), Coins(4), 3.0, 3)
+        Noised(np.array([6]), Coins(4), 9, 3)
     with pytest.raises(SensitivityExceededError):
-        Noised(np.array([-(2**63)]), Coins(4), 3.0, 3)
-    assert Noised(np.array([5, -5]), Coins(4), 3.0, 3).noise == Coins(4)
+        Noised(np.array([-(2**63)]), Coins(4), 9, 3)
+    assert Noised(np.array([5, -5]), Coins(4), 9, 3).noise == Coins(4)
 
 
 def test_every_two_odd_batches_reach_one_further() -> None:
@@ -185,7 +185,7 @@ def test_bad_batches(batches: object, error: type[Exception]) -> None:
 
 def test_noised_wants_64_bit_integers() -> None:
     with pytest.raises(TypeError, match="int64"):
-        Noised(np.array([1.0]), Coins(4), 3.0, 3)  # type: ignore[arg-type]
+        Noised(np.array([1.0]), Coins(4), 9, 3)  # type: ignore[arg-type]
 
 
 EXPECTED_64 = [27, 36, 34, 38, 26, 31, 34, 36, 38, 42, 30, 30]

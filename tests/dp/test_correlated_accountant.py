@@ -12,11 +12,14 @@ import pytest
 
 from dp import Budget, BudgetExceededError, Ledger, NonPrivateRelease, UnsupportedEventError
 from dp.accounting import DominationAccountant, epsilons
-from dp.audit import read_ledger, replayed_epsilon
+from dp.audit import replayed_epsilon
 from dp.correlated import CorrelatedAccountant, CorrelatedRelease, correlated_epsilon
 from dp.correlated.accountant import promises_of
+from dp.correlated.replay import _largest_group
+from dp.correlated.theorem import theta_rest
 from dp.errors import LedgerError
 from dp.events import Composition, GaussianRelease
+from dp.ledger_reader import read_ledger
 from dp.records import decode_event, encode_event
 
 FIRST = CorrelatedRelease(
@@ -68,6 +71,25 @@ def test_both_ways_agree(seed: int | None, rounds: int) -> None:
     second = replayed_epsilon([encode_event(event) for event in events], 1e-5)
     assert first == pytest.approx(second, rel=1e-9, abs=1e-12)
     assert (first > 0.0) == (rounds > 1)
+
+
+def test_both_ways_agree_on_more_parts_than_a_float_has_ways_to_choose_from() -> None:
+    events = [replace(event, most_parts=40_000, smallest_part=3.0) for event in run({2, 7}, 7)]
+    second = replayed_epsilon([encode_event(event) for event in events], 1e-5)
+    assert composed(events).epsilon(1e-5) == pytest.approx(second, rel=1e-9)
+
+
+def test_the_second_way_sums_over_all_supports() -> None:
+    """Where the sum of sixty parts is larger than that of two, and beside whole numbers."""
+    parts, part = 60, 0.3
+    exact = math.fsum(
+        math.comb(parts, support)
+        * theta_rest(2.0 * math.pi**2 * part * (1.0 - min(support, parts // 2) / parts)) ** support
+        for support in range(1, parts + 1)
+    )
+    assert _largest_group(part, parts) == pytest.approx(exact, rel=1e-9)
+    assert _largest_group(part, 2) < exact < 1.0 < _largest_group(part, 1000)
+    assert (_largest_group(part, 1), _largest_group(1e4, 2)) == (0.0, 0.0)
 
 
 def test_epsilon_stays_while_the_client_is_away() -> None:

@@ -15,9 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from dp.audit import read_ledger
 from dp.events import BinomialRelease
 from dp.ledger import Ledger
+from dp.ledger_reader import read_ledger
 
 KILLS = 40
 

@@ -29,7 +29,7 @@ def _released(shift: int, coins_each: list[int], first_seed: int) -> np.ndarray:
     total = np.zeros(RUNS, dtype=np.int64)
     for number, coins in enumerate(coins_each):
         signal = np.full(RUNS, shift if number == 0 else 0, dtype=np.int64)
-        client = Quantized(signal, math.sqrt(RUNS) * max(shift, 1) + 1.0, max(shift, 1))
+        client = Quantized(signal, RUNS * max(shift, 1) ** 2, max(shift, 1))
         total += add_coins(client, coins, _seed(first_seed + number)).values
     return total
 
@@ -91,7 +91,7 @@ def test_the_attack_exposes_a_client_that_forgets_most_of_its_coins() -> None:
 
 def test_a_reused_seed_cancels_which_is_why_it_is_forbidden() -> None:
     """Two vectors noised from one seed differ by exactly their signals."""
-    first = Quantized(np.array([1, 2, 3]), 4.0, 3)
-    second = Quantized(np.array([0, 0, 0]), 4.0, 3)
+    first = Quantized(np.array([1, 2, 3]), 14, 3)
+    second = Quantized(np.array([0, 0, 0]), 14, 3)
     leaked = add_coins(first, 64, _seed(1)).values - add_coins(second, 64, _seed(1)).values
     assert leaked.tolist() == [1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from hypothesis import strategies as st
 
 from dp import rounding
 from dp.clipping import Bounded, clip_l2
+from dp.coins import Coins
 from dp.errors import SensitivityExceededError
 from dp.keystream import NoiseSeed
+from dp.noised import Noised
 from dp.rounding import (
     MAX_LINF_BOUND,
     Quantized,
@@ -73,8 +76,9 @@ def test_both_bounds_hold_exactly(dimension: int, scale: float, linf: int, numbe
     values = np.random.default_rng(number).normal(size=dimension)
     bounded = clip_l2(values, 1.0)
     result = quantize(bounded, scale, linf, NoiseSeed(number.to_bytes(32, "little")))
-    assert result.l2_bound == quantized_l2_bound(1.0, scale, dimension)
-    assert sum(int(v) ** 2 for v in result.values) <= result.l2_bound**2
+    assert sum(int(v) ** 2 for v in result.values) <= result.square_bound
+    # The float that is accounted with is exactly no less.
+    assert result.square_bound <= Fraction(quantized_l2_bound(1.0, scale, dimension)) ** 2
     assert np.abs(result.values).max() <= linf
     scaled = np.clip(bounded.values * scale, -linf, linf)
     assert np.abs(result.values - scaled).max() <= 1.0
@@ -162,8 +166,8 @@ def test_without_the_condition_the_bound_would_break() -> None:
     bounded = clip_l2(np.ones(400), 1.0)
     out = np.empty(400, dtype=np.int64)
     squares = rounding._round_once(bounded.values, 1.0, 2, WorstWords(_seeds(1)[0]), out)  # type: ignore[arg-type]
-    limit = quantized_l2_bound(1.0, 1.0, 400)
-    assert squares == 400 > limit**2
+    limit = largest_square(quantized_l2_bound(1.0, 1.0, 400))
+    assert squares == 400 > limit
     with pytest.raises(SensitivityExceededError):
         Quantized(out, limit, 2)
 
@@ -197,22 +201,35 @@ def test_an_empty_vector_is_refused(seed: NoiseSeed) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "l2", "linf"),
-    [([3, 4], 4.999999, 4), ([3, 4], 5.0, 3), ([-(2**63)], 1e30, MAX_LINF_BOUND)],
+    ("values", "square", "linf"),
+    [([3, 4], 24, 4), ([3, 4], 25, 3), ([-(2**63)], 1 << 200, MAX_LINF_BOUND)],
 )
-def test_false_claims_are_refused(values: list[int], l2: float, linf: int) -> None:
+def test_false_claims_are_refused(values: list[int], square: int, linf: int) -> None:
     with pytest.raises(SensitivityExceededError):
-        Quantized(np.array(values, dtype=np.int64), l2, linf)
+        Quantized(np.array(values, dtype=np.int64), square, linf)
 
 
-def test_exact_norm_is_accepted_on_the_edge() -> None:
-    assert Quantized(np.array([3, -4]), 5.0, 4).l2_bound == 5.0
+def test_vectors_on_the_edge_are_accepted_also_where_its_root_is_no_float() -> None:
+    """The bound was a float: at the root of 3, 6 or 11 it was one too small."""
+    for ones in range(1, 200):
+        vector = np.ones(ones, np.int64)
+        assert Quantized(vector, ones, 1).square_bound == ones
+        with pytest.raises(SensitivityExceededError, match=f"exceed square_bound {ones - 1}"):
+            Quantized(vector, ones - 1, 1)
+    assert largest_square(math.sqrt(3.0)) == 2
+
+
+@pytest.mark.parametrize("square", [5.0, -1, True])
+def test_a_bound_of_squares_is_a_whole_number(square: Any) -> None:
+    for build in (Quantized, lambda *of: Noised(of[0], Coins(4), *of[1:])):
+        with pytest.raises((TypeError, ValueError), match="square_bound"):
+            build(np.zeros(2, np.int64), square, 4)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.uint64, np.float64])
 def test_quantized_wants_64_bit_integers(dtype: type) -> None:
     with pytest.raises(TypeError, match="int64"):
-        Quantized(np.ones(2, dtype=dtype), 2.0, 1)
+        Quantized(np.ones(2, dtype=dtype), 2, 1)
 
 
 def test_square_norm_is_exact_beyond_64_bits() -> None:
@@ -220,9 +237,9 @@ def test_square_norm_is_exact_beyond_64_bits() -> None:
     values[::2] *= -1
     exact = 100_000 * MAX_LINF_BOUND**2
     assert exact > 2**64
-    Quantized(values.copy(), math.sqrt(exact) * (1.0 + 1e-15), MAX_LINF_BOUND)
-    with pytest.raises(SensitivityExceededError, match="l2_bound"):
-        Quantized(values, math.sqrt(exact) * (1.0 - 1e-15), MAX_LINF_BOUND)
+    Quantized(values.copy(), exact, MAX_LINF_BOUND)
+    with pytest.raises(SensitivityExceededError, match="square_bound"):
+        Quantized(values, exact - 1, MAX_LINF_BOUND)
 
 
 @pytest.mark.parametrize("root", [1.0, math.sqrt(2.0), 3.0, 1e8 + 0.5, 12345.678])
@@ -237,5 +254,5 @@ EXPECTED_ROUNDING = [-2, -1, -1, -1, 0, 0, 0, 0, 1, 1, 2, 2]
 @pytest.mark.parametrize(("bound", "width"), [(16, 1), (127, 1), (128, 2), (40_000, 4)])
 def test_packed_values_are_read_back(bound: int, width: int) -> None:
     values = np.array([bound, -bound, 0, 1], np.int64)
-    packed = Quantized(values, 2.0 * bound, bound).packed()
+    packed = Quantized(values, 4 * bound**2, bound).packed()
     assert np.frombuffer(packed, f"<i{width}").tolist() == values.tolist()

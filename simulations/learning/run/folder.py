@@ -39,7 +39,8 @@ class RunFolder:
         config: of the run; the folder must be new, or of this very configuration.
 
     Raises:
-        ConfigurationError: the folder belongs to another configuration, or is in use.
+        ConfigurationError: the folder belongs to another configuration, is in use, or has lost the
+            identities that its ledger counts.
     """
 
     def __init__(self, path: Path, config: RunConfig) -> None:
@@ -147,6 +148,13 @@ class RunFolder:
             )
         if self.key.exists():
             self._require_home()
+        elif given is None and self.ledger.exists() and not self.summary.exists():
+            raise ConfigurationError(
+                str(self.path),
+                f"holds a ledger and no {self.key.name}: its clients' identities are lost, and new "
+                "ones would begin with nothing spent",
+                f"the {self.key.name} that it was begun with, or another --out",
+            )
 
     def _require_home(self) -> None:
         """See that an unfinished run goes on where its numbers stay the same.

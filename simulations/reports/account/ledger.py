@@ -19,19 +19,16 @@ from dp import (
 )
 from dp.accounting.report import json_number
 from dp.audit import (
-    ReplayedEntry,
     composed_epsilon,
     composed_moments,
     composed_mu,
-    flattened,
-    read_ledger,
     release_moment,
     release_mu,
     replaced,
     replayed_epsilon,
     replayed_gaussian,
-    without_peers,
 )
+from dp.ledger_reader import ReplayedEntry, flattened, read_ledger, without_members, without_peers
 from dp.records import decode_event
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort
@@ -115,6 +112,8 @@ class LedgerAccount:
         guarantee: None without a goal, for another adjacency than the goal's, or with an insecure
             seed.
         sybil: epsilon against a server that made up all other clients.
+        without_members: epsilon against a server that knows the noise of all members; None where
+            none comes back.
         client: the one that has spent most.
         releases: that it took part in.
         entries, clients: of the ledger.
@@ -137,6 +136,7 @@ class LedgerAccount:
     pair: FailingGaussian | None
     adjacency: Adjacency
     route: str
+    without_members: float | None = None
     insecure_seed: int | None = None
 
     @property
@@ -161,6 +161,11 @@ class LedgerAccount:
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             **_guaranteed(self.guarantee),
+            **(
+                {}
+                if self.without_members is None
+                else {"without_members": json_number(self.without_members)}
+            ),
             "sybil": json_number(self.sybil),
             "client": self.client,
             "releases": self.releases,
@@ -219,18 +224,22 @@ def account_ledger(
             order=None if goal is None else goal.moment_order,
         )
         most = math.inf if goal is None else goal.rounds
-    pair = None
+    pair = members = None
     returning = is_of_run(entries)
+
+    def reading(left: Callable[[ReplayedEntry], Sequence[Release]]) -> float:
+        return _epsilon(_busiest(entries, rank, most, left)[1], goal, chosen)
+
     if returning:
         client, count, epsilon = busiest_of_run(entries, chosen, EVERYBODY)
-        sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
+        sybil, members = reading(without_peers), reading(without_members)
     else:
         client, releases = _busiest(entries, rank, most)
         count, epsilon = len(releases), rank(releases)
         sybil = epsilon
     if not local and not returning:
         epsilon = _epsilon(releases, goal, chosen)
-        sybil = _epsilon(_busiest(entries, rank, most, without_peers)[1], goal, chosen)
+        sybil = reading(without_peers)
         pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
     seed = seed_in_notes(entry.metadata for entry in entries)
     # A goal is about zero-out, and about noise that nobody can compute.
@@ -248,6 +257,7 @@ def account_ledger(
         delta=chosen,
         guarantee=None if promised is None else _guarantee(spent_by_goal, promised),
         sybil=sybil,
+        without_members=members,
         client=client,
         releases=count,
         entries=len(entries),

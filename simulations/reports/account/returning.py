@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dp.audit import ReplayedEntry, flattened, replayed_epsilon
+from dp.audit import replayed_epsilon
 from dp.correlated import CorrelatedRelease
 from dp.errors import UnsupportedEventError
+from dp.ledger_reader import ReplayedEntry, flattened
 from protocol.goal import delta_for_noise
 from protocol.training.records import listed_cohort
 
@@ -44,8 +45,9 @@ def busiest_of_run(
         everybody: the name of all clients, where entries name none.
     """
     rounds = [event for entry in entries for event in flattened(entry.event)]
-    cohorts = [listed_cohort(entry.metadata) for entry in entries]
-    names = sorted({name for cohort in cohorts for name in cohort or ()}) or [everybody]
+    listed = [listed_cohort(entry.metadata) for entry in entries]
+    cohorts = [None if names is None else frozenset(names) for names in listed]
+    names = sorted(frozenset().union(*(cohort or () for cohort in cohorts))) or [everybody]
     spent: dict[tuple[bool, ...], tuple[str, float]] = {}
     for name in names:
         mine = tuple(cohort is None or name in cohort for cohort in cohorts)

@@ -18,6 +18,7 @@ _SAID_ELSEWHERE = {
         "insecure_seed",
         "protects",
         "sybil",
+        "without_members",
         "guaranteed",
         "guaranteed_at_delta",
         "guaranteed_but_for",
@@ -82,6 +83,9 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
     elif account.goal is not None:
         spent = "a reading, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"
+    if account.without_members is not None:
+        words = "against a server that knows all members' noise (honest clients' noise only)"
+        yield "replay", account.without_members, f"{spent}; {words}"
     words = "against a server that made up all other clients (own noise only)"
     yield "replay", account.sybil, f"{spent}; {words}"
 

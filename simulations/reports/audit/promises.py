@@ -81,7 +81,7 @@ PROMISES: Final = (
         "The printed epsilon bounds what is learned about one client",
         "No attack on released sums, on differences of them, or on models made from them "
         "distinguishes a client's contribution from zero better than the accounted epsilon allows.",
-        ("A10", "A22", "A24", "A26", "A28", "A65", "A66"),
+        ("A10", "A22", "A24", "A26", "A28", "A65", "A66", "A73"),
         ("privacy-exact-", "privacy-sensitivity", "privacy-two-worlds", "privacy-one-run"),
     ),
     Promise(
@@ -227,6 +227,7 @@ ATTACKS: Final = {
     "A69": "made-up records",
     "A70": "a candidate that spoils its draw",
     "A71": "two announcements at once",
+    "A73": "twelve calls averaged",
 }
 """What an attack of the catalogue does, in a few words."""
 

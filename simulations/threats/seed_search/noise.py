@@ -13,7 +13,6 @@ coordinates refute nearly all candidates, and never the right one.
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Callable
@@ -114,9 +113,7 @@ def release(draw: Draw, number: int, rng: np.random.Generator) -> Released:
     ]
     known = np.sum(inputs[1:], axis=0)
     remainder = np.sum(inputs, axis=0) - known
-    # Integers: nothing is lost by rounding the bound down; a little is added for its float.
-    bound = math.floor(quantized[0].l2_bound ** 2 + 1e-6)
-    return Released(remainder, bound, quantized[0].values)
+    return Released(remainder, quantized[0].square_bound, quantized[0].values)
 
 
 def _our_first(told: int, told_bits: int, numbers: Numbers) -> NDArray[np.uint32]:

@@ -106,7 +106,7 @@ def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
     """Neither alone is beyond the field's half; an error would tell that together they are."""
     field, noise = PrimeField(8), BinomialMechanism(240).noise
     assert (field.largest_centred, noise.noise_limit) == (125, 120)
-    noised = Noised(np.array([126, -126, 125, 0]), noise, 12.0, 6)
+    noised = Noised(np.array([126, -126, 125, 0]), noise, 144, 6)
     assert centre(Lift(field).client(noised)).tolist() == [-125, 125, 125, 0]
 
 

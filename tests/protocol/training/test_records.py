@@ -25,9 +25,10 @@ from dp import (
     UnsupportedEventError,
 )
 from dp.accounting import reserved_accountant
-from dp.audit import composed_epsilon, read_ledger, without_peers
+from dp.audit import composed_epsilon
 from dp.events import Event
 from dp.ledger import MAX_LINE_BYTES, Entry
+from dp.ledger_reader import read_ledger, without_peers
 from dp.mechanisms import MECHANISMS, mechanism_of
 from dp.records import encode_event
 from protocol.goal import PrivacyGoal

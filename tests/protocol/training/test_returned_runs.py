@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -28,6 +29,7 @@ from returned_worlds import (
     record,
     update,
 )
+from rich.console import Console
 
 from dp import Ledger, LedgerError, NoiseSeed
 from dp.audit import replayed_epsilon
@@ -37,11 +39,15 @@ from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.stages import NOBODY, Stage
 from protocol.goal import delta_for_noise
 from protocol.round.one_shot_setup import OneShotSetup
+from protocol.training import records
 from protocol.training.accounts import label
 from protocol.training.private import PrivateTraining, RoundResult
 from protocol.training.records import Records
 from secagg import ParameterError, TooFewSurvivorsError, centre
 from secagg.oneshot.records import RoundRecord
+from simulations.reports.account.ledger import EVERYBODY as EVERYBODY_OF_A_LEDGER
+from simulations.reports.account.ledger import account_ledger
+from simulations.reports.account.view import print_account
 
 NOISE, CHECK, CONFIRM, OPEN = MemberStage
 
@@ -329,6 +335,29 @@ def test_reopened_books_say_the_same(tmp_path: Path) -> None:
         assert again.run_records(SESSION, 8) == told
         assert again.run_records(SESSION, 5) == told[:5]
         assert again.run_records(bytes(16), 8) == ()
+
+
+@pytest.mark.parametrize("listed", [records.LISTED_COHORT, 1])
+def test_a_second_reader_has_the_three_epsilons_of_reopened_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: int
+) -> None:
+    """Also of a cohort too large to list, of which everybody is charged once for each round."""
+    monkeypatch.setattr(records, "LISTED_COHORT", listed)
+    run, results = books(tmp_path)
+    run.ledger.close()
+    with open_ledger(tmp_path) as ledger:
+        again = Records(ledger, GOAL).epsilons(run.world.plan.tolerated_colluders)
+    told = account_ledger(tmp_path / "ledger.jsonl", None)
+    if listed == 1:
+        assert told.client == EVERYBODY_OF_A_LEDGER
+        assert again.server > results[-1].epsilons.server
+    for name in ("without_members", "sybil"):
+        assert getattr(told, name) == pytest.approx(getattr(again, name), rel=1e-5)
+    assert told.epsilon == pytest.approx(again.server, rel=2e-3)
+    shown = Console(file=io.StringIO(), width=240)
+    print_account(told, shown)
+    figure = f"{told.without_members:.6g}".replace("inf", "infinite")
+    assert f"{figure} " in shown.file.getvalue().split("all members' noise")[0].splitlines()[-1]
 
 
 def test_absent_clients_accounts_grow_with_the_run_but_not_their_epsilon(tmp_path: Path) -> None:

@@ -308,6 +308,28 @@ def test_with_other_secrets_an_interrupted_round_is_charged_again(
     assert charged == [0, 1, 0, 1, 2, 3]
 
 
+def test_without_the_identities_that_its_ledger_counts_no_run_goes_on(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """New ones would have spent nothing. A finished run has no use for them."""
+    config = small()
+    run(config, data, tmp_path / "whole")
+    run(config, data, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        stop_at(patch, "charge", 2)
+        with pytest.raises(Stopped):
+            run(config, data, tmp_path / "run")
+    key = (tmp_path / "run" / "secrets.key").read_bytes()
+    (tmp_path / "run" / "secrets.key").unlink()
+    with pytest.raises(
+        ConfigurationError, match=r"identities are lost.* valid: the secrets.key that"
+    ):
+        run(config, data, tmp_path / "run")
+    # The remedy.
+    (tmp_path / "run" / "secrets.key").write_bytes(key)
+    run(config, data, tmp_path / "run")
+
+
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_kill_9_of_a_real_process_at_random_moments(tmp_path: Path, kind: str) -> None:
     """The same command continues the run until it is done: every round and charge once."""

@@ -56,6 +56,7 @@ REFUSALS = {
     "A68": "LocalProtocolError",
     "A69": "PolicyError round_number",
     "A71": "LocalProtocolError",
+    "A73": "RoundsUsedUpError",
 }
 
 
