@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
-from dp.mechanisms import MECHANISMS
+from dp.mechanisms import MechanismName
 from simulations.audits.base import Audit, Check, Effort, derived_seed
 from simulations.audits.canaries import audit_canaries
 from simulations.audits.exact import audit_accountants, audit_randomiser
@@ -53,7 +54,7 @@ def audits(effort: Effort, seed: int) -> list[Audit]:
         audit_model_noise(length, own("model")),
         audit_clip(8 * rounds, own("sensitivity")),
         audit_coins(runs, own("coins")),
-        *(audit_path(runs, own(f"path, {each}"), each) for each in MECHANISMS),
+        *(audit_path(runs, own(f"path, {each}"), each) for each in get_args(MechanismName)),
         audit_runs(whole_runs, own("whole runs")),
         audit_canaries(canaries, own("canaries"), sketched=False),
         audit_canaries(canaries, own("sketch")),

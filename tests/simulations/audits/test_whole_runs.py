@@ -73,9 +73,11 @@ def test_the_adversary_knows_what_is_its_own() -> None:
     """Without honest members' and clients' noise, what is left of a sum is what it subtracts."""
     whole = WholeRun(SEED, 128)
     sums, _, _ = whole.run(3)
-    members = whole.change(3, 2, [0, *HONEST])
+    # The corrupt member adds noise and takes none back.
+    corrupt = whole.added(3, 2, [0])
+    members = whole.change(3, 2, HONEST) + corrupt
     clients = sums[2] - members
-    known = whole.corrupt_noise(3, 2) - whole.change(3, 2, [0])
+    known = whole.corrupt_noise(3, 2) - corrupt
     # Seven clients' noise, one of them corrupt.
     ratio = np.var(clients - known) / np.var(clients)
     assert 0.6 < ratio < 1.1
