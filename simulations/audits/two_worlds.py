@@ -302,7 +302,7 @@ class ScoredRuns:
         rates = self.held_out.normal_rates(thresholds)
         fitted = bound(*(fresh * rate for rate in rates), trials=fresh, alpha=alpha)
         picked = [int(np.argmax(strict)), int(np.argmax(fitted))]
-        scaled = [count[picked] * (fresh / held_out) for count in counted]
+        scaled = [np.asarray(count[picked] * (fresh / held_out)) for count in counted]
         likely = bound(*scaled, trials=fresh, alpha=alpha)
         best = int(np.argmax(likely))
         return float(likely[best]), thresholds[[picked[best]]]
