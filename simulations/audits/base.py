@@ -3,8 +3,9 @@
 An audit measures from outside. It runs a mechanism in two worlds that differ by one client, and
 compares what comes out with what was claimed. It can refute a claim and never prove one.
 
-Every check runs twice: on the real system and on a twin with one known mistake. A test rejects a
-claim or does not, an attack succeeds or fails; a check holds if that happens to the twin alone.
+Every check runs on the real system and on twins with one known mistake each. A test rejects a
+claim or does not, an attack succeeds or fails; a check holds if that happens to all twins and to
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, TypedDict
 
@@ -169,6 +170,31 @@ class Check:
             "without_defence": _plain(self.without_defence),
             "held": self.held,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One promise about privacy, and the mutants of which a check of it rejects every one.
+
+    Attributes:
+        id: of its check.
+        promise: in words.
+        product: tests the real system; its figures have ``rejected``.
+        mutants: likewise, by what is wrong; the first is shown, so it is one of the nearest.
+    """
+
+    id: str
+    promise: str
+    product: Callable[[], Figures]
+    mutants: Mapping[str, Callable[[], Figures]]
+
+    def check(self) -> Check:
+        """Run it: the twin's figures are the first mutant's, rejected if all mutants are."""
+        found = [mutant() for mutant in self.mutants.values()]
+        caught = sum(bool(figures["rejected"]) for figures in found)
+        twin: Figures = {"mutants": len(found), "caught": caught, "rejected": caught == len(found)}
+        title = f"{self.promise} (twin: {'; or '.join(self.mutants)})"
+        return Check.of(self.id, title, self.product(), {**found[0], **twin})
 
 
 def _plain(figures: Figures) -> Figures:

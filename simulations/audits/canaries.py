@@ -9,14 +9,14 @@ of every other's score. That weakens the guesses and never the validity of the b
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol import Pipeline, PrivacyGoal
-from simulations.audits.base import ALPHA, Check, Claim, Figures, Floats, derived_seed
+from simulations.audits.base import ALPHA, Audit, Claim, Figures, Floats, derived_seed
 from simulations.audits.one_run import one_run
 from simulations.audits.paths import Mistake, PathSettings, WholePath
 from sketch import SketchSpec, spec_for_size
@@ -63,47 +63,41 @@ def canary_scores(path: WholePath, included: NDArray[np.bool_], seed: int) -> Fl
     return np.asarray(release.update[places] * release.survivors, np.float64)
 
 
-def canary_figures(path: WholePath, seed: int, claimed: float, alpha: float = ALPHA) -> Figures:
+def canary_figures(path: WholePath, seed: int, alpha: float = ALPHA) -> Figures:
     """Draw the coins of the canaries, run the round, and guess a quarter of them.
 
     Those whose scores lie farthest out: few guesses that are nearly all right show more than many
     that are often wrong.
 
     Args:
-        path: whose cohort are the canaries.
+        path: whose cohort are the canaries; the epsilon of its round is what the bound at level
+            ``alpha`` must not pass.
         seed: fixes coins and directions.
-        claimed: epsilon that the bound at level ``alpha`` must not pass.
         alpha: level; the bound that holds with 95 % is there for information.
     """
+    event = path.claimed.events(path.settings.cohort).server
+    claim = Claim.of_event(event, CANARY_DELTA)
     generator = np.random.default_rng(derived_seed(seed, "included"))
     included = generator.integers(0, 2, path.settings.cohort).astype(np.bool_)
     scores = canary_scores(path, included, seed)
     guesses = path.settings.cohort // 4
     usual = one_run(included, scores, guesses, CANARY_DELTA)
     bound = one_run(included, scores, guesses, CANARY_DELTA, 1.0 - alpha)
-    return {**bound.figures(claimed), "epsilon_at_least_95": usual.epsilon}
+    return {**bound.figures(claim.epsilon), "epsilon_at_least_95": usual.epsilon}
 
 
-def check_canaries(
+def audit_canaries(
     canaries: int, seed: int, sketched: bool = True, real: bool = False, alpha: float = ALPHA
-) -> Check:
+) -> Audit:
     """Canaries cannot tell more than was accounted; with a tenth of the noise they can."""
     path = WholePath(canary_settings(canaries, sketched), seed, real=real)
-    claimed = _claimed(path)
-    twin = replace(path, mistake=Mistake.TENTH)
+    figures = partial(canary_figures, seed=seed, alpha=alpha)
     name = "real" if real else "sketch" if sketched else "identity"
     what = "a count-mean sketch" if sketched else "no compression"
     how = "real cryptography" if real else "the ideal functionality"
-    return Check.of(
+    return Audit(
         f"privacy-one-run-{name}",
-        f"One round of canary clients, {what}, {how}: no bound above the accounted epsilon "
-        "(twin: a tenth of the noise)",
-        canary_figures(path, seed, claimed, alpha),
-        canary_figures(twin, seed, claimed, alpha),
+        f"One round of canary clients, {what}, {how}: no bound above the accounted epsilon",
+        partial(figures, path),
+        path.mutants(figures, Mistake.TENTH),
     )
-
-
-def _claimed(path: WholePath) -> float:
-    """Return epsilon of the round as accounted."""
-    event = path.claimed.events(path.settings.cohort).server
-    return Claim.of_event(event, CANARY_DELTA).epsilon

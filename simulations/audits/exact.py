@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from dp.accounting import (
     PublishedAccountant,
 )
 from secagg import ParameterError
-from simulations.audits.base import Check, Figures, Floats
+from simulations.audits.base import Audit, Figures, Floats
 
 GRID_SLACK: Final = 2e-4
 """Relative room for the exact side, which rounds epsilon up by less than 1e-4 of itself."""
@@ -195,26 +196,26 @@ def randomiser_figures(pmf: ArrayLike, epsilon: float) -> Figures:
     }
 
 
-def check_accountants() -> Check:
+def audit_accountants() -> Audit:
     """No accountant claims less than enumeration finds; told twice the noise, it does."""
-    return Check.of(
+    return Audit(
         "privacy-exact-accountants",
-        "No published epsilon is below the one found by enumeration (twin: told twice the noise)",
-        accountant_margin().figures(),
-        accountant_margin(told=told_twice).figures(),
+        "No published epsilon is below the one found by enumeration",
+        lambda: accountant_margin().figures(),
+        {"told twice the noise": lambda: accountant_margin(told=told_twice).figures()},
     )
 
 
-def check_randomiser(outcomes: int = 8, epsilon: float = 1.0) -> Check:
+def audit_randomiser(outcomes: int = 8, epsilon: float = 1.0) -> Audit:
     """Randomised response has exactly its epsilon; with one entry changed it has more."""
     pmf = randomised_response(outcomes, epsilon)
     broken = pmf.copy()
     moved = 0.05 * broken[0, 1]
     broken[0, 1] -= moved
     broken[0, 0] += moved
-    return Check.of(
+    return Audit(
         "privacy-exact-randomiser",
-        "A finite randomiser has the epsilon claimed for it (twin: one entry 5 % smaller)",
-        randomiser_figures(pmf, epsilon),
-        randomiser_figures(broken, epsilon),
+        "A finite randomiser has the epsilon claimed for it",
+        partial(randomiser_figures, pmf, epsilon),
+        {"one entry 5 % smaller": partial(randomiser_figures, broken, epsilon)},
     )

@@ -11,9 +11,10 @@ for any of them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -40,7 +41,14 @@ from protocol.round.field_size import WRAP_PROBABILITY, bits_for
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand
-from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
+from simulations.audits.base import (
+    Figures,
+    Floats,
+    derived_bytes,
+    identities_of,
+    noise_seed,
+    public_keys,
+)
 from simulations.audits.distribution import ClaimedRelease
 from sketch import PublicSeed, Rotation, SketchSpec
 
@@ -53,6 +61,7 @@ class Mistake(enum.Enum):
     """What a twin does wrong."""
 
     NONE = "nothing"
+    THIRD_MISSING = "a third of the variance is missing"
     HALF_NOISE = "every client adds half the variance"
     BATCH_STAYS = "one removable batch is not removed"
     NO_MARGIN = "the noise has no margin for colluders"
@@ -76,6 +85,8 @@ class PathSettings:
         mechanism: name of the noise.
         error_share: see ``protocol.calibrate``; large here, so that integers stay small.
         clip_l2: C.
+        alone: whether each coordinate is a round of its own, calibrated for a clip of C: the round
+            is as many of them side by side. Without compression only.
     """
 
     sketch: SketchSpec
@@ -87,6 +98,7 @@ class PathSettings:
     error_share: float = 0.5
     clip_l2: float = 1.0
     mechanism: MechanismName = "binomial"
+    alone: bool = False
 
     @property
     def plan(self) -> TrainingPlan:
@@ -105,10 +117,10 @@ class PathSettings:
     def parameters(self, seed: int) -> RoundParameters:
         """Calibrated parameters; the public seed follows from ``seed``."""
         coins = self.mechanism == BinomialMechanism.name
-        return calibrate(
+        parameters = calibrate(
             self.goal,
             fewest_honest=self.plan.fewest_honest,
-            sketch=self.sketch,
+            sketch=SketchSpec.identity(1) if self.alone else self.sketch,
             clip_l2=self.clip_l2,
             tolerated_dropouts=self.tolerated_dropouts,
             model_digest=MODEL_DIGEST,
@@ -118,6 +130,10 @@ class PathSettings:
             wrap_probability=0.0 if coins else WRAP_PROBABILITY,
             mechanism=self.mechanism,
         )
+        if not self.alone:
+            return parameters
+        clip = self.clip_l2 * math.sqrt(self.sketch.size)
+        return replace(parameters, sketch=self.sketch, clip_l2=clip, sketch_clip_l2=clip)
 
 
 def repeatable(seed: int, *labels: object) -> Rand:
@@ -150,12 +166,18 @@ class WholePath:
     mistake: Mistake = Mistake.NONE
     real: bool = False
     noise_seed_of: int | None = None
-    identities: Sequence[Identity] = field(init=False, repr=False)
     _setups: dict[int, RoundSetup] = field(init=False, repr=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Make the identities, which a real cohort keeps over all rounds."""
-        object.__setattr__(self, "identities", identities_of(self.seed, self.settings.cohort))
+    @cached_property
+    def identities(self) -> Sequence[Identity]:
+        """The cohort's, which a real one keeps over all rounds."""
+        return identities_of(self.seed, self.settings.cohort)
+
+    def mutants(
+        self, figures: Callable[[WholePath], Figures], *mistakes: Mistake
+    ) -> dict[str, Callable[[], Figures]]:
+        """The twins of an audit: figures of the same path with one mistake each."""
+        return {each.value: partial(figures, replace(self, mistake=each)) for each in mistakes}
 
     @property
     def _noise_origin(self) -> int:
@@ -188,10 +210,9 @@ class WholePath:
     def _announced(self, number: int) -> RoundSetup:
         """Make the setup, with the mistake of the clients in it."""
         settings, parameters = self.settings, self.settings.parameters(self.seed)
-        if self.mistake is Mistake.HALF_NOISE:
-            parameters = replace(parameters, mechanism=_thinned(parameters.mechanism, 2))
-        elif self.mistake is Mistake.TENTH:
-            parameters = replace(parameters, mechanism=_thinned(parameters.mechanism, 100))
+        if self.mistake in _THINNED:
+            thinned = _thinned(parameters.mechanism, _THINNED[self.mistake])
+            parameters = replace(parameters, mechanism=thinned)
         elif self.mistake is Mistake.NO_CLIP:
             parameters = _unclipped(parameters)
         elif self.mistake is Mistake.NO_MARGIN:
@@ -304,10 +325,14 @@ class WholePath:
         return np.asarray(kept - schedule.residual_offset(lost), np.float64)
 
 
-def _thinned(mechanism: DistributedMechanism, factor: int) -> DistributedMechanism:
+_THINNED: Final = {Mistake.THIRD_MISSING: 1.5, Mistake.HALF_NOISE: 2.0, Mistake.TENTH: 100.0}
+"""By how much the variance of a client's noise is too small."""
+
+
+def _thinned(mechanism: DistributedMechanism, factor: float) -> DistributedMechanism:
     """Return a mechanism with so many times less variance."""
     if isinstance(mechanism, BinomialMechanism):
-        return BinomialMechanism(max(1, mechanism.coins // factor))
+        return BinomialMechanism(max(1, int(mechanism.coins / factor)))
     return mechanism_of(mechanism.name, mechanism.amount / factor)
 
 

@@ -8,14 +8,14 @@ exactly: that of the round's event, for whoever looks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from dp.mechanisms import MechanismName
 from protocol import Dropouts, PrivacyGoal
-from simulations.audits.base import ALPHA, Check, Figures, Floats
+from simulations.audits.base import ALPHA, Audit, Figures, Floats
 from simulations.audits.distribution import independence_test, noise_test
 from simulations.audits.paths import LOST_EARLY_AND_LATE, Mistake, PathSettings, WholePath
 from sketch import SketchSpec
@@ -59,71 +59,77 @@ def noise_figures(
     return noise_test(np.concatenate(noise), claimed, alpha).figures()
 
 
+LESS_NOISE: Final = (Mistake.THIRD_MISSING, Mistake.HALF_NOISE)
+
+
 def _law(
     name: str,
-    title: str,
+    promise: str,
     path: WholePath,
-    mistake: Mistake,
     rounds: int,
     dropouts: Dropouts,
     colluders: Sequence[int] = (),
-) -> Check:
-    """Run the law test on a path and on its twin."""
-    return Check.of(
-        f"privacy-noise-{name}",
-        f"{title} (twin: {mistake.value})",
-        noise_figures(path, rounds, dropouts, colluders),
-        noise_figures(replace(path, mistake=mistake), rounds, dropouts, colluders),
-    )
+    also: Sequence[Mistake] = (),
+) -> Audit:
+    """The law test of a path, which finds thin noise and what else may be wrong."""
+
+    def figures(path: WholePath) -> Figures:
+        return noise_figures(path, rounds, dropouts, colluders)
+
+    mutants = path.mutants(figures, *also, *LESS_NOISE)
+    return Audit(f"privacy-noise-{name}", promise, partial(figures, path), mutants)
 
 
-def check_law(length: int, rounds: int, seed: int) -> Check:
+def audit_law(length: int, rounds: int, seed: int) -> Audit:
     """The sum has the noise of all survivors, dropouts or not."""
     path = WholePath(noise_settings(length), seed)
-    title = "After dropouts the sum has the noise accounted for"
-    return _law("law", title, path, Mistake.HALF_NOISE, rounds, LOST_EARLY_AND_LATE)
+    promise = "After dropouts the sum has the noise accounted for"
+    return _law("law", promise, path, rounds, LOST_EARLY_AND_LATE)
 
 
-def check_law_of_real_rounds(
+def audit_law_of_real_rounds(
     length: int, rounds: int, seed: int, mechanism: MechanismName = "binomial"
-) -> Check:
+) -> Audit:
     """The same through the whole protocol: a client lost early, another after its update."""
     path = WholePath(noise_settings(length, mechanism=mechanism), seed, real=True)
-    name, title = "law-real", "With real cryptography and dropouts the sum has the"
+    name, promise = "law-real", "With real cryptography and dropouts the sum has the"
     if mechanism != "binomial":
-        name, title = f"{mechanism}-real", f"{title} {mechanism}"
-    title = f"{title} noise accounted for"
-    return _law(name, title, path, Mistake.HALF_NOISE, rounds, LOST_EARLY_AND_LATE)
+        name, promise = f"{mechanism}-real", f"{promise} {mechanism}"
+    promise = f"{promise} noise accounted for"
+    return _law(name, promise, path, rounds, LOST_EARLY_AND_LATE)
 
 
-def check_removal(length: int, rounds: int, seed: int) -> Check:
+def audit_removal(length: int, rounds: int, seed: int) -> Audit:
     """Surplus batches are taken off in full; real cryptography opens their seeds."""
     path = WholePath(noise_settings(length), seed, real=True)
-    title = "Without dropouts all surplus noise is removed"
-    return _law("removal", title, path, Mistake.BATCH_STAYS, rounds, NOBODY)
+    promise = "Without dropouts all surplus noise is removed"
+    return _law("removal", promise, path, rounds, NOBODY, also=[Mistake.BATCH_STAYS])
 
 
-def check_colluders(length: int, rounds: int, seed: int) -> Check:
+def audit_colluders(length: int, rounds: int, seed: int) -> Audit:
     """A server that subtracts the noise of its colluder is left with what it is charged for."""
     path = WholePath(noise_settings(length), seed)
-    title = "Less the noise of colluders, after dropouts, the noise is that of the server's event"
-    return _law("colluders", title, path, Mistake.NO_MARGIN, rounds, LOST_EARLY_AND_LATE, COLLUDER)
+    promise = "Less the noise of colluders, after dropouts, the noise is that of the server's event"
+    return _less_colluders("colluders", promise, path, rounds)
 
 
-def check_colluders_of_real_rounds(length: int, rounds: int, seed: int) -> Check:
+def audit_colluders_of_real_rounds(length: int, rounds: int, seed: int) -> Audit:
     """The same with real cryptography, where noise is not removable."""
     path = WholePath(noise_settings(length, exact_noise=False), seed, real=True)
-    title = "With real cryptography, less the noise of colluders, the noise is as accounted"
-    return _law(
-        "colluders-real", title, path, Mistake.NO_MARGIN, rounds, LOST_EARLY_AND_LATE, COLLUDER
-    )
+    promise = "With real cryptography, less the noise of colluders, the noise is as accounted"
+    return _less_colluders("colluders-real", promise, path, rounds)
 
 
-def check_clients(length: int, rounds: int, seed: int) -> Check:
+def _less_colluders(name: str, promise: str, path: WholePath, rounds: int) -> Audit:
+    also = [Mistake.NO_MARGIN]
+    return _law(name, promise, path, rounds, LOST_EARLY_AND_LATE, COLLUDER, also)
+
+
+def audit_clients(length: int, rounds: int, seed: int) -> Audit:
     """Clients draw independent noise."""
     path = WholePath(noise_settings(length), seed)
-    title = "The noise of clients is independent"
-    return _law("clients", title, path, Mistake.SHARED_SEED, rounds, NOBODY)
+    promise = "The noise of clients is independent"
+    return _law("clients", promise, path, rounds, NOBODY, also=[Mistake.SHARED_SEED])
 
 
 def round_figures(path: WholePath, alpha: float = ALPHA) -> Figures:
@@ -132,12 +138,9 @@ def round_figures(path: WholePath, alpha: float = ALPHA) -> Figures:
     return independence_test(first, second, alpha)
 
 
-def check_rounds(length: int, seed: int) -> Check:
+def audit_rounds(length: int, seed: int) -> Audit:
     """Rounds draw independent noise."""
     path = WholePath(noise_settings(length), seed)
-    return Check.of(
-        "privacy-noise-rounds",
-        f"The noise of two rounds is independent (twin: {Mistake.SEED_AGAIN.value})",
-        round_figures(path),
-        round_figures(replace(path, mistake=Mistake.SEED_AGAIN)),
-    )
+    mutants = path.mutants(round_figures, Mistake.SEED_AGAIN)
+    promise = "The noise of two rounds is independent"
+    return Audit("privacy-noise-rounds", promise, partial(round_figures, path), mutants)

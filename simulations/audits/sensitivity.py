@@ -8,14 +8,14 @@ the sum on the client's own direction has a mean of at most that, and the varian
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 from scipy import stats
 
 from protocol import PrivacyGoal
-from simulations.audits.base import ALPHA, Check, Figures, derived_seed, require_count
+from simulations.audits.base import ALPHA, Audit, Figures, derived_seed, require_count
 from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
 from sketch import Rotation, spec_for_size
 
@@ -62,13 +62,11 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     }
 
 
-def check_clip(rounds: int, seed: int) -> Check:
+def audit_clip(rounds: int, seed: int) -> Audit:
     """No client moves a sum by more than the event says."""
     settings = PathSettings(spec_for_size(_DIMENSION, _SIZE, 5), _GOAL)
     path = WholePath(settings, seed)
-    return Check.of(
-        "privacy-sensitivity",
-        f"No client moves a sum further than accounted (twin: {Mistake.NO_CLIP.value})",
-        sensitivity_figures(path, rounds, seed),
-        sensitivity_figures(replace(path, mistake=Mistake.NO_CLIP), rounds, seed),
-    )
+    figures = partial(sensitivity_figures, rounds=rounds, seed=seed)
+    promise = "No client moves a sum further than accounted"
+    mutants = path.mutants(figures, Mistake.NO_CLIP)
+    return Audit("privacy-sensitivity", promise, partial(figures, path), mutants)

@@ -22,7 +22,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,24 @@ The choice is easy and the bound narrows with the square root of what is left, s
 
 FEWEST_RUNS: Final = 20
 
+_NARROWEST: Final = 1e-9
+"""Least deviation of scores that are taken for normal ones."""
+
+Counts: TypeAlias = Integers | Floats
+"""Errors, or how many are expected."""
+
 Statistic: TypeAlias = Callable[[NDArray[Any]], Floats]
 """From outputs [count] or [count, k] to one score for each run, larger in world 1."""
+
+
+class Bound(Protocol):
+    """A lower bound from false positives and false negatives, each at level ``alpha``."""
+
+    def __call__(
+        self, positives: Counts, negatives: Counts, *, trials: int, alpha: float
+    ) -> Floats:
+        """Return one bound for each pair of counts."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +215,24 @@ class _Scores:
     without: Floats
     with_client: Floats
 
+    @property
+    def size(self) -> int:
+        """Runs in each world."""
+        return int(self.without.size)
+
     def errors(self, thresholds: Floats) -> tuple[Integers, Integers]:
         """Count false positives and false negatives of "world 1 iff score > threshold"."""
         positives = self.without.size - np.searchsorted(self.without, thresholds, side="right")
         negatives = np.searchsorted(self.with_client, thresholds, side="right")
         return positives.astype(np.int64), negatives.astype(np.int64)
+
+    def normal_rates(self, thresholds: Floats) -> tuple[Floats, Floats]:
+        """Return the rates of the same if scores were normal, for a choice that may be wrong."""
+        positives, negatives = (
+            special.ndtr(sign * (thresholds - each.mean()) / max(float(each.std()), _NARROWEST))
+            for sign, each in ((-1.0, self.without), (1.0, self.with_client))
+        )
+        return positives, negatives
 
     def thresholds(self) -> Floats:
         """Return thresholds to try: few errors of either kind matter most, so close to the ends."""
@@ -232,15 +262,21 @@ class ScoredRuns:
         require_probability("delta", delta)
         require_probability("confidence", confidence)
         # Two rates are bounded for each bound: half of what may go wrong for each of them.
-        alpha, trials = (1.0 - confidence) / 2.0, self.fresh.without.size
+        alpha, trials = (1.0 - confidence) / 2.0, self.fresh.size
         none = np.zeros(1, np.int64)
-        swapped, tail, middle = self._chosen(delta, alpha)
-        first, second = self.fresh.errors(tail)[:: -1 if swapped else 1]
-        positives, negatives = self.fresh.errors(middle)
+        plain, gaussian = (partial(each, delta=delta) for each in (_clopper_pearson, _gaussian))
+
+        def exchanged(positives: Counts, negatives: Counts, *, trials: int, alpha: float) -> Floats:
+            return plain(negatives, positives, trials=trials, alpha=alpha)
+
+        tails = [self._chosen(bound, alpha) for bound in (plain, exchanged)]
+        swapped = tails[1][0] > tails[0][0]
+        first, second = self.fresh.errors(tails[swapped][1])[:: -1 if swapped else 1]
+        positives, negatives = self.fresh.errors(self._chosen(gaussian, alpha)[1])
         mu = float(_gaussian(positives, negatives, trials, delta, alpha)[0])
         largest_mu = float(_gaussian(none, none, trials, delta, alpha)[0])
         return TwoWorldsBound(
-            runs=self.held_out.without.size + trials,
+            runs=self.held_out.size + trials,
             confidence=confidence,
             delta=delta,
             epsilon=float(_clopper_pearson(first, second, trials, delta, alpha)[0]),
@@ -252,22 +288,28 @@ class ScoredRuns:
             false_negatives=float(negatives[0]) / trials,
         )
 
-    def _chosen(self, delta: float, alpha: float) -> tuple[bool, Floats, Floats]:
-        """Return which inequality to use, a threshold for it, and one for the Gaussian route."""
-        thresholds, trials = self.held_out.thresholds(), self.held_out.without.size
-        # Many thresholds are tried: at the plain level the luckiest would win, not the best.
-        strict = alpha / thresholds.size
-        positives, negatives = self.held_out.errors(thresholds)
-        plain = _clopper_pearson(positives, negatives, trials, delta, strict)
-        swapped = _clopper_pearson(negatives, positives, trials, delta, strict)
-        better = bool(swapped.max() > plain.max())
-        tail = int(np.argmax(swapped if better else plain))
-        middle = int(np.argmax(_gaussian(positives, negatives, trials, delta, strict)))
-        return better, thresholds[[tail]], thresholds[[middle]]
+    def _chosen(self, bound: Bound, alpha: float) -> tuple[float, Floats]:
+        """Return what a bound is likely to be on the fresh runs, and the threshold for it.
+
+        Of many thresholds the luckiest would win by plain counts, not the best. So two are put
+        forward, by normal laws with the means and deviations of the scores, and by counts at a
+        level divided by the number of thresholds, and counts decide between these two.
+        """
+        held_out, fresh = self.held_out.size, self.fresh.size
+        thresholds = self.held_out.thresholds()
+        counted = self.held_out.errors(thresholds)
+        strict = bound(*counted, trials=held_out, alpha=alpha / thresholds.size)
+        rates = self.held_out.normal_rates(thresholds)
+        fitted = bound(*(fresh * rate for rate in rates), trials=fresh, alpha=alpha)
+        picked = [int(np.argmax(strict)), int(np.argmax(fitted))]
+        scaled = [np.asarray(count[picked] * (fresh / held_out)) for count in counted]
+        likely = bound(*scaled, trials=fresh, alpha=alpha)
+        best = int(np.argmax(likely))
+        return float(likely[best]), thresholds[[picked[best]]]
 
 
 def _clopper_pearson(
-    positives: Integers, negatives: Integers, trials: int, delta: float, alpha: float
+    positives: Counts, negatives: Counts, trials: int, delta: float, alpha: float
 ) -> Floats:
     """Return ln((TPR - delta) / FPR) with TPR from below and FPR from above; at least 0."""
     found = lower_bound(trials - negatives, trials, alpha)
@@ -276,7 +318,7 @@ def _clopper_pearson(
 
 
 def _gaussian(
-    positives: Integers, negatives: Integers, trials: int, delta: float, alpha: float
+    positives: Counts, negatives: Counts, trials: int, delta: float, alpha: float
 ) -> Floats:
     """Return mu with both rates from above; at least 0."""
     open_failure = 1.0 - delta

@@ -3,7 +3,9 @@
 A run is the product's: parameters, records, pipeline and ideal sums, round after round. In world 1
 the victim sends an update on the clip in some rounds, in world 0 zeros. The adversary subtracts the
 noise of a corrupt client and a corrupt member, whose seeds it knows, and projects all sums of a run
-on the direction in which the two worlds differ most, given the covariance of what is left.
+on the direction in which the two worlds differ most, given the covariance of what is left. The
+corrupt member takes nothing back, so that whoever counts it among the honest believes that its
+noise stays.
 
 Coordinates are alike and independent, and rounding finds integers here. So every coordinate of one
 run of long vectors is a run of its own, of a victim that contributes `SHIFT` to one coordinate.
@@ -39,7 +41,7 @@ from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import MemberUploads, RoundRecord
 from simulations.audits.base import (
     ALPHA,
-    Check,
+    Audit,
     Figures,
     Floats,
     derived_bytes,
@@ -80,7 +82,9 @@ class RunMistake(enum.Enum):
 class CountMistake(enum.Enum):
     """What a twin leaves out of its count."""
 
-    NO_FUTURE = "what comes back after the last round of a client is not charged"
+    ONCE = "one part is left out for a corrupt member, not two"
+    AS_HONEST = "a corrupt member is counted as an honest one"
+    NO_RESERVE = "what comes back after the last round of a client is not charged"
     OWN_ROUNDS = "a client is charged for its own rounds only"
 
 
@@ -193,12 +197,17 @@ class WholeRun:
             ).run(setup, table.__getitem__, lost[number])
             if outcome.record is None:
                 raise ParameterError("plan", self.plan, "one whose members add noise")
-            release = Pipeline(setup).decode(outcome.total, record=outcome.record)
+            returned = tuple(j for j in outcome.record.returned if j != _CORRUPT_MEMBER)
+            record = replace(outcome.record, returned=returned)
+            release = Pipeline(setup).decode(outcome.total, record=record)
             rotated = self._rotation.forward(release.mean_sketch)
-            sums.append(rotated * (_CLIENTS * self.parameters.scale))
-            found = setup.events(len(outcome.total.survivors), outcome.record)
+            whole = rotated * (_CLIENTS * self.parameters.scale)
+            if number:
+                whole += self.added(noise_of, number - 1, [_CORRUPT_MEMBER])
+            sums.append(whole)
+            found = setup.events(len(outcome.total.survivors), record)
             events.append(_as_release(found.server if number in OWN else found.absent))
-            records.append(outcome.record)
+            records.append(record)
         return sums, events, records
 
     def corrupt_noise(self, noise_of: int, number: int) -> Floats:
@@ -206,7 +215,7 @@ class WholeRun:
         nothing = Quantized(np.zeros(self.length, np.int64), 1, 1)
         seed = _client_seed(noise_of, number, _CORRUPT_CLIENT)
         own = self.parameters.mechanism.add_noise(nothing, seed).values
-        return np.asarray(own + self.change(noise_of, number, [_CORRUPT_MEMBER]), np.float64)
+        return np.asarray(own + self.added(noise_of, number, [_CORRUPT_MEMBER]), np.float64)
 
     def change(self, noise_of: int, number: int, members: Sequence[int]) -> NDArray[np.int64]:
         """What members add in a round less what they take back: int64[L]."""
@@ -277,28 +286,53 @@ class RunRelease:
 def claimed_epsilon(seed: int, mistake: CountMistake | None = None) -> float:
     """What is claimed of one coordinate of a run, by the events that a ledger has.
 
+    A ledger's claim stands from the victim's last round on, when it is that of a filter, with all
+    that may still come back; the smallest of all from then on counts.
+
     Args:
         mistake: of a twin's count.
     """
-    _, events, _ = _one_run(seed)
-    last = max(OWN)
-    promises = WholeRun(seed).parts.promises
+    _, events, records = _one_run(seed)
+    parts = WholeRun(seed).parts
+    alone = replace(parts.promises, dimension=1)
+    own = [event for event in events if event.l2_sensitivity]
+    if mistake is CountMistake.OWN_ROUNDS:
+        variances = [event.fresh_variance + event.returned_variance for event in own]
+        return correlated_epsilon(sum(SHIFT**2 / each for each in variances), alone, DELTA)
+    if mistake is CountMistake.NO_RESERVE:
+        so_far = events[: max(OWN) + 1]
+        shifts = np.array([event.l2_sensitivity for event in so_far])
+        charge = shifts @ np.linalg.solve(_sigma(so_far), shifts)
+        return correlated_epsilon(float(charge), alone, DELTA)
+    if mistake is not None:
+        left_out = parts.corrupt_members if mistake is CountMistake.ONCE else 0
+        events = _miscounted(events, records, parts, left_out)
     accountant = CorrelatedAccountant()
+    claims: list[float] = []
     for event in events:
         accountant.compose(replace(event, dimension=1))
-    alone = replace(promises, dimension=1)
-    if mistake is CountMistake.OWN_ROUNDS:
-        charge = sum(
-            SHIFT**2 / (event.fresh_variance + event.returned_variance)
-            for event in events
-            if event.l2_sensitivity
+        claims.append(accountant.epsilon(DELTA))
+    return min(claims[max(OWN) :])
+
+
+def _miscounted(
+    events: Sequence[CorrelatedRelease],
+    records: Sequence[RoundRecord],
+    parts: Parts,
+    left_out: int,
+) -> list[CorrelatedRelease]:
+    """The same rounds, with so many members' parts left out of each number."""
+    counted = [len(record.entered) - left_out for record in records]
+    back = [len(record.returned) - left_out for record in records]
+    kept = parts.least_kept
+    return [
+        replace(
+            event,
+            fresh_variance=kept + parts.member_variance * counted[t],
+            returned_variance=parts.member_variance * min(back[t], counted[t - 1]) if t else 0.0,
         )
-        return correlated_epsilon(charge, alone, DELTA)
-    if mistake is CountMistake.NO_FUTURE:
-        sigma = _sigma(events[: last + 1])
-        shifts = np.array([event.l2_sensitivity for event in events[: last + 1]])
-        return correlated_epsilon(float(shifts @ np.linalg.solve(sigma, shifts)), alone, DELTA)
-    return accountant.epsilon(DELTA)
+        for t, event in enumerate(events)
+    ]
 
 
 @lru_cache(maxsize=4)
@@ -323,7 +357,7 @@ def _sigma(events: Sequence[CorrelatedRelease]) -> Floats:
 
 @lru_cache(maxsize=8)
 def _scored(mistake: RunMistake, runs: int, seed: int) -> ScoredRuns:
-    """The runs of both worlds; those of the product serve several checks."""
+    """The runs of both worlds; those of the product serve several mutants."""
     release = RunRelease(seed, mistake)
     return scored_runs(release, runs, derived_seed(seed, mistake.name), release.score)
 
@@ -345,27 +379,19 @@ def run_figures(
     }
 
 
-def run_id(mistake: RunMistake | CountMistake) -> str:
-    """The id of the check with this twin, "privacy-two-worlds-run-twice"."""
-    return f"privacy-two-worlds-run-{mistake.name.lower().replace('_', '-')}"
+def audit_runs(runs: int, seed: int, alpha: float = ALPHA) -> Audit:
+    """Whole runs in two worlds; mutants have another claim, or other noise."""
 
+    def figures(noise: RunMistake, count: CountMistake | None) -> Figures:
+        return run_figures(noise, claimed_epsilon(seed, count), runs, seed, alpha)
 
-def check_run(
-    runs: int, seed: int, mistake: RunMistake | CountMistake, alpha: float = ALPHA
-) -> Check:
-    """Whole runs in two worlds; the twin has other noise, or another claim."""
-    claimed = claimed_epsilon(seed)
-    if isinstance(mistake, RunMistake):
-        twin = run_figures(mistake, claimed, runs, seed, alpha)
-    else:
-        less = claimed_epsilon(seed, mistake)
-        twin = run_figures(RunMistake.NONE, less, runs, seed, alpha)
-    return Check.of(
-        run_id(mistake),
-        "Two worlds of whole runs whose noise comes back: no bound above the accounted epsilon "
-        f"(twin: {mistake.value})",
-        run_figures(RunMistake.NONE, claimed, runs, seed, alpha),
-        twin,
+    counts = {each.value: partial(figures, RunMistake.NONE, each) for each in CountMistake}
+    noises = (RunMistake.TWICE, RunMistake.OWN_ROUND)
+    return Audit(
+        "privacy-two-worlds-run",
+        "Two worlds of whole runs whose noise comes back: no bound above the accounted epsilon",
+        partial(figures, RunMistake.NONE, None),
+        {**counts, **{each.value: partial(figures, each, None) for each in noises}},
     )
 
 
@@ -387,24 +413,27 @@ def model_noise(length: int, seed: int) -> tuple[Floats, Floats, float]:
     sums, _, records = whole.run(seed, 0, dropouts)
     thin = [each * (_CLIENTS / record.clients) for each, record in zip(sums, records, strict=True)]
     stays = sum(record.clients for record in records) * whole.parts.client_variance
-    left = len(records[-1].entered) * whole.parts.member_variance
-    return np.sum(sums, axis=0), np.sum(thin, axis=0), stays + left
+    returned = [set(record.returned) for record in records[1:]] + [set[int]()]
+    left = sum(
+        len(set(record.entered) - back) for record, back in zip(records, returned, strict=True)
+    )
+    variance = stays + left * whole.parts.member_variance
+    return np.sum(sums, axis=0), np.sum(thin, axis=0), variance
 
 
-def check_model_noise(length: int, seed: int, alpha: float = ALPHA) -> Check:
+def audit_model_noise(length: int, seed: int, alpha: float = ALPHA) -> Audit:
     """What comes back is gone from the model, whoever is lost."""
-    model, thin, variance = model_noise(length, seed)
-    claimed = DiscreteGaussianRelease(variance, 1, 0.0, 1, 1)
 
-    def figures(noise: Floats) -> Figures:
-        return noise_test(noise, claimed, alpha).figures()
+    def figures(thin: bool) -> Figures:
+        model, divided, variance = model_noise(length, seed)
+        claimed = DiscreteGaussianRelease(variance, 1, 0.0, 1, 1)
+        return noise_test(np.rint(divided if thin else model), claimed, alpha).figures()
 
-    return Check.of(
+    return Audit(
         "privacy-noise-model",
-        "The noise of a run that is left in the model is what the records say "
-        "(twin: every sum is divided by its survivors)",
-        figures(np.rint(model)),
-        figures(np.rint(thin)),
+        "The noise of a run that is left in the model is what the records say",
+        partial(figures, False),
+        {"every sum is divided by its survivors": partial(figures, True)},
     )
 
 

@@ -121,11 +121,9 @@ def _deciding(figures: Figures) -> Iterator[str]:
 
 def _schedules(figures: Figures) -> Iterator[str]:
     schedules = number(figures, "schedules")
-    if schedules is None:
-        return
     if "caught" in figures:
         yield f"{figures['caught']} of {figures['mutants']} mutants caught"
-    else:
+    elif schedules is not None:
         yield f"{int(schedules):,} schedules"
         if "broken_schedules" in figures:
             yield f"{figures['broken_schedules']} broken"

@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.audits.base import Check, Effort
+from simulations.audits.base import Audit, Check, Effort
 from simulations.audits.suite import audits
 from simulations.reports.audit.one_shot import (
     RUNS_ID,
@@ -125,12 +125,12 @@ def one_shot_units(effort: Effort, seed: int) -> list[Unit]:
 def privacy_units(effort: Effort, seed: int) -> list[Unit]:
     """Return the privacy audits."""
 
-    def run(audit: Callable[[], Check]) -> list[Check]:
-        return [audit()]
+    def run(audit: Audit) -> list[Check]:
+        return [audit.check()]
 
     return [
-        Unit(name, f"privacy audit: {name}", partial(run, audit))
-        for name, audit in audits(effort, seed)
+        Unit(audit.id, f"privacy audit: {audit.id}", partial(run, audit))
+        for audit in audits(effort, seed)
     ]
 
 

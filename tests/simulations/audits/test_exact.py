@@ -11,8 +11,8 @@ from secagg import ParameterError
 from simulations.audits.exact import (
     RUNS,
     accountant_margin,
-    check_accountants,
-    check_randomiser,
+    audit_accountants,
+    audit_randomiser,
     largest_hockey_stick,
     largest_log_ratio,
     randomised_response,
@@ -21,7 +21,7 @@ from simulations.audits.exact import (
 
 
 def test_no_accountant_claims_less_than_enumeration() -> None:
-    check = check_accountants()
+    check = audit_accountants().check()
     assert check.held
     assert check.with_defence["claims_too_good"] == 0
     assert check.with_defence["smallest_claimed_over_exact"] >= 1.0
@@ -57,7 +57,7 @@ def test_outputs_that_never_happen_do_not_count() -> None:
 
 
 def test_one_changed_entry_is_caught() -> None:
-    check = check_randomiser()
+    check = audit_randomiser().check()
     assert check.held
     assert check.without_defence["exact_epsilon"] > 1.05 > check.with_defence["exact_epsilon"]
 

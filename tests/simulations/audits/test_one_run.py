@@ -10,7 +10,7 @@ from scipy import stats
 
 from secagg import ParameterError
 from simulations.audits.base import ALPHA
-from simulations.audits.canaries import canary_scores, canary_settings, check_canaries
+from simulations.audits.canaries import audit_canaries, canary_scores, canary_settings
 from simulations.audits.one_run import epsilon_bound, one_run, p_value
 from simulations.audits.paths import Mistake, WholePath
 
@@ -83,7 +83,7 @@ def test_guesses_are_the_extremes() -> None:
 
 @pytest.mark.parametrize("sketched", [True, False])
 def test_canary_clients(sketched: bool) -> None:
-    check = check_canaries(600, 2, sketched)
+    check = audit_canaries(600, 2, sketched).check()
     assert check.held, check
     figures = check.without_defence
     assert figures["epsilon_at_least"] > figures["claimed_epsilon"]

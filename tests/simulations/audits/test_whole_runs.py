@@ -16,8 +16,7 @@ from simulations.audits.whole_runs import (
     RunMistake,
     RunRelease,
     WholeRun,
-    check_model_noise,
-    check_run,
+    audit_model_noise,
     claimed_epsilon,
     run_figures,
 )
@@ -36,16 +35,10 @@ def test_a_bound_is_below_the_claim_and_not_far_below_it() -> None:
     assert 0.75 < float(figures["tightness"]) < 1.0
 
 
-@pytest.mark.statistical
-@pytest.mark.parametrize("mistake", [RunMistake.TWICE, RunMistake.OWN_ROUND, *CountMistake])
-def test_every_twin_is_found(mistake: RunMistake | CountMistake) -> None:
-    check = check_run(RUNS, SEED, mistake)
-    assert check.held, check
-
-
 def test_claims_that_leave_something_out_are_smaller() -> None:
     whole = claimed_epsilon(SEED)
-    assert claimed_epsilon(SEED, CountMistake.NO_FUTURE) < 0.75 * whole
+    for mistake in CountMistake:
+        assert claimed_epsilon(SEED, mistake) < 0.75 * whole
     assert claimed_epsilon(SEED, CountMistake.OWN_ROUNDS) < 0.4 * whole
 
 
@@ -73,16 +66,18 @@ def test_a_run_is_shifted_by_the_victim_alone() -> None:
     assert [event.index for event in events] == list(range(1, ROUNDS + 1))
     assert [event.l2_sensitivity > 0 for event in events] == [t in OWN for t in range(ROUNDS)]
     assert all(len(record.entered) == 14 for record in records)
-    assert [len(record.returned) for record in records] == [0, *[14] * (ROUNDS - 1)]
+    assert [len(record.returned) for record in records] == [0, *[13] * (ROUNDS - 1)]
 
 
 def test_the_adversary_knows_what_is_its_own() -> None:
     """Without honest members' and clients' noise, what is left of a sum is what it subtracts."""
     whole = WholeRun(SEED, 128)
     sums, _, _ = whole.run(3)
-    members = whole.change(3, 2, [0, *HONEST])
+    # The corrupt member adds noise and takes none back.
+    corrupt = whole.added(3, 2, [0])
+    members = whole.change(3, 2, HONEST) + corrupt
     clients = sums[2] - members
-    known = whole.corrupt_noise(3, 2) - whole.change(3, 2, [0])
+    known = whole.corrupt_noise(3, 2) - corrupt
     # Seven clients' noise, one of them corrupt.
     ratio = np.var(clients - known) / np.var(clients)
     assert 0.6 < ratio < 1.1
@@ -101,13 +96,6 @@ def test_less_noise_is_found_in_the_figures() -> None:
 
 
 @pytest.mark.statistical
-def test_the_model_has_the_noise_of_the_records() -> None:
-    check = check_model_noise(20_000, SEED)
-    assert check.held
-    assert 2.0 < float(check.without_defence["variance_ratio"]) < 6.0
-
-
-@pytest.mark.statistical
 def test_a_product_that_divides_by_survivors_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pipeline, "_divisor", lambda self, survivors: survivors)
-    assert check_model_noise(20_000, SEED).with_defence["rejected"]
+    assert audit_model_noise(20_000, SEED).product()["rejected"]

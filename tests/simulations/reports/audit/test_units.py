@@ -136,7 +136,7 @@ def test_one_shot_checks_are_known_by_their_ids() -> None:
 def test_every_privacy_audit_is_known_by_an_id() -> None:
     for effort in Effort:
         assert [unit.id for unit in privacy_units(effort, 0)] == [
-            name for name, _ in audits(effort, 0)
+            audit.id for audit in audits(effort, 0)
         ]
 
 
@@ -154,7 +154,7 @@ def test_every_attack_tries_one_promise() -> None:
 
 
 def test_every_check_is_shown_once() -> None:
-    measured = [name for name, _ in audits(Effort.FULL, 0)]
+    measured = [audit.id for audit in audits(Effort.FULL, 0)]
     names = [*ATTACKS, *measured, "span 3 active", "F1", "a new one"]
     groups = by_promise([attack(name) for name in names])
     shown = [check.id for _, checks in groups for check in checks]
