@@ -43,7 +43,7 @@ PROMISES: Final = (
         "From one round a server with up to the tolerated number of colluding clients learns one "
         "sum over at least minimum_survivors minus those colluders, and no other combination of "
         "honest inputs, whatever it tells whom and in whatever order.",
-        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30"),
+        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30", "A72"),
         ("span ",),
     ),
     Promise(
@@ -212,6 +212,7 @@ ATTACKS: Final = {
     "A62": "a count of a client's own rounds only",
     "A63": "rounds nearer than planned",
     "A64": "other terms, and noise too fine",
+    "A72": "tracebacks with locals",
 }
 """What an attack of the catalogue does, in a few words."""
 

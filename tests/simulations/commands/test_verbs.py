@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -35,6 +36,19 @@ def test_a_misspelt_command_is_guessed() -> None:
     result = invoke("plam")
     assert result.exit_code == 2
     assert "Did you mean 'plan'?" in result.stderr
+
+
+def test_no_application_prints_locals_in_a_traceback() -> None:
+    """Locals may be secrets, and Typer prints them unless told otherwise, up to 0.20.1."""
+    found = [
+        {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        for package in ("simulations", "veilsum", "protocol")
+        for path in (Path(cli.__file__).parents[2] / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Typer")
+    ]
+    assert found
+    assert {each.get("pretty_exceptions_show_locals") for each in found} == {"False"}
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
