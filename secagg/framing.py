@@ -9,8 +9,8 @@ messages of other rounds early; signatures and sealing keys do the real binding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,8 +18,8 @@ import numpy as np
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
+from secagg.tags import WIRE_VERSION
 
-WIRE_VERSION = 1
 CONTEXT_TAG_BYTES = 8
 
 _LENGTHS = {
@@ -44,9 +44,11 @@ class Redacted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     rich, which may draw tracebacks with their locals, prints structs by `__rich_repr__`.
     """
 
-    def __rich_repr__(self) -> Iterator[tuple[str, object]]:
-        for name, value in msgspec.structs.asdict(self).items():
-            yield name, f"{len(value)} bytes" if isinstance(value, bytes) else value
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [
+            (name, f"{len(value)} bytes" if isinstance(value, bytes) else value)
+            for name, value in msgspec.structs.asdict(self).items()
+        ]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.__rich_repr__())
