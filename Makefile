@@ -15,9 +15,11 @@ FLOWER_VENV := .venv-flower
 FLOWER_STAMP := $(FLOWER_VENV)/.installed
 NVFLARE_VENV := .venv-nvflare
 NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
+MINIMA_VENV := .venv-minima
+MINIMA_STAMP := $(MINIMA_VENV)/.installed
 
 .PHONY: demo pictures docs dist format lint types unit clean
-.PHONY: test test-adapters test-flower test-nvflare test-pfl test-release walk mutants
+.PHONY: test test-adapters test-flower test-nvflare test-pfl test-minima test-release walk mutants
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -49,6 +51,27 @@ dist: $(STAMP)
 # Each adapter with its framework, in an environment of its own that is made when it is missing.
 test-adapters: test-flower test-nvflare test-pfl
 
+# The lowest versions that pyproject.toml allows, of what the core and the command line need. Typer's
+# lowest asks click, as it is today, for names that click deprecates.
+test-minima: $(MINIMA_STAMP)
+	$(MINIMA_VENV)/bin/python -m pytest -W "ignore:'click:DeprecationWarning" \
+		tests/test_ways_in.py::test_the_ledger_may_be_kept \
+		tests/secagg/oneshot/test_rounds.py::test_a_round_without_losses \
+		tests/simulations/commands/test_verbs.py \
+		-k "ledger_may or without_losses or list_shows or help_and_version or coins"
+
+$(MINIMA_STAMP): pyproject.toml
+	test -x $(MINIMA_VENV)/bin/python || $(PYTHON) -m venv $(MINIMA_VENV)
+	$(MINIMA_VENV)/bin/python -c 'import re, tomllib; \
+		project = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+		wanted = project["dependencies"] + project["optional-dependencies"]["cli"]; \
+		print(*(re.sub(r">=([^,]+).*", r"==\1", each) for each in wanted), sep="\n")' \
+		> $(MINIMA_VENV)/minima.txt
+	$(MINIMA_VENV)/bin/python -m pip install --quiet --constraint $(MINIMA_VENV)/minima.txt \
+		--editable ".[cli]" "pytest>=8.3" "hypothesis>=6.120"
+	$(MINIMA_VENV)/bin/python -m pip check
+	touch $(MINIMA_STAMP)
+
 # The wheel in an environment of its own, with everything that it depends on, and the whole demo.
 test-release: $(STAMP)
 	VEILSUM_TEST_RELEASE="$(TORCH)" $(BIN)/pytest -n0 tests/test_release.py
@@ -65,7 +88,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml veilsum/__init__.py
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
@@ -118,4 +141,4 @@ $(NVFLARE_STAMP): pyproject.toml
 	touch $(NVFLARE_STAMP)
 
 clean:
-	rm -rf $(VENV) $(FLOWER_VENV) $(NVFLARE_VENV) $(PFL_VENV) demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(FLOWER_VENV) $(NVFLARE_VENV) $(PFL_VENV) $(MINIMA_VENV) demo-report build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,7 +23,6 @@ write, so an inherited ledger is refused there: every process opens the file for
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -37,6 +36,15 @@ from dp.errors import LedgerError
 from dp.event_kinds import Event
 from dp.events import Adjacency
 from dp.records import canonical_json, decode_event, encode_event
+
+try:
+    import fcntl
+except ModuleNotFoundError as error:
+    raise ImportError(
+        "veilsum does not run on Windows: ledgers and histories need POSIX locks and folders "
+        "that are synchronised to disk; use Linux, macOS or the Windows Subsystem for Linux",
+        name="fcntl",
+    ) from error
 
 FORMAT: Final = "veilsum-ledger"
 VERSION: Final = 1

@@ -10,7 +10,7 @@ messages of other rounds early; signatures and sealing keys do the real binding.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -18,8 +18,8 @@ import numpy as np
 from secagg.errors import Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, NONCE_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES
+from secagg.tags import WIRE_VERSION
 
-WIRE_VERSION = 1
 CONTEXT_TAG_BYTES = 8
 
 _LENGTHS = {
@@ -38,7 +38,24 @@ FRAME_BYTES = 64
 """More than the version byte and all MessagePack headers of any message take."""
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Redacted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A struct that may hold shares or seeds: of bytes it prints the sizes only.
+
+    rich, which may draw tracebacks with their locals, prints structs by `__rich_repr__`.
+    """
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [
+            (name, f"{len(value)} bytes" if isinstance(value, bytes) else value)
+            for name, value in msgspec.structs.asdict(self).items()
+        ]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({shown})"
+
+
+class Message(Redacted, frozen=True):
     """Base of all messages: `context` is the first 8 bytes of the context hash."""
 
     context: bytes
@@ -48,16 +65,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
             if name in _LENGTHS and (found := len(getattr(self, name))) != _LENGTHS[name]:
                 raise ValueError(f"{name} must be {_LENGTHS[name]} bytes, not {found}")
 
-    def __repr__(self) -> str:
-        """Names and sizes only: some messages carry shares and seeds."""
-        sizes = ", ".join(
-            f"{name}={len(value)} bytes" if isinstance(value, bytes) else f"{name}={value}"
-            for name, value in msgspec.structs.asdict(self).items()
-        )
-        return f"{type(self).__name__}({sizes})"
 
-
-class ClientMessage(Message, frozen=True, array_like=True):
+class ClientMessage(Message, frozen=True):
     """Base of messages to the server: `sender` is the index in the cohort."""
 
     sender: int

@@ -12,7 +12,9 @@ import hashlib
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-PROTOCOL_LABEL = b"veilsum/1"
+WIRE_VERSION = 2
+"""First byte of every message; programs of different versions refuse each other's."""
+PROTOCOL_LABEL = b"veilsum/%d" % WIRE_VERSION
 
 
 class Usage(enum.Enum):

@@ -30,6 +30,7 @@ def load(name: str) -> Any:
     return importlib.import_module(f"{package}.{name}")
 
 
+frozen = load("frozen")
 runner = load("runner")
 MismatchError = load("player").MismatchError
 one_shot = load("one_shot.runner")
@@ -51,6 +52,25 @@ def errors(vector: dict[str, Any]) -> list[dict[str, Any]]:
     """Every refused step of a file."""
     steps = [*vector.get("operations", []), *vector.get("cases", [])]
     return [step for step in steps if "error" in step]
+
+
+def test_vectors_and_hashed_labels_do_not_change_without_a_version() -> None:
+    assert json.loads(frozen.RECORD.read_text()) == frozen.now(), frozen.__doc__
+
+
+def test_what_changed_is_not_recorded_under_the_same_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = tmp_path / "frozen.json"
+    before = frozen.now()
+    record.write_text(json.dumps(before))
+    monkeypatch.setattr(frozen, "labels", lambda: ["another"])
+    with pytest.raises(SystemExit, match=r"raise veilsum\.__version__"):
+        frozen.renew(record)
+    assert json.loads(record.read_text()) == before
+    monkeypatch.setattr(frozen, "WIRE_VERSION", before["wire"] + 1)
+    frozen.renew(record)
+    assert json.loads(record.read_text()) == frozen.now() != before
 
 
 # Which side of the pairwise protocol checks what; a member of Reason without an entry here fails

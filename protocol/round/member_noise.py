@@ -28,6 +28,7 @@ from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol.errors import PolicyError
 from protocol.round.turns import Turns
 from secagg import FieldVector, LocalProtocolError, PrimeField, lift
+from secagg.framing import Redacted
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, sync_folder, write_durably
@@ -37,7 +38,7 @@ _HEAD_BYTES = 1 + hashlib.sha256().digest_size
 """A byte for the version, and a hash that notices a damaged disk, though no one who means harm."""
 
 
-class AddedNoise(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class AddedNoise(Redacted, frozen=True):
     """Noise that may be taken back: where it went in, and how it is drawn again.
 
     Args:
@@ -50,11 +51,8 @@ class AddedNoise(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     variance: float
     seed: bytes
 
-    def __repr__(self) -> str:
-        return f"AddedNoise(round_number={self.round_number}, variance={self.variance})"
 
-
-class _Memory(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class _Memory(Redacted, frozen=True):
     """All that a member remembers of one run.
 
     Args:

@@ -29,7 +29,7 @@ HEADER_BYTES = KEY_BYTES + 2 * HASH_BYTES + 1 + SIGNATURE_BYTES
 """One upload's header as a member gets it: ephemeral key, two hashes, a flag, signature."""
 
 
-class Upload(ClientMessage, frozen=True, array_like=True, tag=32):
+class Upload(ClientMessage, frozen=True, tag=32):
     """All that a client says: its ciphertext, and a sealed share for each member, in their order.
 
     With them commitments to its removable seeds. The signature covers the ephemeral key and hashes
@@ -45,7 +45,7 @@ class Upload(ClientMessage, frozen=True, array_like=True, tag=32):
     signature: bytes
 
 
-class Delivery(Message, frozen=True, array_like=True, tag=33):
+class Delivery(Message, frozen=True, tag=33):
     """To a member: the cohort, who uploaded, their headers in order, and its seals, in order."""
 
     cohort: bytes
@@ -54,33 +54,33 @@ class Delivery(Message, frozen=True, array_like=True, tag=33):
     seals: bytes
 
 
-class Complaints(ClientMessage, frozen=True, array_like=True, tag=34):
+class Complaints(ClientMessage, frozen=True, tag=34):
     """From a member: whose headers or seals are bad; possibly nobody's. `sender` is the member."""
 
     bad: bytes
     signature: bytes
 
 
-class Proposal(Message, frozen=True, array_like=True, tag=35):
+class Proposal(Message, frozen=True, tag=35):
     """To a member: the clients whose uploads are to be opened."""
 
     survivors: bytes
 
 
-class Confirmation(ClientMessage, frozen=True, array_like=True, tag=36):
+class Confirmation(ClientMessage, frozen=True, tag=36):
     """From a member: its signature over the uploads to be opened."""
 
     signature: bytes
 
 
-class Quorum(Message, frozen=True, array_like=True, tag=37):
+class Quorum(Message, frozen=True, tag=37):
     """To a member: members' signatures over the set that it signed itself, in order."""
 
     signers: bytes
     signatures: bytes
 
 
-class Answer(ClientMessage, frozen=True, array_like=True, tag=38):
+class Answer(ClientMessage, frozen=True, tag=38):
     """From a member, once: what it gives up of its shares, signed.
 
     `sums` are those of the keys' shares over all uploads opened; `seeds` its shares of surplus

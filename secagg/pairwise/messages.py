@@ -18,7 +18,7 @@ COMMITMENT_BYTES = 32
 ADVERTISEMENT_ENTRY_BYTES = 2 * KEY_BYTES + NONCE_BYTES + SIGNATURE_BYTES
 
 
-class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
+class Advertisement(ClientMessage, frozen=True, tag=1):
     """Round 0, up: two public keys and a nonce, signed."""
 
     sealing_key: bytes
@@ -44,7 +44,7 @@ class Advertisement(ClientMessage, frozen=True, array_like=True, tag=1):
         )
 
 
-class Roster(Message, frozen=True, array_like=True, tag=2):
+class Roster(Message, frozen=True, tag=2):
     """Round 0, down: who takes part, and the advertisements that the recipient needs.
 
     The root of the hash tree over all advertisements, the proof that the recipient's is in it, and
@@ -57,7 +57,7 @@ class Roster(Message, frozen=True, array_like=True, tag=2):
     entries: bytes
 
 
-class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
+class ShareBundle(ClientMessage, frozen=True, tag=3):
     """Round 1, up: sealed shares for every other holder, in order.
 
     With them commitments to the self-mask seed and to each removable seed, signed.
@@ -68,40 +68,40 @@ class ShareBundle(ClientMessage, frozen=True, array_like=True, tag=3):
     signature: bytes
 
 
-class DeliveredShares(Message, frozen=True, array_like=True, tag=4):
+class DeliveredShares(Message, frozen=True, tag=4):
     """Round 1, down: who shared, and the sealed shares meant for the recipient, in order."""
 
     participants: bytes
     sealed: bytes
 
 
-class MaskedInput(ClientMessage, frozen=True, array_like=True, tag=5):
+class MaskedInput(ClientMessage, frozen=True, tag=5):
     """Round 2, up: the masked vector, packed to `bits` bits per element, signed."""
 
     vector: bytes
     signature: bytes
 
 
-class SurvivorSet(Message, frozen=True, array_like=True, tag=6):
+class SurvivorSet(Message, frozen=True, tag=6):
     """Round 2, down: whose masked vectors are in the sum (U3)."""
 
     survivors: bytes
 
 
-class Confirmation(ClientMessage, frozen=True, array_like=True, tag=7):
+class Confirmation(ClientMessage, frozen=True, tag=7):
     """Round 3, up: a signature over the survivor set."""
 
     signature: bytes
 
 
-class ConfirmationSet(Message, frozen=True, array_like=True, tag=8):
+class ConfirmationSet(Message, frozen=True, tag=8):
     """Round 3, down: signatures of the committee's members over the survivor set, in order."""
 
     confirmers: bytes
     signatures: bytes
 
 
-class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
+class UnmaskShares(ClientMessage, frozen=True, tag=9):
     """Round 4, up: one share for each participant that the sender holds shares of, in order.
 
     Whether it is a share of the self-mask seed or of the masking key follows from the survivor
@@ -114,13 +114,13 @@ class UnmaskShares(ClientMessage, frozen=True, array_like=True, tag=9):
     signature: bytes
 
 
-class SeedRequest(Message, frozen=True, array_like=True, tag=10):
+class SeedRequest(Message, frozen=True, tag=10):
     """Round 4, down: survivors that went away before they gave up their removable seeds."""
 
     missing: bytes
 
 
-class SeedShares(ClientMessage, frozen=True, array_like=True, tag=11):
+class SeedShares(ClientMessage, frozen=True, tag=11):
     """Round 5, up: shares of the seeds that the missing parties were to give up; signed.
 
     One entry for each missing party that the sender holds shares of, in order.

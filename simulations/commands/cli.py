@@ -85,6 +85,8 @@ app = typer.Typer(
     cls=Commands,
     help="Private sums from an untrusted server, for federated learning.",
     no_args_is_help=True,
+    # Locals in a traceback may be secrets; older versions of Typer print them.
+    pretty_exceptions_show_locals=False,
     # Commands inherit it.
     context_settings={"help_option_names": ["-h", "--help"]},
 )

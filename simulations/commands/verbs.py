@@ -33,7 +33,7 @@ class Verb:
     def load(self, called: str) -> Any:
         """Import the command, and give it the name that it is called by."""
         command = getattr(import_module(self.module), self.name)
-        app = typer.Typer()
+        app = typer.Typer(pretty_exceptions_show_locals=False)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=called)
         else:

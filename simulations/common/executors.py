@@ -12,7 +12,6 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from importlib.metadata import version
 from multiprocessing import get_context
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -25,8 +24,6 @@ T = TypeVar("T")
 
 SCHEDULER_SECONDS: Final = 10.0
 """How long a Dask scheduler may take to answer."""
-
-_PACKAGE: Final = "veilsum"
 
 _NOTHING: Final = b""
 """In place of a task that was cancelled."""
@@ -54,7 +51,7 @@ def executor(
 
     Raises:
         ConfigurationError: two ways at once, a scheduler that does not answer, or a worker of its
-            without this version of the package, or no worker.
+            without the very sources of this process, or no worker.
     """
     ways = {"--workers": workers > 1, "--scheduler": scheduler is not None}
     ways["torchrun"] = ranks.size > 1
@@ -83,10 +80,15 @@ def _dask(address: str) -> Iterator[Executor]:
     """The executor of a cluster.
 
     Raises:
-        ConfigurationError: nobody answers, there is no worker, or one has not this version of the
-            package.
+        ConfigurationError: nobody answers, there is no worker, or one has other sources of ours.
     """
     client: Any = import_module("distributed").Client
+
+    def sources() -> str:
+        """Sent by value, as a local function: a worker without our packages can still say so."""
+        from simulations.common.provenance import source_hash
+
+        return source_hash()
 
     try:
         opened = client(address, timeout=SCHEDULER_SECONDS, set_as_default=False)
@@ -95,29 +97,29 @@ def _dask(address: str) -> Iterator[Executor]:
         valid = "the address of a Dask scheduler that runs, such as tcp://HOST:8786"
         raise ConfigurationError("--scheduler", f"value {address!r} ({said})", valid) from None
     with opened:
-        _check_workers(opened.run(version, _PACKAGE, on_error="return"), version(_PACKAGE))
+        _check_workers(opened.run(sources, on_error="return"), sources())
         # Two tasks that look alike are two: a run may have fresh noise.
         yield opened.get_executor(pure=False)
 
 
-def _check_workers(versions: dict[str, object], ours: str) -> None:
-    """Refuse workers that would let a task wait for ever: theirs is a connection that breaks.
+def _check_workers(sources: dict[str, object], ours: str) -> None:
+    """Refuse workers that would misread a task, or let it wait for ever on a broken connection.
 
     Args:
-        versions: what each worker has, by its address; an exception where it has nothing.
-        ours: what this process has.
+        sources: hash of what each worker has, by its address; an exception where it has nothing.
+        ours: hash of what this process has.
 
     Raises:
-        ConfigurationError: there is no worker, or one, which is named, without this version.
+        ConfigurationError: there is no worker, or one, which is named, with other sources.
     """
-    if not versions:
-        valid = f"workers with {_PACKAGE} {ours}, started first"
+    valid = f"workers, started first, with the sources that are here ({ours})"
+    if not sources:
         raise ConfigurationError("--scheduler", "a cluster without workers", valid)
-    for address, theirs in versions.items():
+    for address, theirs in sources.items():
         if theirs != ours:
-            has = theirs if isinstance(theirs, str) else "none"
-            value = f"a cluster whose worker {address} has {_PACKAGE} {has}"
-            raise ConfigurationError("--scheduler", value, f"workers with {_PACKAGE} {ours}")
+            has = f"other sources ({theirs})" if isinstance(theirs, str) else "no sources"
+            value = f"a cluster whose worker {address} has {has} of veilsum"
+            raise ConfigurationError("--scheduler", value, valid)
 
 
 class RankExecutor(Executor):

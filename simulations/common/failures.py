@@ -127,6 +127,8 @@ def one_line(error: Exception) -> str | None:
 
 def _missing(error: ImportError) -> str | None:
     """Which extra has what is missing; None for a module of our own, say."""
+    if error.name == "fcntl":
+        return str(error)
     package = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(package)
     if extra is None:

@@ -246,7 +246,7 @@ def test_usages_are_distinct_and_separate() -> None:
 def test_digest_and_derivation_by_hand() -> None:
     """RFC 5869 with HMAC of the standard library, and the documented encoding."""
     info = b"".join(
-        len(part).to_bytes(8, "little") + part for part in (b"veilsum/1", b"self mask", b"x")
+        len(part).to_bytes(8, "little") + part for part in (b"veilsum/2", b"self mask", b"x")
     )
     assert tagged(Usage.SELF_MASK, b"x") == info
     assert digest(Usage.SELF_MASK, b"x") == hashlib.sha256(info).digest()

@@ -145,7 +145,7 @@ def test_vector() -> None:
     """By hand, with the documented encoding of tags."""
 
     def hashed(*parts: bytes) -> bytes:
-        tagged = (b"veilsum/1", *parts)
+        tagged = (b"veilsum/2", *parts)
         return hashlib.sha256(b"".join(len(p).to_bytes(8, "little") + p for p in tagged)).digest()
 
     a, b, c = (hashed(b"tree leaf", entry) for entry in (b"a", b"b", b"c"))

@@ -96,25 +96,27 @@ def not_messages() -> Iterator[MessageCase]:
     own, malformed = remote(0, "MALFORMED"), remote(SERVER, "MALFORMED")
     data = ACTIVE.confirmation(0)
     context, signature = wire.pack(TAG), wire.pack(SIGNATURE)
-    array, number, sender = b"\x01\x94", b"\x07", b"\x00"
+    array, number, sender = wire.VERSION + b"\x94", b"\x07", b"\x00"
     yield refused("A trailing byte.", data + b"\0", own)
     yield refused("A second message behind the first.", data + data, own)
     yield refused("Version 0.", b"\0" + data[1:], own)
-    yield refused("Version 2.", b"\2" + data[1:], own)
+    yield refused("Version 1.", b"\1" + data[1:], own)
     yield refused("No version.", data[1:], own)
     for label, missing in (("0", 0), ("12", 12), ("-1", -1), ("255", 255)):
         packed = b"\xff" if missing < 0 else wire.pack(missing)
         yield refused(
             f"Message number {label}.", array + packed + context + sender + signature, own
         )
-    five = b"\x01\x95" + number + context + sender + signature
+    five = wire.VERSION + b"\x95" + number + context + sender + signature
     yield refused("A surplus field: nil.", five + b"\xc0", own)
     yield refused("A surplus field: bytes.", five + wire.pack(b""), own)
-    yield refused("The last field is missing.", b"\x01\x93" + number + context + sender, own)
-    yield refused("An empty array.", b"\x01\x90", own)
-    keys = b"\x01\x84" + number + context + sender + signature
+    yield refused(
+        "The last field is missing.", wire.VERSION + b"\x93" + number + context + sender, own
+    )
+    yield refused("An empty array.", wire.VERSION + b"\x90", own)
+    keys = wire.VERSION + b"\x84" + number + context + sender + signature
     yield refused("A map instead of an array.", keys, own)
-    yield refused("An integer instead of an array.", b"\x01\x07", own)
+    yield refused("An integer instead of an array.", wire.VERSION + b"\x07", own)
     text = b"\xa8" + bytes(8)
     for label, field in (
         ("nil", b"\xc0"),
@@ -156,19 +158,19 @@ def not_messages() -> Iterator[MessageCase]:
     yield refused("A server sends a confirmation.", data, malformed, sent_by="server")
     yield refused(
         "The survivors are an array.",
-        b"\x01\x93\x06" + context + b"\x93\0\1\2",
+        wire.VERSION + b"\x93\x06" + context + b"\x93\0\1\2",
         malformed,
         sent_by="server",
     )
     yield refused(
         "Arrays in arrays, a thousand deep.",
-        b"\x01" + b"\x91" * 1000,
+        wire.VERSION + b"\x91" * 1000,
         malformed,
         sent_by="server",
     )
     yield refused(
         "A byte string that claims four gigabytes.",
-        b"\x01\x93\x06" + context + b"\xc6\xff\xff\xff\xff\x07",
+        wire.VERSION + b"\x93\x06" + context + b"\xc6\xff\xff\xff\xff\x07",
         malformed,
         sent_by="server",
     )

@@ -121,7 +121,7 @@ HONEST: dict[str, tuple[str, Round]] = {
     "refused-words": (
         "A field of 8 bits: mask elements whose first word is refused, and one whose second is "
         "refused as well.",
-        replace(SMALL, bits=8, length=40, seed="refused words 19"),
+        replace(SMALL, bits=8, length=40, seed="refused words 44"),
     ),
 }
 

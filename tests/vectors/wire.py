@@ -24,8 +24,8 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 Rand = Callable[[int], bytes]
 
-VERSION = b"\x01"
-LABEL = b"veilsum/1"
+VERSION = b"\x02"
+LABEL = b"veilsum/2"
 SHAMIR_PRIME = 2**31 - 1
 LIMBS, LIMB_BITS = 9, 30
 SEED, KEY, FIRST_REMOVABLE = 0, 1, 2

@@ -5,7 +5,7 @@
     with SecureGrid.from_context(grid, context, strategy) as secure:
         strategy.start(grid=secure, initial_arrays=arrays, num_rounds=5)
 
-Needs flwr >= 1.41, the extra `flower`. How to use it: docs/integrations/flower.md.
+Needs flwr >= 1.32, the extra `flower`. How to use it: docs/integrations/flower.md.
 """
 
 from protocol.adapters.flower.carrier import Patience

@@ -7,7 +7,9 @@ import typer
 from simulations.commands.bench import campaigns, parts, rounds
 
 bench_app = typer.Typer(
-    help="Measure speed and compare it with its physical limit.", no_args_is_help=True
+    help="Measure speed and compare it with its physical limit.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
 )
 bench_app.command("compress")(parts.compress_command)
 bench_app.command("flower")(rounds.flower_command)

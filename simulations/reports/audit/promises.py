@@ -43,7 +43,7 @@ PROMISES: Final = (
         "From one round a server with up to the tolerated number of colluding clients learns one "
         "sum over at least minimum_survivors minus those colluders, and no other combination of "
         "honest inputs, whatever it tells whom and in whatever order.",
-        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30"),
+        ("A1", "A2", "A3", "A4", "A8", "A9", "A13", "A29", "A30", "A72"),
         ("span ",),
     ),
     Promise(
@@ -227,6 +227,7 @@ ATTACKS: Final = {
     "A69": "made-up records",
     "A70": "a candidate that spoils its draw",
     "A71": "two announcements at once",
+    "A72": "tracebacks with locals",
     "A73": "twelve calls averaged",
 }
 """What an attack of the catalogue does, in a few words."""

@@ -33,6 +33,7 @@ from simulations.threats.catalogue import (
     rings,
     shared_books,
     thresholds,
+    tracebacks,
     uploads,
     views,
 )
@@ -44,7 +45,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
             for topic in (
                 *(aborts, capacity, cohorts, inversion, keys, lies, mask_generators, membership),
                 *(noise, noise_seeds, parameters, replays, rings, thresholds, uploads, views),
-                *(goals, holders, old_copies, shared_books),
+                *(goals, holders, old_copies, shared_books, tracebacks),
                 *(
                     one_shot_answers,
                     one_shot_books,

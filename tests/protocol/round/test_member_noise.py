@@ -377,14 +377,6 @@ def test_of_threads_that_begin_one_round_one_succeeds(noise: MemberNoise) -> Non
     assert len(won) == 1
 
 
-def test_seeds_are_not_shown() -> None:
-    added = AddedNoise(3, V, seed(0).material)
-    memory = module._Memory(added=(added,))
-    for shown in (repr(added), str(added), repr(memory)):
-        assert "seed" not in shown
-        assert repr(seed(0).material)[2:12] not in shown
-
-
 # -- the vector -----------------------------------------------------------------------------------
 
 

@@ -40,7 +40,7 @@ def draw_of(**changes: Any) -> Draw:
 
 def tagged(usage: bytes, *parts: bytes) -> bytes:
     """SHA-256 of a tagged string, by hand."""
-    every = (b"veilsum/1", usage, *parts)
+    every = (b"veilsum/2", usage, *parts)
     return hashlib.sha256(
         b"".join(len(part).to_bytes(8, "little") + part for part in every)
     ).digest()

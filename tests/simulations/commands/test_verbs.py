@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -35,6 +36,19 @@ def test_a_misspelt_command_is_guessed() -> None:
     result = invoke("plam")
     assert result.exit_code == 2
     assert "Did you mean 'plan'?" in result.stderr
+
+
+def test_no_application_prints_locals_in_a_traceback() -> None:
+    """Locals may be secrets, and Typer prints them unless told otherwise, up to 0.20.1."""
+    found = [
+        {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        for package in ("simulations", "veilsum", "protocol")
+        for path in (Path(cli.__file__).parents[2] / package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Typer")
+    ]
+    assert found
+    assert {each.get("pretty_exceptions_show_locals") for each in found} == {"False"}
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
@@ -108,25 +122,26 @@ def test_the_script_of_a_shell_is_shown(shell: str) -> None:
     assert done.returncode == 0 and f"COMPLETE=complete_{shell}" in done.stdout
 
 
-# Runs a command with packages that cannot be imported, as where no extra but `cli` is installed.
+# Does something with packages that cannot be imported, as where no extra but `cli` is installed.
 WITHOUT = """
 import sys
 
+MISSING = {"torch", "sklearn", "matplotlib", "jinja2", "galois"}
+
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {"torch", "sklearn", "matplotlib", "jinja2", "galois"}:
+        if name.partition(".")[0] in MISSING:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
-from veilsum.__main__ import main
-main()
 """
+MAIN = "from veilsum.__main__ import main\nmain()"
 
 
 def without_extras(*arguments: str) -> tuple[int, str]:
     """Exit status and standard error of a command that has the extra `cli` alone."""
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", WITHOUT, *arguments], capture_output=True, text=True
+        [sys.executable, "-c", WITHOUT + MAIN, *arguments], capture_output=True, text=True
     )
     return done.returncode, done.stderr
 
@@ -157,6 +172,19 @@ def test_what_trains_says_which_extra_is_missing(line: str) -> None:
     assert status == 2
     assert error.splitlines()[-1].endswith('pip install "veilsum[sim]"')
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(
+    "work", [*(f"import {name}" for name in ("dp", "protocol", "veilsum.mean")), MAIN]
+)
+def test_windows_is_told_that_it_is_not_supported(work: str) -> None:
+    without = f"{WITHOUT}MISSING |= {{'fcntl'}}\n{work}"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", without, "account"], capture_output=True, text=True
+    )
+    assert done.returncode == (2 if work is MAIN else 1)
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ImportError: veilsum does not run on Windows: ")
 
 
 def test_a_finished_run_is_said_to_be_so_without_loading_what_trains(tmp_path: Path) -> None:

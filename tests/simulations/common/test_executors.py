@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
-from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -37,6 +36,7 @@ from protocol.exchange.ranks import Ranks
 from simulations.common import executors
 from simulations.common.executors import RankExecutor, executor, serve
 from simulations.common.failures import one_line
+from simulations.common.provenance import source_hash
 
 
 @pytest.fixture(autouse=True)
@@ -201,21 +201,37 @@ def test_a_dask_cluster_does_the_same(cluster: str) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_workers_are_asked_for_their_version(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_are_asked_for_their_sources(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[dict[str, object], str]] = []
     monkeypatch.setattr(executors, "_check_workers", lambda *found: asked.append(found))
     with executor(1, cluster):
         [(theirs, ours)] = asked
-    assert ours == version("veilsum") and list(theirs.values()) == [ours, ours]
+    assert ours == source_hash() and list(theirs.values()) == [ours, ours]
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_worker_without_our_packages_says_so(cluster: str) -> None:
+    def hide(hidden: bool) -> None:
+        name = "simulations.common.provenance"
+        sys.modules.pop(name, None)
+        if hidden:
+            sys.modules[name] = None  # type: ignore[assignment]
+
+    with pytest.importorskip("distributed").Client(cluster, set_as_default=False) as client:
+        client.run(hide, True)
+        with pytest.raises(ConfigurationError, match="has no sources"), executor(1, cluster):
+            pass
+        client.run(hide, False)
 
 
 @pytest.mark.parametrize(
-    ("theirs", "has"), [("9.9", "veilsum 9.9"), (PackageNotFoundError("veilsum"), "veilsum none")]
+    ("theirs", "has"),
+    [("beef", "other sources (beef)"), (ModuleNotFoundError("simulations"), "no sources")],
 )
 def test_workers_that_would_not_understand_are_named(theirs: object, has: str) -> None:
-    executors._check_workers({"tcp://a:1": "1.0"}, "1.0")
-    with pytest.raises(ConfigurationError, match=f"tcp://b:2 has {re.escape(has)}.*veilsum 1"):
-        executors._check_workers({"tcp://a:1": "1.0", "tcp://b:2": theirs}, "1.0")
+    executors._check_workers({"tcp://a:1": "cafe"}, "cafe")
+    with pytest.raises(ConfigurationError, match=f"tcp://b:2 has {re.escape(has)} .*cafe"):
+        executors._check_workers({"tcp://a:1": "cafe", "tcp://b:2": theirs}, "cafe")
 
 
 @pytest.mark.filterwarnings("default")

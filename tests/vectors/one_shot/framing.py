@@ -82,19 +82,21 @@ def not_messages() -> Iterator[MessageCase]:
     """One thing wrong with each."""
     data = PLAIN.confirmation(0)
     context, signature = wire.pack(TAG), wire.pack(SIGNATURE)
-    array, number, sender = b"\x01\x94", b"\x24", b"\x00"
+    array, number, sender = wire.VERSION + b"\x94", b"\x24", b"\x00"
     for size in range(len(data)):
         yield refused(f"{size} of {len(data)} bytes.", data[:size], "MALFORMED")
     yield refused("A trailing byte.", data + b"\0", "MALFORMED")
-    yield refused("Version 2.", b"\2" + data[1:], "MALFORMED")
+    yield refused("Version 1.", b"\1" + data[1:], "MALFORMED")
     # Message 7 is the pairwise protocol's confirmation, of the same fields.
     for kind in (7, 31, 39):
         body = array + wire.pack(kind) + context + sender + signature
         yield refused(f"Message number {kind}.", body, "MALFORMED")
-    surplus = b"\x01\x95" + number + context + sender + signature + wire.pack(b"")
+    surplus = wire.VERSION + b"\x95" + number + context + sender + signature + wire.pack(b"")
     yield refused("A surplus field.", surplus, "MALFORMED")
     yield refused(
-        "The last field is missing.", b"\x01\x93" + number + context + sender, "MALFORMED"
+        "The last field is missing.",
+        wire.VERSION + b"\x93" + number + context + sender,
+        "MALFORMED",
     )
     for size in (0, 63, 65):
         body = array + number + context + sender + wire.pack(bytes(size))
