@@ -21,7 +21,6 @@ from numpy.lib.format import magic, read_array_header_1_0, read_magic
 from numpy.typing import NDArray
 
 from protocol.adapters import named_arrays
-from protocol.adapters.named_arrays import KEPT, TRAINED
 from secagg import ParameterError
 
 _Shape = tuple[int, ...]
@@ -38,7 +37,7 @@ class Layout:
         kept: the same of arrays that are not trained.
 
     Raises:
-        ParameterError: an array of a type that is neither, or nothing to train.
+        ParameterError: an array that can be neither, or nothing to train.
     """
 
     trained: tuple[tuple[str, _Shape, np.dtype[Any]], ...]
@@ -47,20 +46,16 @@ class Layout:
     @classmethod
     def of(cls, record: ArrayRecord) -> Layout:
         """The layout of a model."""
-        entries = [
-            (name, array.shape, array.dtype) for name, array in _opened(record, sorted(record))
-        ]
-        foreign = [name for name, _, dtype in entries if dtype.kind not in TRAINED + KEPT]
-        if foreign:
-            valid = "floating arrays, and integers or booleans that are not trained"
-            raise ParameterError("arrays", f"{foreign[0]!r} of another type", valid)
-        trained = tuple(entry for entry in entries if entry[2].kind == TRAINED)
-        kept = tuple(entry for entry in entries if entry[2].kind != TRAINED)
-        if not sum(_size(shape) for _, shape, _ in trained):
+        trained, kept = [], []
+        for name, array in _opened(record, sorted(record)):
+            entries = trained if named_arrays.is_averaged(name, array) else kept
+            entries.append((name, array.shape, array.dtype))
+        layout = cls(tuple(trained), tuple(kept))
+        if not layout.dimension:
             raise ParameterError(
-                "arrays", f"{len(entries)} arrays", "at least one floating-point number"
+                "arrays", f"{len(record)} arrays", "at least one floating-point number"
             )
-        return cls(trained, kept)
+        return layout
 
     @property
     def dimension(self) -> int:
@@ -93,10 +88,12 @@ class Layout:
     def restored(self, record: ArrayRecord) -> ArrayRecord:
         """The same values in this layout's types: strategies return counters as floats."""
         self._check(record)
-        types = {name: (shape, dtype) for name, shape, dtype in self.trained + self.kept}
-        return ArrayRecord(
-            {name: _pack(_numpy(record, name, types[name][0]), types[name][1]) for name in record}
-        )
+        same = dict(record)
+        for name, shape, dtype in self.trained + self.kept:
+            values = _numpy(record, name, shape)
+            if values.dtype != dtype:
+                same[name] = _pack(values, dtype)
+        return ArrayRecord(same)
 
     def _parts(
         self, vector: NDArray[Any]

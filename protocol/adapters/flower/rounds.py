@@ -126,8 +126,7 @@ class SecureRounds:
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
-        layout = self._trainer(record)[0]
-        return record if Layout.of(record) == layout else layout.restored(record)
+        return self._trainer(record)[0].restored(record)
 
     def run(
         self, job: Job, arrays: ArrayRecord, nodes: Sequence[int], seconds: float

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.adapters import named_arrays
-from protocol.adapters.named_arrays import TRAINED, model_digest, require_numbers
+from protocol.adapters.named_arrays import is_averaged, model_digest, require_numbers
 from secagg import ParameterError
 
 Weights = Mapping[str, NDArray[Any]]
@@ -23,11 +23,9 @@ def trained_names(weights: Weights) -> list[str]:
     """The arrays that are averaged, in the order in which a vector holds them.
 
     Raises:
-        ParameterError: something is no array, or of a type that cannot be averaged.
+        ParameterError: something is no array, or cannot be averaged.
     """
-    for name, array in weights.items():
-        require_numbers(name, array)
-    return sorted(name for name, array in weights.items() if array.dtype.kind in TRAINED)
+    return sorted(name for name, array in weights.items() if is_averaged(name, array))
 
 
 def dimension_of(weights: Weights) -> int:

@@ -737,6 +737,15 @@ class TestServer:
         (panic,) = federation.run()
         assert said in panic
 
+    def test_running_statistics_end_the_job_before_anybody_trains(
+        self, federation: Federation
+    ) -> None:
+        weights = model() | {"norm.running_var": np.ones(3)}
+        federation.persistor.load_model = lambda _: make_model_learnable(weights, {})
+        (panic,) = federation.run()
+        assert "'norm.running_var'" in panic and "GroupNorm" in panic
+        assert federation.results == []
+
     def test_more_rounds_than_agreed(self, federation: Federation) -> None:
         federation.options["num_rounds"] = 5
         (panic,) = federation.run()

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
-from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Result
 
 from dp.mechanisms import MECHANISMS, MechanismName
@@ -120,6 +120,76 @@ def test_clients_that_do_not_allow_it_evaluate_for_no_server(
         assert secure.reports[0].survivors == parts.N
     assert not result.evaluate_metrics_clientapp
     assert "allow_evaluation_in_the_clear = true" in caplog.text
+
+
+def mixed_network(norm: str) -> Any:
+    """A layer of everything: a normalisation, a GroupNorm, tied weights, float16, a counter."""
+    torch = pytest.importorskip("torch")
+
+    class Mixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.second.weight = self.first.weight
+            self.norm = torch.nn.BatchNorm1d(4) if norm == "batch" else torch.nn.GroupNorm(1, 4)
+            self.group = torch.nn.GroupNorm(2, 4)
+            self.scale = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
+            self.register_buffer("count", torch.tensor(3))
+
+        def forward(self, values: Any) -> Any:
+            return self.second(self.group(self.norm(self.first(values)))) * self.scale.float()
+
+    return Mixed()
+
+
+def sent_of(network: Any, remedy: str) -> ArrayRecord:
+    if remedy == "leave out":
+        return ArrayRecord({**dict(network.named_parameters()), "count": network.count})
+    return ArrayRecord(network.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("norm", "remedy"), [("batch", "none"), ("batch", "leave out"), ("group", "GroupNorm")]
+)
+def test_batch_norm_is_refused_by_name_and_both_remedies_train(
+    make_world: Callable[..., World], parts: SimpleNamespace, norm: str, remedy: str
+) -> None:
+    """What is averaged keeps its type, float16 too; a counter stays; tied weights train once."""
+    first, received = mixed_network(norm), []
+
+    def train(message: Message, context: Context) -> Message:
+        (arrays,) = message.content.array_records.values()
+        network, shift = mixed_network(norm), parts.shift_of(context.node_config["partition-id"])
+        network.load_state_dict(arrays.to_torch_state_dict(), strict=False)
+        network(network.first.weight.detach())  # its own statistics move, and stay here
+        received.append({name: array.numpy() for name, array in arrays.items()})
+        for parameter in network.parameters():
+            parameter.data += shift
+        network.count += 1
+        return Message(RecordDict({"arrays": sent_of(network, remedy)}), reply_to=message)
+
+    world, strategy = make_world(app=parts.make_app(train)), FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        if remedy == "none":
+            with pytest.raises(ParameterError, match=r"'norm\.running_mean'.*GroupNorm"):
+                start(secure, strategy, sent_of(first, remedy))
+            assert world.grid.seen == []
+            return
+        result = start(secure, strategy, sent_of(first, remedy), rounds=2)
+        first.load_state_dict(result.arrays.to_torch_state_dict(), strict=False)
+        reports = secure.reports
+    assert [report.survivors for report in reports] == [parts.N] * 2
+    assert len(received) == 2 * parts.N
+    for arrays in received:
+        assert (arrays["scale"].dtype, arrays["count"].dtype) == (np.float16, np.int64)
+        assert arrays["count"] == 3
+    for mode in (first.eval(), first.train()):
+        assert mode(first.first.weight.detach()).isfinite().all()
+    moved = result.arrays["norm.weight"].numpy() - 1.0
+    mean = np.mean([parts.shift_of(i) for i in range(parts.N)])
+    # Two rounds of noise, 6.5 deviations each.
+    assert np.abs(moved - 2 * mean).max() < sum(6.5 * noise_of(each, world) for each in reports)
 
 
 @pytest.mark.parametrize("mode", Mode)
