@@ -53,6 +53,10 @@ class Processes:
                 start_new_session=True,
             )
 
+    def send(self, name: str, what: signal.Signals) -> None:
+        """Send a signal to a program and what it started."""
+        os.killpg(self._running[name].pid, what)
+
     def stop(self, name: str) -> None:
         """End a program and what it started, by their own group."""
         process = self._running.pop(name)

@@ -29,6 +29,10 @@ _STATISTICS = re.compile(
 """Names of what BatchNorm counts beside its weights, in PyTorch, Keras and others. A variance that
 was noised is negative here and there, and its root is no number."""
 
+LARGEST_DIMENSION = 1 << 30
+"""Most numbers that are averaged: as many as a round can add up. A client holds eight bytes of
+each, a server as well."""
+
 _LABEL = b"veilsum/model/1"
 
 Pairs = Callable[[], Iterable[tuple[NDArray[Any], NDArray[Any]]]]
@@ -94,6 +98,19 @@ def is_averaged(name: str, array: object) -> bool:
         return False
     require_weights(name)
     return True
+
+
+def dimension_of(sizes: Iterable[int]) -> int:
+    """d, of the sizes of all arrays that are averaged.
+
+    Raises:
+        ParameterError: nothing is averaged, or too much for a round.
+    """
+    dimension = sum(sizes)
+    if not 1 <= dimension <= LARGEST_DIMENSION:
+        valid = f"1 .. {LARGEST_DIMENSION}, of floating-point arrays"
+        raise ParameterError("numbers that are averaged", dimension, valid)
+    return dimension
 
 
 def require_weights(name: str) -> None:

@@ -29,8 +29,8 @@ def trained_names(weights: Weights) -> list[str]:
 
 
 def dimension_of(weights: Weights) -> int:
-    """d, numbers in all averaged arrays together."""
-    return sum(weights[name].size for name in trained_names(weights))
+    """d, numbers in all averaged arrays together; raises as `named_arrays.dimension_of` does."""
+    return named_arrays.dimension_of(weights[name].size for name in trained_names(weights))
 
 
 def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
@@ -47,7 +47,8 @@ def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
             require_numbers(name, after)
             if after.shape != before.shape:
                 valid = f"of shape {before.shape}"
-                raise ParameterError(f"trained array {name!r}", after.shape, valid)
+                found = f"{after.dtype} of shape {after.shape}"
+                raise ParameterError(f"trained array {name!r}", found, valid)
             yield after, before
 
     return named_arrays.difference(pairs, dimension_of(received))

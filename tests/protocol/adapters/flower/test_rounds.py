@@ -7,7 +7,7 @@ import logging
 import pickle
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,7 +21,8 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, 
 
 from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import PrivateTraining, RoundSetup
-from protocol.adapters.flower import RoundLostError, RoundReport, SecureGrid
+from protocol.adapters import named_arrays, stage_times
+from protocol.adapters.flower import Patience, RoundLostError, RoundReport, SecureGrid
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
@@ -270,14 +271,14 @@ def test_a_lost_round_is_skipped_and_the_model_stays(
     assert len(secure.reports) == 2
 
 
-def test_the_first_round_lost_is_an_error_that_says_why(
+def test_a_lost_round_says_of_every_node_why(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
     world = make_world()
     world.grid.drops = lambda node, step: step == "share" and node < parts.FIRST_NODE + 3
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     first = range(parts.FIRST_NODE, parts.FIRST_NODE + 3)
     assert caught.value.lost == dict.fromkeys(first, "share: no answer in 60 s")
     assert caught.value.away == 0
@@ -344,7 +345,7 @@ def test_a_stage_that_fails_says_of_every_node_why(
     spoiling(world, parts, {1: without_our_record, 2: saying(b"\0nonsense"), 4: an_error})
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     lost = {node - parts.FIRST_NODE: reason for node, reason in caught.value.lost.items()}
     malformed = lost.pop(2)
     assert lost == {
@@ -399,9 +400,9 @@ def test_a_sum_that_cannot_be_opened_names_a_node(
     monkeypatch.setattr("protocol.training.private.PrivateTraining.run_setup", run_setup)
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(RemoteProtocolError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     keys = {read_identity(world.home(i) / "identity.key").public: i for i in range(parts.N)}
-    number = keys[blamed[0]]
+    number = keys[blamed[-1]]
     node = parts.FIRST_NODE + number if number < parts.N - 1 else None
     named, lost = caught.value.__notes__
     assert named == f"client {party} of the cohort is node {node}"
@@ -419,18 +420,39 @@ def test_many_nodes_are_told_in_few_words() -> None:
     )
 
 
-def test_rounds_lost_in_a_row_end_the_run(
-    make_world: Callable[..., World], parts: SimpleNamespace
+@pytest.mark.parametrize("worked", [0, 1])
+@pytest.mark.parametrize(("planned", "most"), [(8, 3), (2, 2)])
+def test_the_third_lost_round_in_a_row_ends_the_run_or_the_last_of_the_plan(
+    make_world: Callable[..., World], parts: SimpleNamespace, worked: int, planned: int, most: int
 ) -> None:
-    world = make_world()
-    strategy = FedAvg(fraction_evaluate=0.0)
+    """The first round is one like any other."""
+    world = make_world(goal=PrivacyGoal(200.0, 1e-5, planned))
+    strategy, arrays = FedAvg(fraction_evaluate=0.0), parts.model()
     with world.secure(strategy) as secure:
-        arrays = start(secure, strategy, parts.model()).arrays
+        if worked:
+            arrays = start(secure, strategy, arrays).arrays
         world.grid.drops = lambda node, step: step == "advertise"
         with pytest.raises(TooFewSurvivorsError):
             start(secure, strategy, arrays, rounds=5)
     announced = sum(step == "advertise" for _, step in world.grid.seen)
-    assert announced == parts.N * (1 + 3)
+    assert announced == parts.N * (worked + most)
+
+
+def test_waits_follow_the_first_trip_and_what_a_stage_sends(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Whoever is asked who it is answers after 20 s: three such trips are enough for a stage."""
+    world = make_world(nodes=parts.N - 1)
+    world.grid.drops = lambda node, step: (node, step) == (parts.FIRST_NODE, "share")
+    pull = world.grid.pull_messages
+    world.grid.pull_messages = lambda ids: pull(ids) if world.time.seconds >= late[0] else []
+    late, strategy = [0.0], FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy, patience=Patience(training=600.0)) as secure:
+        late[0] = 30.0 + 20.0  # after the wait for the sixth node
+        start(secure, strategy, parts.model())
+    (reason,) = secure.reports[0].lost.values()
+    # 20 s, and up to a second more until somebody looked.
+    assert re.fullmatch(r"share: no answer in 6[0-3] s", reason)
 
 
 def test_the_sketch_may_change_from_round_to_round(
@@ -568,7 +590,48 @@ def test_bytes_that_are_no_array_are_named(parts: SimpleNamespace, data: bytes) 
     from protocol.adapters.flower.arrays import Layout
 
     odd = ArrayRecord({**parts.model(), "bias": Array("float32", (4,), "numpy.ndarray", data)})
-    with pytest.raises(ParameterError, match="arrays of numbers"):
-        Layout.of(odd)
-    with pytest.raises(ParameterError, match="arrays of numbers"):
-        Layout.of(parts.model()).difference(odd, parts.model())
+    for look in (Layout.of, lambda odd: Layout.of(parts.model()).difference(odd, parts.model())):
+        with pytest.raises(ParameterError, match=r"'bias', which .* float32: .*arrays of numbers"):
+            look(odd)
+
+
+@pytest.mark.parametrize(
+    ("bias", "said"),
+    [
+        (np.zeros(4, np.complex64), r"'bias' = dtype\('complex64'\)"),
+        (np.array(["a"] * 4), r"'bias' = dtype\('<U1'\)"),
+        (np.zeros((4, 1), np.float16), r"'bias': float16 of shape \(4, 1\)"),
+    ],
+)
+def test_an_array_that_does_not_do_is_named_with_its_type(
+    make_world: Callable[..., World], parts: SimpleNamespace, bias: np.ndarray, said: str
+) -> None:
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with make_world().secure(strategy) as secure:
+        if bias.dtype == np.float16:
+            start(secure, strategy, parts.model())
+        with pytest.raises(ParameterError, match=said):
+            start(secure, strategy, ArrayRecord({**parts.model(), "bias": Array(bias)}))
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "value", "said"),
+    [
+        (named_arrays, "LARGEST_DIMENSION", 39, r"averaged = 40: must be 1 \.\. 39"),
+        (stage_times, "LARGEST_VECTOR_BYTES", 50, r"40 numbers of \d+ bits in \d+ bytes.*sketch"),
+    ],
+)
+def test_a_model_that_is_too_large_is_refused_before_anybody_trains(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    limit: str,
+    value: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(module, limit, value)
+    world, strategy = make_world(), FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure, pytest.raises(ParameterError, match=said):
+        start(secure, strategy, parts.model())
+    assert {step for _, step in world.grid.seen} <= {"hello"}
