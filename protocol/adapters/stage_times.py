@@ -17,11 +17,11 @@ from secagg.oneshot.messages import seal_bytes
 FIRST_SECONDS = 300.0
 """Longest wait for the first answers. Later waits are shorter, if these come soon: a client that is
 slow on purpose must not make them longer."""
-LEAST_SECONDS = 30.0
+LEAST_SECONDS = 60.0
 TRAINING_SECONDS = 3600.0
 """Longest wait for training, unless the server's operator says how long that takes."""
 CONNECT_SECONDS = 300.0
-_TRIPS = 3.0
+_TRIPS = 4.0
 _BYTES_PER_SECOND = 1.25e6
 """Of the server's line, in both directions together: ten megabits a second."""
 
@@ -42,8 +42,11 @@ class StageTimes:
         self._trip: float | None = None
 
     def measure(self, seconds: float) -> None:
-        """Note how long the slowest answer of a stage took in which there was nothing to do."""
-        self._trip = seconds
+        """Note how long the slowest answer of a stage took in which there was nothing to do.
+
+        The longest counts: of a few clients, asked later, answers come sooner than of all.
+        """
+        self._trip = max(self._trip or 0.0, seconds)
 
     def seconds(self, setup: RoundEncoding | None = None) -> float:
         """The longest wait; without a setup, for what comes before a round.

@@ -114,7 +114,7 @@ class Faults(threading.Thread):
 @pytest.mark.parametrize(
     ("protocol", "begun", "stages"),
     # What the state of a node has once it has answered the first stage, or is asked to train.
-    [("pairwise", "keys/*", ("advertise", "share")), ("one-shot", "upload", ("upload",))],
+    [("pairwise", "keys/*", ("advertise", "share")), ("one-shot", "upload", ("upload", "check"))],
 )
 def test_a_network_goes_on_when_a_node_is_slow_one_restarts_and_one_dies(
     network: ModuleType, tmp_path: Path, protocol: str, begun: str, stages: tuple[str, ...]
