@@ -4,7 +4,7 @@
 
 Every SuperNode is a process with its own folder (`veilsum.home`), made beforehand by
 `python -m protocol.adapters.flower.provision`. Nothing here is secured against other machines: use
-TLS, node authentication and trusted entities for that (docs/integrations/flower.md).
+TLS and node authentication for that (docs/integrations/flower.md).
 
 All processes are stopped when the run is over; logs and the result stay in the folder.
 """
@@ -52,6 +52,10 @@ class Processes:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+    def send(self, name: str, what: signal.Signals) -> None:
+        """Send a signal to a program and what it started."""
+        os.killpg(self._running[name].pid, what)
 
     def stop(self, name: str) -> None:
         """End a program and what it started, by their own group."""

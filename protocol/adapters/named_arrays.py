@@ -9,6 +9,7 @@ under the digest of all others.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,9 +19,19 @@ from numpy.typing import NDArray
 from secagg import ParameterError
 from secagg.tags import encode_parts
 
-TRAINED, KEPT = "f", "iub"
+_TRAINED, _KEPT = "f", "iub"
 """Kinds of arrays, as NumPy names them: floats are averaged; integers and truth values, such as a
 count of batches, stay as the server has them."""
+
+_STATISTICS = re.compile(
+    r"(^|[^a-z])(running_(mean|var)|num_batches_tracked|moving_(mean|var|variance))(:\d+)?$"
+)
+"""Names of what BatchNorm counts beside its weights, in PyTorch, Keras and others. A variance that
+was noised is negative here and there, and its root is no number."""
+
+LARGEST_DIMENSION = 1 << 30
+"""Most numbers that are averaged: as many as a round can add up. A client holds eight bytes of
+each, a server as well."""
 
 _LABEL = b"veilsum/model/1"
 
@@ -70,10 +81,52 @@ def require_numbers(name: str, array: object) -> None:
     Raises:
         ParameterError: names the array and its type.
     """
-    if type(array) is not np.ndarray or array.dtype.kind not in TRAINED + KEPT:
+    if type(array) is not np.ndarray or array.dtype.kind not in _TRAINED + _KEPT:
         kind = array.dtype if type(array) is np.ndarray else type(array).__name__
         valid = "plain NumPy arrays of floats, integers or truth values"
         raise ParameterError(f"model array {name!r}", kind, valid)
+
+
+def is_averaged(name: str, array: object) -> bool:
+    """Whether an array is averaged, with noise; others stay as the server has them.
+
+    Raises:
+        ParameterError: it has no numbers, or running statistics; names it.
+    """
+    require_numbers(name, array)
+    if np.asarray(array).dtype.kind in _KEPT:
+        return False
+    require_weights(name)
+    return True
+
+
+def dimension_of(sizes: Iterable[int]) -> int:
+    """d, of the sizes of all arrays that are averaged.
+
+    Raises:
+        ParameterError: nothing is averaged, or too much for a round.
+    """
+    dimension = sum(sizes)
+    if not 1 <= dimension <= LARGEST_DIMENSION:
+        valid = f"1 .. {LARGEST_DIMENSION}, of floating-point arrays"
+        raise ParameterError("numbers that are averaged", dimension, valid)
+    return dimension
+
+
+def require_weights(name: str) -> None:
+    """Raise unless floats of this name can bear noise: running statistics cannot.
+
+    Raises:
+        ParameterError: names the array, and what to do without it.
+    """
+    if _STATISTICS.search(name.lower()):
+        raise ParameterError(
+            f"model array {name!r}",
+            "running statistics of a normalisation layer",
+            "averaged without noise, which is not private. Use GroupNorm or LayerNorm in place of "
+            "BatchNorm; or send the model without these arrays (PyTorch: named_parameters() in "
+            "place of state_dict()): each site, or the server, then keeps its own",
+        )
 
 
 def canonical(arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

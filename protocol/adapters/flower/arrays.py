@@ -21,10 +21,10 @@ from numpy.lib.format import magic, read_array_header_1_0, read_magic
 from numpy.typing import NDArray
 
 from protocol.adapters import named_arrays
-from protocol.adapters.named_arrays import KEPT, TRAINED
 from secagg import ParameterError
 
 _Shape = tuple[int, ...]
+_Entry = tuple[str, _Shape, np.dtype[Any]]
 _NPY = magic(1, 0)
 """How the bytes of nearly all arrays begin."""
 
@@ -38,29 +38,22 @@ class Layout:
         kept: the same of arrays that are not trained.
 
     Raises:
-        ParameterError: an array of a type that is neither, or nothing to train.
+        ParameterError: an array that can be neither, nothing to train, or too much.
     """
 
-    trained: tuple[tuple[str, _Shape, np.dtype[Any]], ...]
-    kept: tuple[tuple[str, _Shape, np.dtype[Any]], ...]
+    trained: tuple[_Entry, ...]
+    kept: tuple[_Entry, ...]
 
     @classmethod
     def of(cls, record: ArrayRecord) -> Layout:
         """The layout of a model."""
-        entries = [
-            (name, array.shape, array.dtype) for name, array in _opened(record, sorted(record))
-        ]
-        foreign = [name for name, _, dtype in entries if dtype.kind not in TRAINED + KEPT]
-        if foreign:
-            valid = "floating arrays, and integers or booleans that are not trained"
-            raise ParameterError("arrays", f"{foreign[0]!r} of another type", valid)
-        trained = tuple(entry for entry in entries if entry[2].kind == TRAINED)
-        kept = tuple(entry for entry in entries if entry[2].kind != TRAINED)
-        if not sum(_size(shape) for _, shape, _ in trained):
-            raise ParameterError(
-                "arrays", f"{len(entries)} arrays", "at least one floating-point number"
-            )
-        return cls(trained, kept)
+        trained: list[_Entry] = []
+        kept: list[_Entry] = []
+        for name, array in _opened(record, sorted(record)):
+            entries = trained if named_arrays.is_averaged(name, array) else kept
+            entries.append((name, array.shape, array.dtype))
+        named_arrays.dimension_of(_size(shape) for _, shape, _ in trained)
+        return cls(tuple(trained), tuple(kept))
 
     @property
     def dimension(self) -> int:
@@ -93,14 +86,14 @@ class Layout:
     def restored(self, record: ArrayRecord) -> ArrayRecord:
         """The same values in this layout's types: strategies return counters as floats."""
         self._check(record)
-        types = {name: (shape, dtype) for name, shape, dtype in self.trained + self.kept}
-        return ArrayRecord(
-            {name: _pack(_numpy(record, name, types[name][0]), types[name][1]) for name in record}
-        )
+        same = dict(record)
+        for name, shape, dtype in self.trained + self.kept:
+            values = _numpy(record, name, shape)
+            if values.dtype != dtype:
+                same[name] = _pack(values, dtype)
+        return ArrayRecord(same)
 
-    def _parts(
-        self, vector: NDArray[Any]
-    ) -> Iterable[tuple[tuple[str, _Shape, np.dtype[Any]], NDArray[Any]]]:
+    def _parts(self, vector: NDArray[Any]) -> Iterable[tuple[_Entry, NDArray[Any]]]:
         ends = np.cumsum([_size(shape) for _, shape, _ in self.trained])
         return zip(self.trained, np.split(vector, ends[:-1]), strict=True)
 
@@ -114,7 +107,7 @@ class Layout:
 
 
 def _size(shape: _Shape) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
 
 
 def _pack(values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
@@ -125,7 +118,8 @@ def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
     ((_, array),) = _opened(record, [name])
     named_arrays.require_numbers(name, array)
     if array.shape != shape:
-        raise ParameterError("arrays", f"{name!r} of shape {array.shape}", f"shape {shape}")
+        found = f"{name!r}: {array.dtype} of shape {array.shape}"
+        raise ParameterError("arrays", found, f"shape {shape}")
     return array
 
 
@@ -136,16 +130,18 @@ def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArra
         ParameterError: whatever NumPy makes of such bytes: errors of zip files and of Python's own
             tokenizer among others, or an archive of several arrays.
     """
-    return [(name, _loaded(record[name])) for name in names]
+    return [(name, _loaded(name, record[name])) for name in names]
 
 
-def _loaded(array: Array) -> NDArray[Any]:
+def _loaded(name: str, array: Array) -> NDArray[Any]:
+    said = f"{name!r}, which says that it is {array.dtype}"
     try:
         values = _in_place(array)
     except Exception as error:
-        raise ParameterError("arrays", type(error).__name__, "arrays of numbers") from None
+        found = f"{said}: {type(error).__name__}"
+        raise ParameterError("arrays", found, "arrays of numbers") from None
     if type(values) is not np.ndarray:
-        raise ParameterError("arrays", type(values).__name__, "arrays of numbers")
+        raise ParameterError("arrays", f"{said}: {type(values).__name__}", "arrays of numbers")
     return values
 
 

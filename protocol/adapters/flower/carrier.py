@@ -22,6 +22,7 @@ from protocol.adapters.flower.record import (
     was_lost,
 )
 from protocol.adapters.flower.waiting import Clock, Wait
+from protocol.adapters.stage_times import FIRST_SECONDS, TRAINING_SECONDS
 from protocol.exchange.one_shot import MemberMessages, MemberStage
 from protocol.exchange.remote import MESSAGE, OTHER
 from protocol.exchange.remote_one_shot import Announcements
@@ -66,19 +67,26 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The longest waits for a stage, in seconds."""
+    """The longest waits for a stage, in seconds.
 
-    stage: float
-    training: float
+    Attributes:
+        stage: of one without training; if None, by what it sends and how long a trip takes.
+        training: of the one with training.
+    """
+
+    stage: float | None = None
+    training: float = TRAINING_SECONDS
 
     def of(self, step: Step) -> float:
         """The longest wait for a step, in seconds."""
-        return self.training if step in TRAINING else self.stage
+        if step in TRAINING:
+            return self.training
+        return FIRST_SECONDS if self.stage is None else self.stage
 
     @property
     def whole(self) -> float:
         """The longest time that a round can take, in seconds."""
-        return self.training + _LONGEST_ROUND * self.stage
+        return self.training + _LONGEST_ROUND * self.of(Step.HELLO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,7 @@ class Post:
         self._grid = grid
         self._clock = clock
         self.exchanges = 0
+        self.trip: float | None = None
 
     def exchange(
         self,
@@ -117,8 +126,12 @@ class Post:
         seconds: float,
         repeat: Repeat | None = None,
     ) -> Iterator[tuple[int, bytes | Refusal]]:
-        """Answers by the caller's own numbers, as they come; silent nodes are left out."""
+        """Answers by the caller's own numbers, as they come; silent nodes are left out.
+
+        Afterwards `trip` says when the last answer came, in seconds; None without answers.
+        """
         self.exchanges += 1
+        self.trip, start = None, self._clock.now()
         waiting, wait = _Waiting(self._grid, repeat), Wait(self._clock, seconds)
         for number, message in messages:
             # One by one: of several, Flower does not always say which could not be sent.
@@ -127,6 +140,7 @@ class Post:
         while waiting.numbers:
             for number, answer in waiting.pull():
                 wait.stir()
+                self.trip = self._clock.now() - start
                 yield number, answer
             if waiting.numbers and not wait.again(repeat.left if repeat else 0.0):
                 if repeat is None or wait.left == 0.0:
@@ -268,7 +282,7 @@ class Carrier:
                     yield index, message(index)
 
         # Whoever has uploaded does so again at once, so the last of the time is enough for it.
-        left = min(self._patience.stage, seconds / 2)
+        left = min(self._patience.of(Step.CHECK), seconds / 2)
         repeat = Repeat(message, left) if step is Step.UPLOAD else None
         for index, answer in self._post.exchange(messages(), seconds, repeat):
             silent.pop(index, None)

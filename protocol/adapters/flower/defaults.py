@@ -25,12 +25,11 @@ from protocol.adapters.flower.settings import (
     values_of,
 )
 from protocol.adapters.flower.waiting import Clock, Wait
+from protocol.adapters.stage_times import CONNECT_SECONDS
 from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 
 DELTA: Final = 1e-5
-STAGE_SECONDS: Final = 300.0
-CONNECT_SECONDS: Final = 300.0
 ROUNDS_KEY: Final = "num-server-rounds"
 """Where apps made by `flwr new` keep their number of rounds."""
 _DROPOUT_SHARE: Final = 5
@@ -103,8 +102,6 @@ def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[Flo
     _put(values, ("privacy", "delta"), DELTA, weak=True)
     if ROUNDS_KEY in run_config:
         _put(values, ("rounds",), run_config[ROUNDS_KEY], weak=True)
-    _put(values, ("stage_seconds",), STAGE_SECONDS, weak=True)
-    _put(values, ("connect_seconds",), CONNECT_SECONDS, weak=True)
     if asked.simulated:
         values.pop(REGISTRY_KEY, None)  # of the deployment of the same app
         _put(values, (SIMULATION_KEY,), SIMULATION_FOLDER, weak=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from protocol.adapters.flower.home import (
     client_folder,
     committee_kind,
     read_identity,
+    read_registry,
 )
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity, Mode
@@ -145,3 +147,19 @@ def new_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> 
     if named:
         write_registry(out / COMMITTEE, network.committee)
     return network
+
+
+def known_network(out: Path, clients: int, rules: ClientRules) -> Network:
+    """What `new_network` made before, for clients of the same number and rules.
+
+    Raises:
+        FileExistsError: there are others; names the file that differs.
+    """
+    registry = read_registry(out / REGISTRY)
+    policy = client_folder(out, 0) / POLICY
+    if len(registry) != clients:
+        raise FileExistsError(errno.EEXIST, "another number of clients", str(out / REGISTRY))
+    if policy.read_text() != policy_text(rules):
+        raise FileExistsError(errno.EEXIST, "another policy", str(policy))
+    named = out / COMMITTEE
+    return Network(registry, read_registry(named) if named.exists() else frozenset())

@@ -27,20 +27,22 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from dp import Ledger
+from dp import Ledger, LedgerError
 from protocol.adapters.flower.carrier import Job, Patience, Post
 from protocol.adapters.flower.clear import EVALUATION, QUERIES, in_the_clear, permission
 from protocol.adapters.flower.client import only_arrays
 from protocol.adapters.flower.connecting import Connecting
 from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.errors import StrategyError, TooFewNodesError, told
+from protocol.adapters.flower.errors import SettingsError, StrategyError, TooFewNodesError, told
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
 from protocol.adapters.flower.rounds import RoundReport, SecureRounds
-from protocol.adapters.flower.settings import DEFAULT_STAGE_SECONDS, FlowerSettings, read_settings
+from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, FlowerSettings, read_settings
 from protocol.adapters.flower.strategies import check_strategy, weight_key
 from protocol.adapters.flower.waiting import Clock
+from protocol.adapters.stage_times import CONNECT_SECONDS
+from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
@@ -48,11 +50,10 @@ from sketch.controllers import Controller
 LOST = (TooFewNodesError, TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError)
 """What makes a round a lost one."""
 
-LOST_IN_A_ROW = 2
-"""Lost rounds in a row that a strategy may try again after, once a round has worked. A loss before
-that is a mistake in somebody's configuration, most likely, and is raised at once."""
+LOST_IN_A_ROW = 3
+"""So many lost rounds in a row end a run; or as many as the plan has, if they are fewer."""
 
-DEFAULT_PATIENCE = Patience(stage=DEFAULT_STAGE_SECONDS, training=3600.0)
+DEFAULT_PATIENCE = Patience()
 ROUND_LOST = 5
 """Flower's error code for nodes that are not available."""
 
@@ -95,7 +96,7 @@ class SecureGrid(Grid):
         strategy: Strategy | None,
         run_config: Mapping[str, Any] | None = None,
         patience: Patience = DEFAULT_PATIENCE,
-        connect_seconds: float = DEFAULT_STAGE_SECONDS,
+        connect_seconds: float = CONNECT_SECONDS,
         allow_evaluation_in_the_clear: bool = False,
         allow_queries_in_the_clear: bool = False,
         clock: Clock | None = None,
@@ -119,7 +120,7 @@ class SecureGrid(Grid):
             EVALUATION: allow_evaluation_in_the_clear,
             QUERIES: allow_queries_in_the_clear,
         }
-        self._lost_in_a_row = 0
+        self._lost_in_a_row, self._most_lost = 0, min(LOST_IN_A_ROW, plan.goal.rounds)
         self.reports: list[RoundReport] = []
 
     @classmethod
@@ -139,7 +140,7 @@ class SecureGrid(Grid):
                 with keys, values, what is valid, and a table to be copied.
             StrategyError: the strategy needs more than a mean, or asks clients to evaluate and
                 that is not allowed.
-            LedgerError: the ledger was altered, or is in use.
+            LedgerError: the ledger was altered.
         """
         settings = read_settings(context.run_config)
         if strategy is not None:
@@ -162,12 +163,17 @@ class SecureGrid(Grid):
         """As settings say that are read already; `plan` and `controller` count for theirs.
 
         Raises:
-            SettingsError: what is wrong with the files that the settings name.
+            SettingsError: what is wrong with the files that the settings name, or who uses them.
             StrategyError: as `from_context` does.
-            LedgerError: the ledger was altered, or is in use.
+            LedgerError: the ledger was altered.
         """
         places = places_of(settings, plan, context.run_id)
-        ledger = Ledger.open(places.ledger)
+        try:
+            ledger = Ledger.open(places.ledger)
+        except LedgerError as error:
+            if isinstance(error.__cause__, BlockingIOError):
+                raise _in_use(places.ledger) from error
+            raise
         secure = cls(
             grid,
             plan,
@@ -213,8 +219,9 @@ class SecureGrid(Grid):
         Raises:
             StrategyError: the messages are not the same for every node, or their answers would come
                 in the clear and that is not allowed.
-            TooFewNodesError, RoundLostError, RemoteProtocolError, OpeningFailedError: the first
-                round was lost, or several in a row; says which nodes left, at which stage, and why.
+            TooFewNodesError, RoundLostError, RemoteProtocolError, OpeningFailedError: the third
+                round in a row was lost, or the last that the plan has, and no round has worked;
+                says which nodes left, at which stage, and why.
             BudgetExceededError: the clients have nothing left to spend.
         """
         batch = list(messages)
@@ -230,7 +237,7 @@ class SecureGrid(Grid):
             content = self._round(batch, timeout)
         except LOST as error:
             self._lost_in_a_row += 1
-            if not self.reports or self._lost_in_a_row > LOST_IN_A_ROW:
+            if self._lost_in_a_row >= self._most_lost:
                 raise
             reason = "; ".join([str(error), *getattr(error, "__notes__", [])])
             warn(f"lost a round: {reason}")
@@ -312,6 +319,17 @@ class SecureGrid(Grid):
     def run(self) -> Any:
         """The run of Flower's grid."""
         return self._grid.run
+
+
+def _in_use(ledger: Path) -> SettingsError:
+    valid = (
+        "a ledger that nobody has open. If an earlier protect call of this ServerApp has, give its "
+        "grid to both strategies, or close it first (with protect(...) as secure:); rounds are "
+        "those of both together"
+    )
+    return SettingsError(
+        [ConfigurationError(f"{PREFIX}{LEDGER_KEY}", f"{ledger} is in use", valid)]
+    )
 
 
 def _is_train(message: Message) -> bool:

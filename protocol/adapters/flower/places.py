@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.adapters.flower.errors import SettingsError
-from protocol.adapters.flower.folders import named_members, new_network, rules_of
-from protocol.adapters.flower.home import read_registry, simulated_network
+from protocol.adapters.flower.folders import (
+    known_network,
+    named_members,
+    new_network,
+    rules_of,
+)
+from protocol.adapters.flower.home import REGISTRY, read_registry, simulated_network
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import (
     COMMITTEE_KEY,
@@ -106,7 +111,14 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         name_refused_clauses=True,
     )
     try:
-        network = new_network(own, clients, rules, named_members(plan))
+        if (own / REGISTRY).exists():
+            network = known_network(own, clients, rules)
+        else:
+            network = new_network(own, clients, rules, named_members(plan))
+    except FileExistsError as error:
+        problem = f"{own} has this run's clients, made with other settings: {error.filename}"
+        valid = "the same settings in each protect call of a ServerApp, with rounds of all together"
+        raise SettingsError([_problem(SIMULATION_KEY, problem, valid)]) from None
     except OSError as error:
         problem = f"{error.filename or own}: {error.strerror or 'cannot be written'}"
         valid = "a folder of ours, new or without this run's clients"

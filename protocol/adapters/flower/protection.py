@@ -150,7 +150,7 @@ def protect(
         StrategyError: the strategy needs more than a mean, asks clients to evaluate, invites fewer
             clients than a round is planned for, or reads metrics that no client sends.
         TooFewNodesError: fewer simulated nodes than the plan needs.
-        LedgerError: the ledger was altered, or is in use.
+        LedgerError: the ledger was altered.
     """
     if isinstance(grid, Message):
         # Flower calls mods with a message, a context, and what to call next.

@@ -16,6 +16,7 @@ from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, to
 from protocol.adapters.flower.home import committee_kind
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
+from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.remote import RemoteAggregator
@@ -117,7 +118,8 @@ class SecureRounds:
         self._controller = controller
         self._ledger = ledger
         self._registry = frozenset(registry)
-        self._patience = patience
+        self._training_seconds = patience.training
+        self._times = StageTimes(patience.stage)
         self._run_id = run_id
         self._book = NodeBook(run_id, self._registry, committee)
         self._aggregator = self._new_aggregator(executor)
@@ -126,8 +128,7 @@ class SecureRounds:
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
-        layout = self._trainer(record)[0]
-        return record if Layout.of(record) == layout else layout.restored(record)
+        return self._trainer(record)[0].restored(record)
 
     def run(
         self, job: Job, arrays: ArrayRecord, nodes: Sequence[int], seconds: float
@@ -147,6 +148,7 @@ class SecureRounds:
             TooFewNodesError, RoundLostError: too few nodes are here, or stayed.
             RemoteProtocolError, OpeningFailedError: the sum cannot be opened.
             BudgetExceededError: the clients have nothing left to spend.
+            ParameterError: the model is too large for a message.
         """
         whole, before = Wait(self._clock, seconds), self._post.exchanges
         layout, training = self._trainer(arrays)
@@ -154,8 +156,10 @@ class SecureRounds:
         cohort = self._cohort(known)
         here = [known.get(key) for key in cohort]
         members = [known.get(key) for key in self._committee or cohort]
-        self._carrier = Carrier(self._post, job, here, self._patience, whole, members)
         setup = training.next_setup(cohort, job.digest)
+        require_size(setup)
+        patience = Patience(self._times.seconds(setup), self._training_seconds)
+        self._carrier = Carrier(self._post, job, here, patience, whole, members)
         try:
             result = training.run_setup(setup, notes={"run": str(self._run_id)})
         except OpeningFailedError as error:
@@ -178,10 +182,12 @@ class SecureRounds:
         self, job: Job, nodes: Sequence[int], whole: Wait
     ) -> tuple[dict[bytes, int], dict[int, str]]:
         """Who can take part, by identity, and why the others cannot."""
-        seconds = min(self._patience.stage, whole.left)
+        seconds, asked = min(self._times.seconds(), whole.left), self._post.exchanges
         known, strangers = self._book.identify(
             self._post, nodes, job.message_type, seconds, self._next_round
         )
+        if self._post.exchanges > asked and self._post.trip is not None:
+            self._times.measure(self._post.trip)
         clients = len(known.keys() & self._registry)
         if clients < self._plan.minimum_survivors:
             raise TooFewNodesError(

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
+from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.errors import ConfigurationError
 from protocol.exchange.one_shot import EXCHANGES
 from protocol.exchange.stages import Stage
@@ -36,7 +37,6 @@ from sketch.controllers import Controller
 PREFIX = "veilsum."
 LEDGER_KEY, REGISTRY_KEY, CLIENTS_KEY = "ledger", "registry", "simulated_clients"
 COMMITTEE_KEY = "committee"
-DEFAULT_STAGE_SECONDS = 60.0
 SIMULATION_FOLDER = "~/.cache/veilsum/flower"
 """Of the clients of a simulation whose run names no other."""
 
@@ -66,14 +66,17 @@ class FlowerSettings(Section):
         default=False, description="clients' answers to evaluations may be seen by the server"
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
-    stage_seconds: float = Field(
-        default=DEFAULT_STAGE_SECONDS, gt=0, description="most that a stage waits for its nodes"
+    stage_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="most that a stage waits for its nodes; by what it sends and how long a trip "
+        "takes if left out",
     )
     training_seconds: float = Field(
-        default=3600.0, gt=0, description="the same, of the stage that training is in"
+        default=TRAINING_SECONDS, gt=0, description="the same, of the stage that training is in"
     )
     connect_seconds: float = Field(
-        default=60.0, ge=0, description="most that a round waits for nodes to connect"
+        default=CONNECT_SECONDS, ge=0, description="most that a round waits for nodes to connect"
     )
 
     lifetime_seconds: int = Field(
@@ -213,7 +216,7 @@ def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
     one_shot = values.get("cohort", {}).get("protocol") == "one-shot"
     short = len(EXCHANGES) if one_shot else len(Stage) - 1
-    waits = short * stage + _value(values, "training_seconds")
+    waits = short * (stage or FIRST_SECONDS) + _value(values, "training_seconds")
     if 0 < lifetime < waits:
         problem = f"value {lifetime}, and the stages of a round may take {waits:g}"
         valid = f"at least {math.ceil(waits)}, or 0 for ever"

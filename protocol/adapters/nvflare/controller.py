@@ -6,6 +6,7 @@ clients, not over samples: a count of samples is private, and so is its weight.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -32,6 +33,7 @@ from protocol.adapters.nvflare.messages import (
 )
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
+from protocol.adapters.stage_times import TRAINING_SECONDS, StageTimes, require_size
 from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.remote import RemoteAggregator, open_answer
@@ -39,6 +41,7 @@ from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
 from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Refusal, Stage
 from protocol.planning.configuration import Sketch, parse
+from protocol.round.setup import RoundEncoding
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import (
     LocalProtocolError,
@@ -64,7 +67,7 @@ class PrivateAveraging(ModelController):
         sketch: the compression, as in the table `sketch` of a configuration; none if left out.
         learning_rate: the mean update is multiplied with it.
         stage_timeout: seconds for each message that needs no training, the start of a client's
-            process included.
+            process included; if left out, by what it sends and how long a trip takes.
         train_timeout: seconds for the message that does.
         failed_rounds: rounds in a row that may fail before the job ends with an error.
         persistor_id: component that loads and saves the model.
@@ -76,8 +79,8 @@ class PrivateAveraging(ModelController):
         num_rounds: int,
         sketch: dict[str, Any] | None = None,
         learning_rate: float = 1.0,
-        stage_timeout: int = 60,
-        train_timeout: int = 600,
+        stage_timeout: int | None = None,
+        train_timeout: int = int(TRAINING_SECONDS),
         failed_rounds: int = 3,
         persistor_id: str = AppConstants.DEFAULT_PERSISTOR_ID,
         task_check_period: float = 0.2,
@@ -85,7 +88,7 @@ class PrivateAveraging(ModelController):
         super().__init__(persistor_id=persistor_id, task_check_period=task_check_period)
         for name, value in (("stage_timeout", stage_timeout), ("train_timeout", train_timeout)):
             # NVFlare takes 0 for "wait without an end".
-            if type(value) is not int or value < 1:
+            if (name, value) != ("stage_timeout", None) and (type(value) is not int or value < 1):
                 raise ConfigurationError(name, f"value {value!r}", "whole seconds, at least 1")
         self.num_rounds = num_rounds
         self.sketch = sketch
@@ -93,6 +96,8 @@ class PrivateAveraging(ModelController):
         self.stage_timeout = stage_timeout
         self.train_timeout = train_timeout
         self.failed_rounds = failed_rounds
+        self._times = StageTimes(stage_timeout)
+        self._setup: RoundEncoding | None = None
         self._transport: TaskExchange | None = None
         self._to_members: TaskExchange | None = None
         self._book = SealingBook(b"")
@@ -104,7 +109,7 @@ class PrivateAveraging(ModelController):
         if not 1 <= self.num_rounds <= agreement.rounds:
             valid = f"1 .. {agreement.rounds}, as agreed"
             raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
-        waits = (len(Stage) - 1) * self.stage_timeout + self.train_timeout
+        waits = (len(Stage) - 1) * self._timeout(Stage.SHARE) + self.train_timeout
         if 0 < agreement.lifetime_seconds < waits:
             problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
             valid = "at most the agreed lifetime"
@@ -169,15 +174,28 @@ class PrivateAveraging(ModelController):
         self._transport = self._exchange_with(clients, data)
         members = sorted(site.committee)
         self._to_members = self._exchange_with(members, data) if members else self._transport
-        return training.run_round([site.registry[name] for name in clients], digest)
+        self._setup = training.next_setup([site.registry[name] for name in clients], digest)
+        require_size(self._setup)
+        return training.run_setup(self._setup)
+
+    def _timeout(self, step: Step) -> int:
+        """Whole seconds for a task."""
+        if step in WITH_MODEL:
+            return self.train_timeout
+        return math.ceil(self._times.seconds(self._setup))
 
     def _exchange_with(
         self, clients: Sequence[str], data: Callable[[Step], Shareable]
     ) -> TaskExchange:
-        steps: tuple[Step, ...] = (*Stage, *OneShotTask)
-        timeouts = dict.fromkeys(steps, self.stage_timeout)
-        timeouts |= dict.fromkeys(WITH_MODEL, self.train_timeout)
-        return TaskExchange(self, self.fl_ctx, self.abort_signal, clients, data, timeouts)
+        return TaskExchange(
+            self,
+            self.fl_ctx,
+            self.abort_signal,
+            clients,
+            data,
+            self._timeout,
+            self._times.measure,
+        )
 
     def _aggregator(self, site: Site) -> Aggregator:
         if site.agreement.plan.protocol == "pairwise":

@@ -8,6 +8,7 @@ the thread that ends tasks stumbles over the second.)
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -18,14 +19,17 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from protocol.adapters.nvflare.messages import Step, enclose, open_reply, task_name
-from protocol.exchange.stages import Refusal
+from protocol.adapters.nvflare.messages import OneShotTask, Step, enclose, open_reply, task_name
+from protocol.exchange.stages import Refusal, Stage
 from secagg import LocalProtocolError
 
 CHECK_SECONDS = 1
 """Between two looks at whether the job was aborted."""
 GRACE_SECONDS = 10
 """NVFlare ends a task that is out of time. If it has not after so long, we do."""
+
+MEASURED = frozenset[Step]({Stage.ADVERTISE, OneShotTask.KEYS})
+"""Stages whose answers take as long as a trip does."""
 
 Answer = tuple[int, bytes | Refusal]
 _Answers = SimpleQueue[tuple[str, bytes | Refusal] | None]
@@ -41,7 +45,9 @@ class TaskExchange:
         abort_signal: of the job.
         clients: names, in the order of their indices.
         data: makes the data of a stage's task.
-        timeouts: seconds that each stage may take, at least 1.
+        timeout: seconds that a stage may take, at least 1.
+        measure: is told how many seconds it took to the last answer of a stage in which clients
+            have nothing to wait for.
     """
 
     def __init__(
@@ -51,14 +57,16 @@ class TaskExchange:
         abort_signal: Signal,
         clients: Sequence[str],
         data: Callable[[Step], Shareable],
-        timeouts: Mapping[Step, int],
+        timeout: Callable[[Step], int],
+        measure: Callable[[float], object],
     ) -> None:
         self._controller = controller
         self._fl_ctx = fl_ctx
         self._abort_signal = abort_signal
         self._clients = clients
         self._data = data
-        self._timeouts = timeouts
+        self._timeout = timeout
+        self._measure = measure
 
     def __call__(self, stage: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
         """See `protocol.exchange.stages.Exchange`.
@@ -82,25 +90,26 @@ class TaskExchange:
     ) -> Iterator[Answer]:
         # Of this stage alone: what comes after its end finds nobody who listens.
         answers: _Answers = SimpleQueue()
+        seconds = self._timeout(stage)
         task = Task(
             name=task_name(stage),
             data=self._data(stage),
-            timeout=self._timeouts[stage],
+            timeout=seconds,
             before_task_sent_cb=partial(_enclosed, outbound),
             result_received_cb=partial(_received, answers),
             task_done_cb=partial(_done, answers),
         )
         self._controller.broadcast(task, self._fl_ctx, list(waiting), min_responses=0)
         try:
-            yield from self._collected(stage, waiting, answers)
+            yield from self._collected(stage, seconds, waiting, answers)
         finally:
             if task.completion_status is None:
                 self._controller.cancel_task(task)
 
     def _collected(
-        self, stage: Step, waiting: dict[str, int], answers: _Answers
+        self, stage: Step, seconds: int, waiting: dict[str, int], answers: _Answers
     ) -> Iterator[Answer]:
-        patience = self._timeouts[stage] + GRACE_SECONDS
+        patience, start = seconds + GRACE_SECONDS, time.monotonic()
         while waiting and patience > 0:
             if self._abort_signal.triggered:
                 raise LocalProtocolError(f"the job was aborted at stage {stage}")
@@ -113,9 +122,11 @@ class TaskExchange:
                 break
             name, content = answer
             if name in waiting:
+                if stage in MEASURED:
+                    self._measure(time.monotonic() - start)
                 yield waiting.pop(name), content
         for index in waiting.values():
-            yield index, Refusal(f"no answer within {self._timeouts[stage]} s")
+            yield index, Refusal(f"no answer within {seconds} s")
 
 
 def _enclosed(outbound: Mapping[str, bytes], client_task: ClientTask, fl_ctx: FLContext) -> None:

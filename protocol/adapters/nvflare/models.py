@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.adapters import named_arrays
-from protocol.adapters.named_arrays import TRAINED, model_digest, require_numbers
+from protocol.adapters.named_arrays import is_averaged, model_digest, require_numbers
 from secagg import ParameterError
 
 Weights = Mapping[str, NDArray[Any]]
@@ -23,16 +23,14 @@ def trained_names(weights: Weights) -> list[str]:
     """The arrays that are averaged, in the order in which a vector holds them.
 
     Raises:
-        ParameterError: something is no array, or of a type that cannot be averaged.
+        ParameterError: something is no array, or cannot be averaged.
     """
-    for name, array in weights.items():
-        require_numbers(name, array)
-    return sorted(name for name, array in weights.items() if array.dtype.kind in TRAINED)
+    return sorted(name for name, array in weights.items() if is_averaged(name, array))
 
 
 def dimension_of(weights: Weights) -> int:
-    """d, numbers in all averaged arrays together."""
-    return sum(weights[name].size for name in trained_names(weights))
+    """d, numbers in all averaged arrays together; raises as `named_arrays.dimension_of` does."""
+    return named_arrays.dimension_of(weights[name].size for name in trained_names(weights))
 
 
 def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
@@ -49,7 +47,8 @@ def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
             require_numbers(name, after)
             if after.shape != before.shape:
                 valid = f"of shape {before.shape}"
-                raise ParameterError(f"trained array {name!r}", after.shape, valid)
+                found = f"{after.dtype} of shape {after.shape}"
+                raise ParameterError(f"trained array {name!r}", found, valid)
             yield after, before
 
     return named_arrays.difference(pairs, dimension_of(received))

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pfl.internal.ops.selector import get_default_framework_module as get_ops
 from pfl.stats import ElementWeightedMappedVectorStatistics, MappedVectorStatistics
 
+from protocol.adapters.named_arrays import require_weights
 from secagg import ParameterError
 
 
@@ -22,7 +23,13 @@ class Layout:
 
     @classmethod
     def of(cls, stats: MappedVectorStatistics) -> Self:
-        """The layout of one user's statistics."""
+        """The layout of one user's statistics.
+
+        Raises:
+            ParameterError: running statistics of a normalisation layer are among them.
+        """
+        for name in stats.keys():
+            require_weights(name)
         return cls(tuple(stats.keys()), tuple(tuple(value.shape) for value in stats.values()))
 
     def join(self, mean: NDArray[np.float64]) -> MappedVectorStatistics:

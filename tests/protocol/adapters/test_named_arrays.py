@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp import clip_l2
-from protocol.adapters.named_arrays import canonical, difference, model_digest
+from protocol.adapters.named_arrays import canonical, difference, is_averaged, model_digest
 from secagg import ParameterError
 
 FIRST, SECOND = np.arange(6.0).reshape(2, 3), np.ones((2, 3))
@@ -73,6 +73,26 @@ def test_masks_would_not_be_in_a_digest() -> None:
     """The control: what would be hashed of two arrays that training can tell apart is the same."""
     one, other = (np.ma.MaskedArray([1.0, 2.0], mask) for mask in ([1, 0], [0, 1]))
     assert one.sum() != other.sum() and one.data.tobytes() == other.data.tobytes()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("running_var", "module.bn1.running_mean", "blocks.0.norm.num_batches_tracked"),
+        *("model/batch_normalization_1/moving_variance:0", "bn.moving_mean", "bn0_running_var"),
+    ],
+)
+def test_running_statistics_are_refused_by_name_unless_they_are_counted_in_integers(
+    name: str,
+) -> None:
+    with pytest.raises(ParameterError, match=rf"{name}.*GroupNorm.*named_parameters\(\)"):
+        is_averaged(name, np.ones(3, np.float16))
+    assert not is_averaged(name, np.int64(3) + np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("name", ["bn.weight", "running_var.weight", "prerunning_mean", "mean"])
+def test_floats_of_any_other_name_are_averaged(name: str) -> None:
+    assert is_averaged(name, np.ones(3, np.float16))
 
 
 def taken(after: list[np.ndarray], before: list[np.ndarray]) -> np.ndarray:

@@ -55,6 +55,8 @@ from dp import LedgerError, NonFiniteUpdateError
 from dp.clipping import Bounded, l2_norm
 from dp.mechanisms import MechanismName
 from protocol import RoundResult
+from protocol.adapters import stage_times
+from protocol.adapters.named_arrays import LARGEST_DIMENSION
 from protocol.adapters.nvflare import (
     MaskedTraining,
     OnlyAnswers,
@@ -737,13 +739,30 @@ class TestServer:
         (panic,) = federation.run()
         assert said in panic
 
+    def test_running_statistics_end_the_job_before_anybody_trains(
+        self, federation: Federation
+    ) -> None:
+        weights = model() | {"norm.running_var": np.ones(3)}
+        federation.persistor.load_model = lambda _: make_model_learnable(weights, {})
+        (panic,) = federation.run()
+        assert "'norm.running_var'" in panic and "GroupNorm" in panic
+        assert federation.results == []
+
+    def test_a_vector_that_fits_no_message_ends_the_job_before_anybody_trains(
+        self, federation: Federation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(stage_times, "LARGEST_VECTOR_BYTES", 50)
+        (panic,) = federation.run()
+        assert "40 numbers of" in panic and "at most 50 bytes" in panic
+        assert federation.results == []
+
     def test_more_rounds_than_agreed(self, federation: Federation) -> None:
         federation.options["num_rounds"] = 5
         (panic,) = federation.run()
         assert "num_rounds: value 5; valid: 1 .. 4" in panic
 
     @pytest.mark.parametrize("name", ["stage_timeout", "train_timeout"])
-    @pytest.mark.parametrize("value", [0, -1, 1.5, None])
+    @pytest.mark.parametrize("value", [0, -1, 1.5, ""])
     def test_no_stage_waits_for_ever(self, name: str, value: float | None) -> None:
         with pytest.raises(ConfigurationError, match=name):
             PrivateAveraging(1, **{name: value})
@@ -801,9 +820,9 @@ class Dead:
 
 def test_the_server_waits_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "GRACE_SECONDS", 1)
-    scheduler, timeouts = Dead(), dict.fromkeys(Stage, 1)
+    scheduler, names = Dead(), ["a", "b", "c"]
     transport = exchange.TaskExchange(
-        scheduler, None, Signal(), ["a", "b", "c"], lambda stage: Shareable(), timeouts
+        scheduler, None, Signal(), names, lambda stage: Shareable(), lambda stage: 1, names.append
     )
     answers = transport(Stage.SHARE, [(0, b"x"), (1, b"y"), (2, b"z")])
     assert scheduler.tasks == []
@@ -879,6 +898,11 @@ class TestModels:
     def test_what_cannot_be_averaged_is_named(self, array: list[float] | np.ndarray | None) -> None:
         with pytest.raises(ParameterError, match="model array 'odd'"):
             trained_names({"odd": array})
+
+    @pytest.mark.parametrize("size", [0, LARGEST_DIMENSION + 1])
+    def test_a_model_of_nothing_or_of_too_much_is_refused(self, size: int) -> None:
+        with pytest.raises(ParameterError, match=rf"averaged = {size}"):
+            dimension_of({"array": np.broadcast_to(np.float32(0), (size,))})
 
     @pytest.mark.parametrize(
         "other",

@@ -42,7 +42,7 @@ from dp.mechanisms import MECHANISMS
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, PrivateTraining, Stage, TrainingPlan
 from protocol.adapters.pfl import FieldStatistics, PrivateMean
 from protocol.adapters.pfl.cohort import CollectedSums, seats
-from protocol.adapters.pfl.layout import flatten
+from protocol.adapters.pfl.layout import Layout, flatten
 from protocol.adapters.pfl.postprocessor import NO_MODEL
 from protocol.round.setup import RoundSetup
 from protocol.training.private import RoundResult
@@ -748,6 +748,11 @@ def test_another_layout_is_refused(ledger: Ledger) -> None:
     gather([mean], people(COHORT))
     with pytest.raises(ParameterError, match="the same as before"):
         gather([Flatten(), mean], people(COHORT))
+
+
+def test_running_statistics_are_refused_by_name() -> None:
+    with pytest.raises(ParameterError, match=r"norm\.running_var"):
+        Layout.of(MappedVectorStatistics({"norm.running_var": np.ones(3, np.float32)}))
 
 
 def test_there_is_nothing_to_deploy(ledger: Ledger) -> None:

@@ -55,10 +55,11 @@ def run(
     parts: SimpleNamespace,
     arrays: ArrayRecord | None = None,
     strategy: FedAvg | None = None,
+    rounds: int = 1,
 ) -> RoundReport:
     strategy = strategy or FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:
-        strategy.start(grid=secure, initial_arrays=arrays or parts.model(), num_rounds=1)
+        strategy.start(grid=secure, initial_arrays=arrays or parts.model(), num_rounds=rounds)
     return secure.reports[0]
 
 
@@ -827,7 +828,7 @@ def test_clients_count_for_themselves(
         strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=2)
     (world.root / "ledger.jsonl").unlink()
     with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
-        strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=1)
+        strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=2)
     assert set(caught.value.lost.values()) == {"advertise: PolicyError"}
 
 
@@ -926,7 +927,7 @@ def test_a_node_that_is_not_simulated_takes_no_folder_from_a_run(
     world = make_world()
     monkeypatch.delenv(SIMULATION_VARIABLE)
     with caplog.at_level(logging.WARNING, "veilsum"), pytest.raises(TooFewNodesError):
-        run(world, parts)
+        run(world, parts, rounds=3)
     assert "a run cannot set it" in caplog.text
 
 

@@ -277,7 +277,7 @@ def test_identities_that_nobody_registered_are_named(
         path.unlink()
         write_identity(path, Identity.generate())
     with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
-        start(secure, parts.model())
+        start(secure, parts.model(), rounds=3)
     assert "3 of 6 invited nodes can take part" in str(caught.value)
     assert f"node {parts.FIRST_NODE}: has identity" in str(caught.value)
     assert "not in the registry" in str(caught.value)
@@ -289,7 +289,7 @@ def test_more_nodes_than_a_simulation_has_clients_are_told_how_to_get_some(
     world = make_world(nodes=9)
     world.grid.drops = lambda node, step: node < parts.FIRST_NODE + 4
     with world.secure() as secure, pytest.raises(TooFewNodesError) as caught:
-        start(secure, parts.model())
+        start(secure, parts.model(), rounds=3)
     assert "only 6 clients are registered" in str(caught.value)
     assert "simulated-clients = 9" in str(caught.value)
     last = [parts.FIRST_NODE + i for i in (6, 7, 8)]

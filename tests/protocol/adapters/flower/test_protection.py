@@ -23,7 +23,7 @@ from flwr.serverapp.strategy import FedAvg, FedMedian
 from flwr.supercore.task_identity import TaskIdentity
 
 import veilsum
-from dp import Ledger
+from dp import BudgetExceededError, Ledger
 from protocol.adapters.flower import SecureGrid, SettingsError, StrategyError, TooFewNodesError
 from protocol.adapters.flower.defaults import ARGUMENTS, Asked, filled
 from protocol.adapters.flower.folders import new_client, policy_text, write_registry
@@ -115,6 +115,38 @@ def test_two_calls_make_an_app_private(mods: list[Any], tmp_path: Path) -> None:
         assert len(list(books.entries())) == 3
 
 
+@pytest.mark.parametrize("where", ["simulation", "deployment"])
+def test_two_calls_in_one_server_app_share_a_budget(
+    deployed: Callable[..., FakeGrid],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    where: str,
+) -> None:
+    """As for two models, one after the other: the first grid is closed, and rounds count both."""
+    config = {"num-server-rounds": 3}
+    given: dict[str, Any] = dict(WEAK)
+    if where == "deployment":
+        grid = deployed(make_app(mods=[protect(policy=RULES)]), config)
+        for i in range(6):
+            new_client(tmp_path / f"node-{i}")
+        given |= {"ledger": tmp_path / "books.jsonl", "registry": register(tmp_path)}
+    else:
+        monkeypatch.setenv(SIMULATION_VARIABLE, "1")
+        grid = simulated(config=config)
+    with guard(grid, config, **given) as first:
+        trained(first)
+        with pytest.raises(SettingsError, match=r"veilsum\.ledger: .* in use.*with protect"):
+            guard(grid, config, **given)
+    with guard(grid, config, **given) as second:
+        trained(second, 2)
+        assert [report.survivors for report in (*first.reports, *second.reports)] == [6] * 3
+        with pytest.raises(BudgetExceededError):
+            trained(second)
+    if where == "simulation":
+        with pytest.raises(SettingsError, match=r"veilsum\.simulation-dir: .*other settings"):
+            guard(grid, config, **given | {"rounds": 4})
+
+
 def test_what_nobody_says_has_a_default() -> None:
     with guard(simulated(20), **WEAK) as secure:
         plan = plan_of(secure)
@@ -122,7 +154,7 @@ def test_what_nobody_says_has_a_default() -> None:
         assert (plan.cohort, plan.tolerated_dropouts, plan.tolerated_colluders) == (20, 4, 1)
         assert plan.mode is Mode.ACTIVE and plan.lifetime_seconds > 0
         assert isinstance(secure._rounds._controller, AdaptNorm)
-        assert (secure._patience.stage, secure._patience.training) == (300.0, 3600.0)
+        assert (secure._patience.stage, secure._patience.training) == (None, 3600.0)
 
 
 def test_the_configuration_counts_more_than_a_default_and_an_argument_more_than_both(
@@ -372,7 +404,7 @@ def test_a_simulation_s_clients_insist_on_the_policy_of_their_app() -> None:
                 assert secure.reports[0].survivors == survivors
             else:
                 with pytest.raises(Exception, match="clip"):
-                    trained(secure)
+                    trained(secure, 3)
         fresh()
 
 
@@ -427,7 +459,7 @@ def test_a_deployed_client_makes_its_identity_and_keeps_it(
             grid, config, **WEAK, ledger=books, registry=tmp_path / "strangers.txt"
         ) as first:
             with pytest.raises(TooFewNodesError, match="not in the registry"):
-                trained(first)
+                trained(first, 3)
     key = read_identity(tmp_path / "node-3" / "identity.key").public
     assert f"all registries need its public key: {key.hex()}" in caplog.text
     assert stat.S_IMODE((tmp_path / "node-3" / "identity.key").stat().st_mode) == 0o600
@@ -453,7 +485,7 @@ def test_an_operator_s_policy_counts_more_than_the_app_s(
     registry = register(tmp_path)
     with guard(grid, config, **WEAK, ledger=tmp_path / "b", registry=registry) as secure:
         with pytest.raises(Exception, match="clip"):
-            trained(secure)
+            trained(secure, 3)
 
 
 def test_a_deployment_without_its_files_is_told_which(

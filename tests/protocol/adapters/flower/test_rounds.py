@@ -7,7 +7,7 @@ import logging
 import pickle
 import re
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,12 +16,13 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
-from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx, FedYogi, Result
 
 from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import PrivateTraining, RoundSetup
-from protocol.adapters.flower import RoundLostError, RoundReport, SecureGrid
+from protocol.adapters import named_arrays, stage_times
+from protocol.adapters.flower import Patience, RoundLostError, RoundReport, SecureGrid
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
@@ -122,6 +123,76 @@ def test_clients_that_do_not_allow_it_evaluate_for_no_server(
     assert "allow_evaluation_in_the_clear = true" in caplog.text
 
 
+def mixed_network(norm: str) -> Any:
+    """A layer of everything: a normalisation, a GroupNorm, tied weights, float16, a counter."""
+    torch = pytest.importorskip("torch")
+
+    class Mixed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(1)
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+            self.second.weight = self.first.weight
+            self.norm = torch.nn.BatchNorm1d(4) if norm == "batch" else torch.nn.GroupNorm(1, 4)
+            self.group = torch.nn.GroupNorm(2, 4)
+            self.scale = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
+            self.register_buffer("count", torch.tensor(3))
+
+        def forward(self, values: Any) -> Any:
+            return self.second(self.group(self.norm(self.first(values)))) * self.scale.float()
+
+    return Mixed()
+
+
+def sent_of(network: Any, remedy: str) -> ArrayRecord:
+    if remedy == "leave out":
+        return ArrayRecord({**dict(network.named_parameters()), "count": network.count})
+    return ArrayRecord(network.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("norm", "remedy"), [("batch", "none"), ("batch", "leave out"), ("group", "GroupNorm")]
+)
+def test_batch_norm_is_refused_by_name_and_both_remedies_train(
+    make_world: Callable[..., World], parts: SimpleNamespace, norm: str, remedy: str
+) -> None:
+    """What is averaged keeps its type, float16 too; a counter stays; tied weights train once."""
+    first, received = mixed_network(norm), []
+
+    def train(message: Message, context: Context) -> Message:
+        (arrays,) = message.content.array_records.values()
+        network, shift = mixed_network(norm), parts.shift_of(context.node_config["partition-id"])
+        network.load_state_dict(arrays.to_torch_state_dict(), strict=False)
+        network(network.first.weight.detach())  # its own statistics move, and stay here
+        received.append({name: array.numpy() for name, array in arrays.items()})
+        for parameter in network.parameters():
+            parameter.data += shift
+        network.count += 1
+        return Message(RecordDict({"arrays": sent_of(network, remedy)}), reply_to=message)
+
+    world, strategy = make_world(app=parts.make_app(train)), FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        if remedy == "none":
+            with pytest.raises(ParameterError, match=r"'norm\.running_mean'.*GroupNorm"):
+                start(secure, strategy, sent_of(first, remedy))
+            assert world.grid.seen == []
+            return
+        result = start(secure, strategy, sent_of(first, remedy), rounds=2)
+        first.load_state_dict(result.arrays.to_torch_state_dict(), strict=False)
+        reports = secure.reports
+    assert [report.survivors for report in reports] == [parts.N] * 2
+    assert len(received) == 2 * parts.N
+    for arrays in received:
+        assert (arrays["scale"].dtype, arrays["count"].dtype) == (np.float16, np.int64)
+        assert arrays["count"] == 3
+    for mode in (first.eval(), first.train()):
+        assert mode(first.first.weight.detach()).isfinite().all()
+    moved = result.arrays["norm.weight"].numpy() - 1.0
+    mean = np.mean([parts.shift_of(i) for i in range(parts.N)])
+    # Two rounds of noise, 6.5 deviations each.
+    assert np.abs(moved - 2 * mean).max() < sum(6.5 * noise_of(each, world) for each in reports)
+
+
 @pytest.mark.parametrize("mode", Mode)
 @pytest.mark.parametrize("stage", Stage)
 def test_a_client_lost_at_any_stage_does_not_lose_the_round(
@@ -200,14 +271,14 @@ def test_a_lost_round_is_skipped_and_the_model_stays(
     assert len(secure.reports) == 2
 
 
-def test_the_first_round_lost_is_an_error_that_says_why(
+def test_a_lost_round_says_of_every_node_why(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
     world = make_world()
     world.grid.drops = lambda node, step: step == "share" and node < parts.FIRST_NODE + 3
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(TooFewSurvivorsError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     first = range(parts.FIRST_NODE, parts.FIRST_NODE + 3)
     assert caught.value.lost == dict.fromkeys(first, "share: no answer in 60 s")
     assert caught.value.away == 0
@@ -274,7 +345,7 @@ def test_a_stage_that_fails_says_of_every_node_why(
     spoiling(world, parts, {1: without_our_record, 2: saying(b"\0nonsense"), 4: an_error})
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(RoundLostError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     lost = {node - parts.FIRST_NODE: reason for node, reason in caught.value.lost.items()}
     malformed = lost.pop(2)
     assert lost == {
@@ -329,9 +400,9 @@ def test_a_sum_that_cannot_be_opened_names_a_node(
     monkeypatch.setattr("protocol.training.private.PrivateTraining.run_setup", run_setup)
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure, pytest.raises(RemoteProtocolError) as caught:
-        start(secure, strategy, parts.model())
+        start(secure, strategy, parts.model(), rounds=3)
     keys = {read_identity(world.home(i) / "identity.key").public: i for i in range(parts.N)}
-    number = keys[blamed[0]]
+    number = keys[blamed[-1]]
     node = parts.FIRST_NODE + number if number < parts.N - 1 else None
     named, lost = caught.value.__notes__
     assert named == f"client {party} of the cohort is node {node}"
@@ -349,18 +420,39 @@ def test_many_nodes_are_told_in_few_words() -> None:
     )
 
 
-def test_rounds_lost_in_a_row_end_the_run(
-    make_world: Callable[..., World], parts: SimpleNamespace
+@pytest.mark.parametrize("worked", [0, 1])
+@pytest.mark.parametrize(("planned", "most"), [(8, 3), (2, 2)])
+def test_the_third_lost_round_in_a_row_ends_the_run_or_the_last_of_the_plan(
+    make_world: Callable[..., World], parts: SimpleNamespace, worked: int, planned: int, most: int
 ) -> None:
-    world = make_world()
-    strategy = FedAvg(fraction_evaluate=0.0)
+    """The first round is one like any other."""
+    world = make_world(goal=PrivacyGoal(200.0, 1e-5, planned))
+    strategy, arrays = FedAvg(fraction_evaluate=0.0), parts.model()
     with world.secure(strategy) as secure:
-        arrays = start(secure, strategy, parts.model()).arrays
+        if worked:
+            arrays = start(secure, strategy, arrays).arrays
         world.grid.drops = lambda node, step: step == "advertise"
         with pytest.raises(TooFewSurvivorsError):
             start(secure, strategy, arrays, rounds=5)
     announced = sum(step == "advertise" for _, step in world.grid.seen)
-    assert announced == parts.N * (1 + 3)
+    assert announced == parts.N * (worked + most)
+
+
+def test_waits_follow_the_first_trip_and_what_a_stage_sends(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Whoever is asked who it is answers after 20 s: four such trips are enough for a stage."""
+    world = make_world(nodes=parts.N - 1)
+    world.grid.drops = lambda node, step: (node, step) == (parts.FIRST_NODE, "share")
+    pull = world.grid.pull_messages
+    world.grid.pull_messages = lambda ids: pull(ids) if world.time.seconds >= late[0] else []
+    late, strategy = [0.0], FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy, patience=Patience(training=600.0)) as secure:
+        late[0] = 30.0 + 20.0  # after the wait for the sixth node
+        start(secure, strategy, parts.model())
+    (reason,) = secure.reports[0].lost.values()
+    # 20 s, and up to a second more until somebody looked.
+    assert re.fullmatch(r"share: no answer in 8[0-4] s", reason)
 
 
 def test_the_sketch_may_change_from_round_to_round(
@@ -498,7 +590,48 @@ def test_bytes_that_are_no_array_are_named(parts: SimpleNamespace, data: bytes) 
     from protocol.adapters.flower.arrays import Layout
 
     odd = ArrayRecord({**parts.model(), "bias": Array("float32", (4,), "numpy.ndarray", data)})
-    with pytest.raises(ParameterError, match="arrays of numbers"):
-        Layout.of(odd)
-    with pytest.raises(ParameterError, match="arrays of numbers"):
-        Layout.of(parts.model()).difference(odd, parts.model())
+    for look in (Layout.of, lambda odd: Layout.of(parts.model()).difference(odd, parts.model())):
+        with pytest.raises(ParameterError, match=r"'bias', which .* float32: .*arrays of numbers"):
+            look(odd)
+
+
+@pytest.mark.parametrize(
+    ("bias", "said"),
+    [
+        (np.zeros(4, np.complex64), r"'bias' = dtype\('complex64'\)"),
+        (np.array(["a"] * 4), r"'bias' = dtype\('<U1'\)"),
+        (np.zeros((4, 1), np.float16), r"'bias': float16 of shape \(4, 1\)"),
+    ],
+)
+def test_an_array_that_does_not_do_is_named_with_its_type(
+    make_world: Callable[..., World], parts: SimpleNamespace, bias: np.ndarray, said: str
+) -> None:
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with make_world().secure(strategy) as secure:
+        if bias.dtype == np.float16:
+            start(secure, strategy, parts.model())
+        with pytest.raises(ParameterError, match=said):
+            start(secure, strategy, ArrayRecord({**parts.model(), "bias": Array(bias)}))
+
+
+@pytest.mark.parametrize(
+    ("module", "limit", "value", "said"),
+    [
+        (named_arrays, "LARGEST_DIMENSION", 39, r"averaged = 40: must be 1 \.\. 39"),
+        (stage_times, "LARGEST_VECTOR_BYTES", 50, r"40 numbers of \d+ bits in \d+ bytes.*sketch"),
+    ],
+)
+def test_a_model_that_is_too_large_is_refused_before_anybody_trains(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    module: ModuleType,
+    limit: str,
+    value: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(module, limit, value)
+    world, strategy = make_world(), FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure, pytest.raises(ParameterError, match=said):
+        start(secure, strategy, parts.model())
+    assert {step for _, step in world.grid.seen} <= {"hello"}
