@@ -220,8 +220,8 @@ class SecureGrid(Grid):
             StrategyError: the messages are not the same for every node, or their answers would come
                 in the clear and that is not allowed.
             TooFewNodesError, RoundLostError, RemoteProtocolError, OpeningFailedError: the third
-                round in a row was lost, or the last that the plan has, and no round has worked;
-                says which nodes left, at which stage, and why.
+                round in a row was lost, or as many as the plan has; says which nodes left, at which
+                stage, and why.
             BudgetExceededError: the clients have nothing left to spend.
         """
         batch = list(messages)
