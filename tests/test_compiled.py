@@ -166,14 +166,14 @@ def test_a_cache_belongs_to_one_state_of_all_kernel_modules(
     for text in ("SHIFT = 31", "SHIFT = 30"):
         module.write_text(text)
         os.utime(module, (0, 0))
-        digests.append(compiled._sources.__wrapped__())
+        digests.append(compiled.digest_of_sources.__wrapped__())
     assert digests[0] != digests[1]
 
 
 def test_names_in_the_cache_bear_the_digest_of_the_sources(tmp_path: Path) -> None:
     run(ADD.format(kind="uint32"), tmp_path)
     names = [path.name for path in tmp_path.rglob("*.nbi")]
-    assert names and all(compiled._sources() in name for name in names)
+    assert names and all(compiled.digest_of_sources() in name for name in names)
 
 
 def test_without_a_place_for_a_cache_kernels_are_compiled_in_memory_and_one_warning_says_so(

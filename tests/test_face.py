@@ -61,7 +61,7 @@ def refused(site: Path, package: str, first: Path | None = None) -> str:
     for command in (["-m", "veilsum"], [str(script)], ["-m", "simulations"]):
         # Python does not get to the last of them if what it runs is the stranger.
         if package != command[-1]:
-            assert python(site, *command, "plan", "--clients", "9", first=first) == (2, said + "\n")
+            assert python(site, *command, "doctor", first=first) == (2, said + "\n")
     return said
 
 

@@ -31,7 +31,15 @@ from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
 
-__all__ = ["Kernel", "KernelError", "compiled", "every_kernel", "interpreted_answers", "sample"]
+__all__ = [
+    "Kernel",
+    "KernelError",
+    "compiled",
+    "digest_of_sources",
+    "every_kernel",
+    "interpreted_answers",
+    "sample",
+]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 Case = Callable[[Any], Sequence[Any]]
@@ -47,17 +55,18 @@ class KernelError(RuntimeError):
     Attributes:
         kernel: its module and name.
         folder: where its compiled code is kept; None if it is compiled in memory.
+        remedy: what to do.
     """
 
     def __init__(self, kernel: str, folder: str | None) -> None:
         self.kernel, self.folder = kernel, folder
-        remedy = (
+        self.remedy = (
             "nothing is cached on this machine: report its processor and the versions of numba and "
             "llvmlite"
             if folder is None
             else f"delete the folder {folder}, which keeps compiled code, and start again"
         )
-        super().__init__(f"the compiled kernel {kernel} gives a wrong answer: {remedy}")
+        super().__init__(f"the compiled kernel {kernel} gives a wrong answer: {self.remedy}")
 
     def __reduce__(self) -> tuple[type[KernelError], tuple[str, str | None]]:
         return KernelError, (self.kernel, self.folder)
@@ -160,7 +169,7 @@ def compiled(
                 _INTERPRETED[name] = (function, cases, kinds, answer)
             return function
         own_name = function.__qualname__
-        function.__qualname__ = f"{own_name}_{_sources()}"
+        function.__qualname__ = f"{own_name}_{digest_of_sources()}"
         try:
             dispatcher = njit(cache=True, nogil=True, **options)(function)
         except RuntimeError:
@@ -271,8 +280,8 @@ def _laid_out(values: NDArray[Any], layout: str) -> NDArray[Any]:
 
 
 @cache
-def _sources() -> str:
-    """A digest of all kernel modules and of this one."""
+def digest_of_sources() -> str:
+    """A digest of all kernel modules and of this one; in the name of each entry of the cache."""
     digest = blake2b(digest_size=8)
     for path in (Path(__file__), *kernel_modules()):
         digest.update(path.read_bytes())

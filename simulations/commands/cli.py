@@ -30,6 +30,12 @@ class Commands(LazyGroup):
             "audit_command",
             "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
         ),
+        "doctor": Verb(
+            f"{_HERE}.doctor",
+            "doctor_command",
+            "Check the installation, and say what helps: kernels, caches, packages, versions, "
+            "folders.",
+        ),
         "export": Verb(
             f"{_HERE}.export",
             "export_command",

@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, str]] = {
     "jinja2": "cli",
     "matplotlib": "sim",
     "mlflow": "mlflow",
+    "packaging": "cli",
     "rich": "cli",
     "sklearn": "sim",
     "tensorboard": "tensorboard",

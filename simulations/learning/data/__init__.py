@@ -13,7 +13,7 @@ from typing import Any
 
 from protocol.errors import ConfigurationError
 from simulations.learning.data.base import DataKind, Dataset, Split
-from simulations.learning.data.catalog import CATALOG
+from simulations.learning.data.catalog import CATALOG, CIFAR10_BINARY, CIFAR10_PYTHON
 from simulations.learning.data.cifar import load_cifar10
 from simulations.learning.data.digits import load_digits_dataset
 from simulations.learning.data.errors import DataError, DataProblem
@@ -39,6 +39,7 @@ __all__ = [
     "find_data_dir",
     "load_dataset",
     "load_digits_dataset",
+    "sets_in",
 ]
 
 _LOADERS: dict[str, Callable[..., Dataset]] = {
@@ -97,6 +98,21 @@ def dataset_options(name: str) -> dict[str, Any]:
     loader = load_digits_dataset if name == "digits" else _LOADERS[name]
     parameters = inspect.signature(loader).parameters.values()
     return {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def sets_in(folder: DataFolder) -> list[str]:
+    """Return the data sets whose files a folder has; what is in the files is not looked at."""
+    return [name for name in _LOADERS if _is_in(folder, name)]
+
+
+def _is_in(folder: DataFolder, name: str) -> bool:
+    if name not in CATALOG:
+        # LEAF's, which are in files of any names.
+        return all(any((folder.root / name / part).glob("*.json")) for part in ("train", "test"))
+    forms = [CATALOG[name]]
+    if name == "cifar10":
+        forms += [(CIFAR10_PYTHON,), (CIFAR10_BINARY,)]
+    return any(all(folder.has(file) for file in files) for files in forms)
 
 
 def _check_options(name: str, options: dict[str, Any]) -> None:

@@ -84,6 +84,10 @@ class DataFolder:
                 return self.root / path
         raise DataError(self.subject(file), DataProblem.MISSING, "no such file", file.advice)
 
+    def has(self, file: DataFile) -> bool:
+        """Return whether a file is there, packed or unpacked."""
+        return any((self.root / path).is_file() for path in file.paths)
+
     def subject(self, file: DataFile) -> str:
         """Return what errors call a file: where it is looked for first."""
         return str(self.root / file.path)

@@ -12,8 +12,10 @@ from simulations.learning.data import (
     DATA_DIR_VARIABLE,
     DATASETS,
     DataError,
+    DataFolder,
     dataset_options,
     load_dataset,
+    sets_in,
 )
 
 
@@ -28,6 +30,23 @@ def test_every_other_set_says_which_file_is_missing(name: str, tmp_path: Path) -
         load_dataset(name, tmp_path)
     first = CATALOG[name][0]
     assert first.path in str(caught.value) and first.sha256 in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "paths"),
+    [
+        *((name, [file.path for file in files]) for name, files in CATALOG.items()),
+        ("mnist", [file.paths[1] for file in CATALOG["mnist"]]),
+        ("cifar10", ["cifar10/cifar-10-binary.tar.gz"]),
+        ("leaf-femnist", ["leaf-femnist/train/a.json", "leaf-femnist/test/a.json"]),
+    ],
+)
+def test_a_set_is_there_when_all_its_files_are(name: str, paths: list[str], tmp_path: Path) -> None:
+    for path in paths:
+        assert sets_in(DataFolder(tmp_path)) == []
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    assert sets_in(DataFolder(tmp_path)) == ([name] if name in DATASETS else [])
 
 
 def test_every_set_in_the_catalogue_can_be_loaded_by_name() -> None:

@@ -1,0 +1,42 @@
+"""`veilsum doctor`: what this installation is, what is wrong with it, and what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from simulations.reports.doctor import kernels, machine, packages
+from simulations.reports.doctor.findings import Finding, Level, exit_status
+
+__all__ = ["Finding", "Level", "examine", "exit_status"]
+
+
+def examine(
+    part_of_name: str, data_dir: Path | None, begin: Callable[[int, int, str], None]
+) -> Iterator[Finding]:
+    """Check everything, in the order in which it matters to what follows.
+
+    Args:
+        part_of_name: only kernels whose names contain it are checked; "" for all.
+        data_dir: folder of data sets; None for what the environment says.
+        begin: told of each kernel before it is checked: its place, the number of all, its name.
+
+    A check that fails itself is a finding too: the others are made all the same.
+    """
+    for subject, check in (
+        ("versions", packages.versions),
+        ("extras", packages.extras),
+        ("torch", packages.torch_build),
+        ("packages", packages.strangers),
+        ("processor", machine.processor),
+        ("folders", machine.folders),
+        ("data sets", partial(machine.data_sets, data_dir)),
+        ("known answers", partial(kernels.known_answers, part_of_name, begin)),
+        ("compiled code", kernels.caches),
+    ):
+        try:
+            yield from check()
+        except Exception as error:
+            found = f"could not be checked: {type(error).__name__}: {error}"
+            yield Finding(Level.WRONG, subject, found, "install veilsum and what it needs anew")
