@@ -95,15 +95,17 @@ def extras() -> Iterator[Finding]:
 
 def _needed(extra: str) -> list[_Package]:
     """What an extra needs, ourselves excepted; "" for what is always needed."""
-    found = []
-    for line in requires("veilsum") or ():
-        requirement = Requirement(line)
-        marker = requirement.marker
-        always = marker is None or marker.evaluate({"extra": ""})
-        wanted = always != bool(extra) and (always or marker.evaluate({"extra": extra}))
-        if wanted and requirement.name != "veilsum":
-            found.append(_Package.of(requirement))
-    return found
+    return [
+        _Package.of(requirement)
+        for requirement in map(Requirement, requires("veilsum") or ())
+        if requirement.name != "veilsum"
+        and _applies(requirement, extra)
+        and not (extra and _applies(requirement, ""))
+    ]
+
+
+def _applies(requirement: Requirement, extra: str) -> bool:
+    return requirement.marker is None or requirement.marker.evaluate({"extra": extra})
 
 
 def torch_build() -> Iterator[Finding]:
