@@ -19,7 +19,7 @@ MINIMA_VENV := .venv-minima
 MINIMA_STAMP := $(MINIMA_VENV)/.installed
 
 .PHONY: demo pictures docs dist format lint types unit clean
-.PHONY: test test-adapters test-flower test-nvflare test-pfl test-minima test-release walk mutants
+.PHONY: test test-long test-adapters test-flower test-nvflare test-pfl test-minima test-release walk mutants
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -38,7 +38,11 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not slow"
+
+# Whole campaigns, whole runs, statistical audits with large samples.
+test-long: $(STAMP)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m slow
 
 # Nothing is fetched, neither here nor by a reader: open build/docs/index.html.
 docs: $(STAMP)
