@@ -31,13 +31,15 @@ def test_no_target_is_a_file() -> None:
 
 
 def test_continuous_integration_runs_everything() -> None:
-    """The README's command, and then every adapter with its framework."""
+    """The README's commands in its order, what is left of the tests, every adapter, the kernels."""
     script = (ROOT / ".ci" / "run").read_text()
     named = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
-    assert named == ["test", "test-adapters"]
+    assert named == ["demo", "test", "test-long", "test-minima", "test-adapters"]
+    assert script.endswith(".venv/bin/veilsum doctor\n")
     (adapters,) = re.findall(r"^test-adapters: (.*)$", MAKEFILE, re.MULTILINE)
     assert set(adapters.split()) == {each for each in TARGETS if each.startswith("test-")} - {
         "test-adapters",
+        "test-long",
         "test-minima",
         "test-release",
     }
