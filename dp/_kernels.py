@@ -47,13 +47,7 @@ def popcount_words(
 
 
 @compiled(
-    lambda _: (
-        sample(11, below=1 << 63),
-        2,
-        3,
-        np.uint64(0xFF),
-        np.zeros(5, np.int64),
-    ),
+    lambda _: (sample(11, below=1 << 63), 2, 3, np.uint64(0xFF), np.zeros(5, np.int64)),
     answer=0x84785751,
 )
 def popcount_runs(
@@ -143,10 +137,7 @@ def sum_of_squares(values: NDArray[np.float64]) -> float:
     return total
 
 
-@compiled(
-    lambda _: (sample(70, low=-1000, below=2001, kind=np.int64),),
-    answer=0xCF80259A,
-)
+@compiled(lambda _: (sample(70, low=-1000, below=2001, kind=np.int64),), answer=0xCF80259A)
 def extent(values: NDArray[np.int64]) -> tuple[np.int64, np.int64]:
     """Return (smallest, largest) in one pass; zero counts as one of the values."""
     smallest = np.int64(0)
@@ -157,10 +148,7 @@ def extent(values: NDArray[np.int64]) -> tuple[np.int64, np.int64]:
     return smallest, largest
 
 
-@compiled(
-    lambda _: (sample(70, low=-(1 << 30), below=1 << 31, kind=np.int64),),
-    answer=0x867BD431,
-)
+@compiled(lambda _: (sample(70, low=-(1 << 30), below=1 << 31, kind=np.int64),), answer=0x867BD431)
 def extent_and_squares(
     values: NDArray[np.int64],
 ) -> tuple[np.int64, np.int64, np.uint64, np.uint64]:

@@ -52,10 +52,7 @@ def syndromes(
             powers[i] = _reduce_31(powers[i] * points[i])
 
 
-@compiled(
-    lambda _: (sample(2, 6, below=_MERSENNE_31), np.zeros(7, np.uint64)),
-    answer=0x38E2B783,
-)
+@compiled(lambda _: (sample(2, 6, below=_MERSENNE_31), np.zeros(7, np.uint64)), answer=0x38E2B783)
 def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64]) -> int:
     """The shortest linear recurrence that all sequences obey.
 

@@ -41,10 +41,7 @@ def _swap_bytes(value: Any) -> Any:
     return (value >> np.uint64(32)) | (value << np.uint64(32))
 
 
-@compiled(
-    lambda _: (0x0123_4567_89AB, np.zeros((9, 2), np.uint64)),
-    answer=0xE3E02863,
-)
+@compiled(lambda _: (0x0123_4567_89AB, np.zeros((9, 2), np.uint64)), answer=0xE3E02863)
 def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
     """Write the counter blocks first, first + 1, ... of stream 0 as 16-byte big-endian numbers.
 
@@ -308,35 +305,16 @@ def _add_one_row(
     return found
 
 
+def _six_rows(kind: Any, subtract: bool) -> tuple[Any, ...]:
+    """Arguments of `accumulate_words`."""
+    total, words = sample(1100, below=32_749, kind=kind), sample(6, 1090, kind=kind)
+    noted = np.zeros(6480, np.int64)
+    return total, 10, 1090, words, 6, 5, subtract, 32_749, 0x7FFF, 2, noted, 1
+
+
 @compiled(
-    lambda kind: (
-        sample(1100, below=32_749, kind=kind),
-        10,
-        1090,
-        sample(6, 1090, kind=kind),
-        6,
-        5,
-        False,
-        32_749,
-        0x7FFF,
-        2,
-        np.zeros(6480, np.int64),
-        1,
-    ),
-    lambda kind: (
-        sample(1100, below=32_749, kind=kind),
-        10,
-        1090,
-        sample(6, 1090, kind=kind),
-        6,
-        5,
-        True,
-        32_749,
-        0x7FFF,
-        2,
-        np.zeros(6480, np.int64),
-        1,
-    ),
+    lambda kind: _six_rows(kind, False),
+    lambda kind: _six_rows(kind, True),
     kinds=_WORD_KINDS,
     answer=0xEE1E51E1,
 )
@@ -399,11 +377,7 @@ def accumulate_words(
 
 
 @compiled(
-    lambda kind: (
-        sample(70, below=65_521, kind=kind),
-        sample(70, below=65_519, kind=kind),
-        65_521,
-    ),
+    lambda kind: (sample(70, below=65_521, kind=kind), sample(70, below=65_519, kind=kind), 65_521),
     kinds=_WORD_KINDS,
     answer=0x02CE3D18,
 )
@@ -419,11 +393,7 @@ def add_vectors(accumulator: Words, other: Words, modulus: int) -> None:
 
 
 @compiled(
-    lambda kind: (
-        sample(70, low=-32_000, below=64_001, kind=np.int64),
-        65_521,
-        np.zeros(70, kind),
-    ),
+    lambda kind: (sample(70, low=-32_000, below=64_001, kind=np.int64), 65_521, np.zeros(70, kind)),
     kinds=_WORD_KINDS,
     answer=0x3155AE7B,
 )
@@ -447,12 +417,7 @@ def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
 
 
 @compiled(
-    lambda kind: (
-        sample(70, below=65_521, kind=kind),
-        65_521,
-        32_760,
-        np.zeros(70, np.int64),
-    ),
+    lambda kind: (sample(70, below=65_521, kind=kind), 65_521, 32_760, np.zeros(70, np.int64)),
     kinds=_WORD_KINDS,
     answer=0x030796E9,
 )

@@ -60,10 +60,7 @@ def power_31(base: Any, exponent: int) -> Any:
     return result
 
 
-@compiled(
-    lambda _: (sample(5), np.uint64(0), np.zeros(5, np.uint64)),
-    answer=0x1754DE97,
-)
+@compiled(lambda _: (sample(5), np.uint64(0), np.zeros(5, np.uint64)), answer=0x1754DE97)
 def lagrange_weights(
     points: NDArray[np.uint64], target: np.uint64, weights: NDArray[np.uint64]
 ) -> None:
@@ -107,11 +104,7 @@ def weighted_sums(
 
 
 @compiled(
-    lambda _: (
-        sample(5),
-        np.arange(1, 4, dtype=np.uint64),
-        np.zeros((3, 5), np.uint64),
-    ),
+    lambda _: (sample(5), np.arange(1, 4, dtype=np.uint64), np.zeros((3, 5), np.uint64)),
     answer=0x175D9C91,
 )
 def interpolation_matrix(

@@ -78,73 +78,49 @@ def _radix_eight(values: NDArray[np.float64], run: int, factor: float) -> None:
             part[j + 3 * run], part[j + 7 * run] = (b3 + b7) * factor, (b3 - b7) * factor
 
 
-@compiled(
-    lambda _: (_entries(8), 0.5),
-    answer=0x96E8D79D,
-)
+@compiled(lambda _: (_entries(8), 0.5), answer=0x96E8D79D)
 def _across_1(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 1, in place."""
     _radix_eight(values, 1, factor)
 
 
-@compiled(
-    lambda _: (_entries(64), 0.5),
-    answer=0x826935D8,
-)
+@compiled(lambda _: (_entries(64), 0.5), answer=0x826935D8)
 def _across_8(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 8, in place."""
     _radix_eight(values, 8, factor)
 
 
-@compiled(
-    lambda _: (_entries(512), 0.5),
-    answer=0xFBF36BCF,
-)
+@compiled(lambda _: (_entries(512), 0.5), answer=0xFBF36BCF)
 def _across_64(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 64, in place."""
     _radix_eight(values, 64, factor)
 
 
-@compiled(
-    lambda _: (_entries(4096), 0.5),
-    answer=0xDF47F679,
-)
+@compiled(lambda _: (_entries(4096), 0.5), answer=0xDF47F679)
 def _across_512(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 512, in place."""
     _radix_eight(values, 512, factor)
 
 
-@compiled(
-    lambda _: (_entries(32768), 0.5),
-    answer=0xB748A482,
-)
+@compiled(lambda _: (_entries(32768), 0.5), answer=0xB748A482)
 def _across_4096(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 4096, in place."""
     _radix_eight(values, 4096, factor)
 
 
-@compiled(
-    lambda _: (_entries(262144), 0.5),
-    answer=0x6807B4E8,
-)
+@compiled(lambda _: (_entries(262144), 0.5), answer=0x6807B4E8)
 def _across_32768(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 32768, in place."""
     _radix_eight(values, 32768, factor)
 
 
-@compiled(
-    lambda _: (_entries(2097152), 0.5),
-    answer=0xFE61A499,
-)
+@compiled(lambda _: (_entries(2097152), 0.5), answer=0xFE61A499)
 def _across_262144(values: NDArray[np.float64], factor: float) -> None:
     """Three levels and a factor across runs of 262144, in place."""
     _radix_eight(values, 262144, factor)
 
 
-@compiled(
-    lambda _: (_entries(256), 8, 0.5),
-    answer=0xF4013A95,
-)
+@compiled(lambda _: (_entries(256), 8, 0.5), answer=0xF4013A95)
 def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> None:
     """All levels of the transform across runs of `run` adjacent entries, in place.
 
@@ -178,10 +154,7 @@ def _transform_block(values: NDArray[np.float64]) -> None:
     _across_512(values, 1.0)
 
 
-@compiled(
-    lambda _: (_entries(2 * _BLOCK),),
-    answer=0x9F62EFE0,
-)
+@compiled(lambda _: (_entries(2 * _BLOCK),), answer=0x9F62EFE0)
 def _transform_blocks(values: NDArray[np.float64]) -> None:
     """Multiply every block of `_BLOCK` adjacent entries by the matrix, in place."""
     for start in range(0, values.size, _BLOCK):

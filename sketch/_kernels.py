@@ -96,10 +96,7 @@ def gather_add(
         out[q] += _sign(sign_bytes[whole], q - 8 * whole) * row[bucket]
 
 
-@compiled(
-    lambda _: (sample(5, 70, kind=np.float64), np.zeros(66)),
-    answer=0x70D59E7D,
-)
+@compiled(lambda _: (sample(5, 70, kind=np.float64), np.zeros(66)), answer=0x70D59E7D)
 def median_columns(estimates: NDArray[np.float64], out: NDArray[np.float64]) -> None:
     """The median of each of the first m columns, for an odd number of rows.
 
@@ -226,12 +223,7 @@ def magnitude_border(
 
 
 @compiled(
-    lambda kind: (
-        sample(70, below=9, kind=kind),
-        np.int64(5),
-        np.int64(2),
-        np.zeros(71, np.int64),
-    ),
+    lambda kind: (sample(70, below=9, kind=kind), np.int64(5), np.int64(2), np.zeros(71, np.int64)),
     kinds=_PATTERNS,
     answer=0x9EFA41A7,
 )

@@ -52,10 +52,7 @@ def largest_bounds(
         best[row] = top
 
 
-@compiled(
-    lambda _: (20.0, 6, 40, 0.25),
-    answer=0x0108D6BE,
-)
+@compiled(lambda _: (20.0, 6, 40, 0.25), answer=0x0108D6BE)
 def bessel_ratios(variance: float, count: int, start: int, guess: float) -> NDArray[np.float64]:
     """Return I_{j+1}(V)/I_j(V), j = 0..count-1, from a guess for j = ``start`` >= count."""
     ratios = np.empty(count)

@@ -26,13 +26,7 @@ _STRETCH = 64
 
 
 @compiled(
-    lambda _: (
-        sample(280, below=1 << 32, kind=np.uint32),
-        PRIMES,
-        70,
-        27,
-        np.zeros(281, np.int64),
-    ),
+    lambda _: (sample(280, below=1 << 32, kind=np.uint32), PRIMES, 70, 27, np.zeros(281, np.int64)),
     answer=0x26EBAC76,
 )
 def find_refused(

@@ -304,10 +304,7 @@ def add_constant(words: Words, count: int, constant: Words, carry: Words) -> Non
             carry[i] = _U(value >> _I(32))
 
 
-@compiled(
-    lambda _: (_words(3, 40), 40, 5),
-    answer=0x7C913167,
-)
+@compiled(lambda _: (_words(3, 40), 40, 5), answer=0x7C913167)
 def shift_right(words: Words, count: int, bits: int) -> None:
     """Divide by 2^bits and round down, bits below 32."""
     if bits == 0:
@@ -444,11 +441,7 @@ def split_digits(
 
 
 @compiled(
-    lambda _: (
-        sample(2, 40, below=1 << 13, kind=np.uint32),
-        45,
-        np.zeros(30, np.uint64),
-    ),
+    lambda _: (sample(2, 40, below=1 << 13, kind=np.uint32), 45, np.zeros(30, np.uint64)),
     answer=0xF47A4937,
 )
 def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:

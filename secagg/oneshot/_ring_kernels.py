@@ -245,10 +245,7 @@ def inverse_layers(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         _inverse_two(x, w, q, p, t, False)
 
 
-@compiled(
-    lambda _: (residues(2, 2, 64), PRIMES, *constants(64)),
-    answer=0x18FBE4BE,
-)
+@compiled(lambda _: (residues(2, 2, 64), PRIMES, *constants(64)), answer=0x18FBE4BE)
 def forward(values: NDArray[np.uint32], primes: Residues, w: Residues, q: Residues) -> None:
     """Forward negacyclic transforms of all rows, in place.
 
@@ -296,12 +293,7 @@ def inverse(
 
 
 @compiled(
-    lambda _: (
-        residues(2, 2, 20),
-        *constants(20),
-        PRIMES,
-        np.zeros((2, 2, 20), np.uint32),
-    ),
+    lambda _: (residues(2, 2, 20), *constants(20), PRIMES, np.zeros((2, 2, 20), np.uint32)),
     answer=0xDD701807,
 )
 def products(
@@ -324,10 +316,7 @@ def products(
                 y[j] = _at_most(times(x[j], z[j], qz[j], p), p)
 
 
-@compiled(
-    lambda _: (residues(2, 20), PRIMES, np.zeros((2, 20), np.uint32)),
-    answer=0x8514E7BE,
-)
+@compiled(lambda _: (residues(2, 20), PRIMES, np.zeros((2, 20), np.uint32)), answer=0x8514E7BE)
 def quotients(constants: Residues, primes: Residues, out: Residues) -> None:
     """Write floor(w 2^32 / p) for constants w below the primes; uint32[L, N] both.
 

@@ -63,12 +63,7 @@ def unpack_words(data: NDArray[np.uint8], width: int, out: NDArray[np.uint32]) -
 
 
 @compiled(
-    lambda _: (
-        sample(20, below=1 << 32, kind=np.uint32),
-        np.arange(40, dtype=np.uint32),
-        3,
-        17,
-    ),
+    lambda _: (sample(20, below=1 << 32, kind=np.uint32), np.arange(40, dtype=np.uint32), 3, 17),
     answer=0x6A043242,
 )
 def draw_distinct(
