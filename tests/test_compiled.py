@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import subprocess
 import sys
@@ -193,3 +194,37 @@ print(*[warning.message for warning in found if "NUMBA_CACHE_DIR" in str(warning
     assert len(said) == 2 and "|" not in said[0] and said[1] == "True", said
     assert "set NUMBA_CACHE_DIR" in said[0]
     assert list(tmp_path.rglob("*.nbi")) == []
+
+
+EXTENT = """
+import numpy as np
+from dp._kernels import extent
+values = np.arange(12, dtype=np.int64)
+print(extent({values}))
+"""
+
+
+@pytest.mark.parametrize("damage", ["other types", "half a file"])
+def test_what_is_damaged_in_the_cache_is_compiled_again(damage: str, tmp_path: Path) -> None:
+    """Two processes that save at once can leave the code of one under the types of the other."""
+    assert run(EXTENT.format(values="values[::3]"), tmp_path) == "(0, 9)"
+    (strided,) = tmp_path.rglob("_kernels.extent*.nbc")
+    if damage == "half a file":
+        strided.write_bytes(strided.read_bytes()[: strided.stat().st_size // 2])
+    else:
+        assert run(EXTENT.format(values="values"), tmp_path / "apart") == "(0, 11)"
+        (whole,) = (tmp_path / "apart").rglob("_kernels.extent*.nbc")
+        strided.write_bytes(whole.read_bytes())
+    assert run(EXTENT.format(values="values[::3]"), tmp_path) == "(0, 9)"
+
+
+def test_a_full_disk_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = next(each for each in every_kernel() if each.name == "dp._kernels.extent")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    compiled._warn_of_no_cache.cache_clear()
+    monkeypatch.setattr(compiled.FunctionCache, "save_overload", full)
+    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
+        kernel.dispatcher._cache.save_overload(None, None)

@@ -8,7 +8,7 @@ not belong together. Therefore
   but the kernel's own, and there at nothing but its size and time;
 - each kernel that Python calls is given a small input whose answer is known before the first result
   of every compiled version of it is used, as cryptographic libraries test themselves at power-on;
-- where no folder can hold a cache, kernels are compiled in memory.
+- where nothing can be kept, or what was kept is damaged, kernels are compiled in memory.
 
 This module stands below `secagg`, `dp` and `sketch`, and imports nothing of ours.
 """
@@ -27,6 +27,8 @@ from warnings import warn
 import numba
 import numpy as np
 from numba import config, njit, types
+from numba.core.caching import FunctionCache
+from numba.core.sigutils import normalize_signature
 from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
@@ -149,6 +151,28 @@ def _as_seen_by_kernels(kernel: Kernel, _: object) -> types.Type:
     return types.Dispatcher(kernel.dispatcher)
 
 
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """numba's cache, where what cannot be read or written costs time and nothing else."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """A version for these very types; None if there is none, or what is there is damaged."""
+        try:
+            found = super().load_overload(sig, target_context)
+        except Exception:  # whatever unpickling half a file may raise
+            return None
+        # Two processes that save versions at once can leave one's code under the other's types.
+        if found is None or found.signature.args != normalize_signature(sig)[0]:
+            return None
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a version if the disk allows."""
+        try:
+            super().save_overload(sig, data)
+        except OSError:
+            _warn_of_no_cache()
+
+
 def compiled(
     *cases: Case, kinds: Sequence[Any] = (None,), answer: int | None = None, **options: Any
 ) -> Callable[[_Function], _Function]:
@@ -170,11 +194,11 @@ def compiled(
             return function
         own_name = function.__qualname__
         function.__qualname__ = f"{own_name}_{digest_of_sources()}"
+        dispatcher = njit(nogil=True, **options)(function)
         try:
-            dispatcher = njit(cache=True, nogil=True, **options)(function)
+            dispatcher._cache = _Cache(function)
         except RuntimeError:
             _warn_of_no_cache()
-            dispatcher = njit(nogil=True, **options)(function)
         function.__qualname__ = own_name
         if answer is None:
             return cast(_Function, dispatcher)
@@ -291,8 +315,8 @@ def digest_of_sources() -> str:
 @cache
 def _warn_of_no_cache() -> None:
     warn(
-        "no folder on this machine can keep compiled code, so every process compiles it again; "
-        "set NUMBA_CACHE_DIR to a folder that can be written to",
+        "compiled code cannot be kept on this machine, so every process compiles it again: "
+        "set NUMBA_CACHE_DIR to a folder that can be written to and has room",
         RuntimeWarning,
         stacklevel=4,
     )
