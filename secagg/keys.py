@@ -118,9 +118,10 @@ class AgreementKey(_Secret):
             LocalProtocolError: this key is erased.
         """
         check_public_key(peer_public)
-        if self._private is None:
+        private = self._private  # another thread may erase it meanwhile
+        if private is None:
             raise LocalProtocolError("this agreement key is erased")
-        return self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+        return private.exchange(X25519PublicKey.from_public_bytes(peer_public))
 
     def erase(self) -> None:
         """Forget the private half, whoever else holds this object; Python wipes no memory."""

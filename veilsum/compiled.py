@@ -5,9 +5,10 @@ belongs to other sources, would stay wrong in silence, and two machines would ad
 not belong together. Therefore
 
 - a cache entry is named by a digest of every kernel module, because numba itself looks at no file
-  but the kernel's own, and there at nothing but its size and time;
+  but the kernel's own;
 - each kernel that Python calls is given a small input whose answer is known before the first result
-  of every compiled version of it is used, as cryptographic libraries test themselves at power-on;
+  of every compiled version of it is returned, as cryptographic libraries test themselves at
+  power-on; what was written into arrays by then is lost with the error;
 - where nothing can be kept, or what was kept is damaged, kernels are compiled in memory.
 
 This module stands below `secagg`, `dp` and `sketch`, and imports nothing of ours.

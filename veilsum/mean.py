@@ -148,7 +148,7 @@ def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) 
     """
     if names is None:
         if ledger is not None:
-            valid = "given with names=, one for each vector and at every call the same person's"
+            valid = "given with names=: one for each vector, the same for a person in every call"
             raise ParameterError("ledger", "given without names", valid)
         return [Identity.generate() for _ in range(count)]
     if ledger is None:

@@ -25,9 +25,10 @@ count of batches, stay as the server has them."""
 
 _STATISTICS = re.compile(
     r"(^|[^a-z])(running_(mean|var)|num_batches_tracked|moving_(mean|var|variance))(:\d+)?$"
+    r"|(^|[./])batch_stats[./]|\._(mean|variance)$"
 )
-"""Names of what BatchNorm counts beside its weights, in PyTorch, Keras and others. A variance that
-was noised is negative here and there, and its root is no number."""
+"""Names of what BatchNorm counts beside its weights, in PyTorch, Keras, Flax and Paddle. A variance
+that was noised is negative here and there, and its root is no number."""
 
 LARGEST_DIMENSION = 1 << 30
 """Most numbers that are averaged: as many as a round can add up. A client holds eight bytes of

@@ -213,7 +213,7 @@ class ClientHistory:
         if together > self._goal.rounds * Fraction(share):
             raise PolicyError(
                 "security_bits",
-                "so few that the rings and draws of all rounds joined so far and of this one fail "
+                "too few: rings and draws of all rounds joined so far and of this one would fail "
                 f"with probability {float(together):.3g}",
                 f"at most {self._goal.rounds * share:.3g} together: more bits, or for rings a "
                 "lifetime and a clock to keep it by",

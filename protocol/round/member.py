@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dp import NoiseSeed
+from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
@@ -65,7 +66,7 @@ class MemberPolicy:
     registry: frozenset[bytes]
     fewest_members: int = 0
     largest_length: int = 1 << 24
-    largest_variance: float = 2.0**24
+    largest_variance: float = MAX_VARIANCE
 
     def __post_init__(self) -> None:
         names = ("minimum_survivors", "tolerated_colluders", "corrupt")
@@ -157,7 +158,7 @@ class RoundMember:
         self._noise = noise
         self._rand = rand
         self._turns = Turns("a member's round")
-        self._entered = False
+        self._entered = self._aborted = False
         self._joined: _Joined | None = None
         self._upload: OneShotClient | None = None
 
@@ -309,6 +310,8 @@ class RoundMember:
             context, index, self._identity, self._sealing.key, own, self._policy.registry
         )
         self._joined = _Joined(session, context, announcement)
+        if self._aborted:  # by a callback or another thread, while this one was joining
+            session.abort()
 
     def receive(self, data: bytes) -> bytes:
         """Process a message of the server, and answer it.
@@ -359,6 +362,7 @@ class RoundMember:
 
     def abort(self) -> None:
         """Leave the round for good; what it held is forgotten."""
+        self._aborted = True
         if self._joined is not None:
             self._joined.session.abort()
 

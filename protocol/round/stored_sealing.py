@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import secrets
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from protocol.round.committee_policy import KEY_ROUNDS, KEY_SECONDS
@@ -40,18 +40,27 @@ class SealingFolder:
         folder: made if it does not exist.
         clock: tells unix seconds; the server must not be able to set it.
         rounds: that one key serves; the ranges are 0 .. rounds - 1, rounds .. 2 rounds - 1, ...
+        before_erasing: called before any key goes, to destroy what the host stored of a round: with
+            the identity it would open what the key did.
 
     Raises:
         ParameterError: `rounds` is out of range.
     """
 
-    def __init__(self, folder: Path, clock: UnixClock, rounds: int = KEY_ROUNDS) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        clock: UnixClock,
+        rounds: int = KEY_ROUNDS,
+        before_erasing: Callable[[], None] = lambda: None,
+    ) -> None:
         if type(rounds) is not int or not 1 <= rounds <= KEY_ROUNDS:
             raise ParameterError("rounds", rounds, f"an int in 1 .. {KEY_ROUNDS}")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._clock = clock
         self._rounds = rounds
+        self._before_erasing = before_erasing
 
     def begin(self, identity: Identity, session_id: bytes, round_number: int = 0) -> SealingKeys:
         """The key for a round of a session, and all of its range; made if there is none.
@@ -98,7 +107,7 @@ class SealingFolder:
         For a host to schedule: a server that never asks again must not keep a key alive. What holds
         no key, or one without a time, is erased as well.
         """
-        live = {path for path in self._folder.iterdir() if self._held(path)}
+        live = {path for path in self._files() if self._held(path)}
         if erased := self._erase_all_but(live):
             sync_folder(self._folder)
         return erased
@@ -138,9 +147,14 @@ class SealingFolder:
             raise StoredStateError(f"a session id has {SESSION_ID_BYTES} bytes")
         return self._folder / f"{session_id.hex()}-{first}-{first + self._rounds - 1}"
 
+    def _files(self) -> list[Path]:
+        return [path for path in sorted(self._folder.iterdir()) if path.is_file()]
+
     def _erase_all_but(self, kept: Collection[Path]) -> int:
         """Erase keys; how many."""
-        others = [path for path in sorted(self._folder.iterdir()) if path not in kept]
+        others = [path for path in self._files() if path not in kept]
+        if others:
+            self._before_erasing()
         for path in others:
             _erase(path)
         return len(others)

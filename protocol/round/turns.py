@@ -38,7 +38,7 @@ class Turns:
         if self._process != os.getpid():
             raise LedgerError(
                 f"{self._what} cannot be used in a process that was forked after it was made or "
-                "opened: the other process counts with it"
+                "opened: the parent process still uses it"
             )
         self._lock.acquire()
         if self._is_taken:

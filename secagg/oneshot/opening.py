@@ -94,8 +94,8 @@ def open_sum(
     if mean_square > largest_mean_square(context, len(survivors)):
         largest = context.packing.largest
         why = (
-            "the key they give does not fit the sum: it is wrong, or a client's vector or the sum "
-            f"is out of range, -{largest} .. {largest}"
+            "the recovered key does not match the sum: the key is wrong, or a client's vector or "
+            f"the sum is out of range, -{largest} .. {largest}"
         )
         raise _failure(context, survivors, answers, why)
     seeds = _Seeds(context, commitments, answers, [m for m in members if m not in set(wrong)])

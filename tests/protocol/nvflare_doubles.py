@@ -157,7 +157,7 @@ class Federation:
         }
         self.executors = {name: MaskedTraining("trainer") for name in NAMES}
         self.restarts, self.on_task, self.results = False, lambda *_: None, []
-        defaults = {"num_rounds": 1, "stage_timeout": 20, "train_timeout": 20, "failed_rounds": 0}
+        defaults = {"num_rounds": 1, "stage_timeout": 90, "train_timeout": 90, "failed_rounds": 0}
         self.options = {**defaults, "task_check_period": 0.02, **options}
 
     def folder(self, name: str) -> Path:

@@ -235,7 +235,7 @@ class ClientHome:
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
         with _files(self.folder / STATE):
-            return SealingFolder(self._sealing, Clock().unix, self.rules.committee_key_rounds)
+            return self._sealing_folder(self.rules.committee_key_rounds)
 
     def expire(self) -> None:
         """Erase sealing keys whose time is over, and with them the key of a round that is stored.
@@ -243,8 +243,11 @@ class ClientHome:
         Every message to the node does it; an operator can schedule it for a server that sends none.
         """
         with _files(self.folder / STATE):
-            if self._sealing.is_dir() and SealingFolder(self._sealing, Clock().unix).expire():
-                self.round_keys().clear()
+            if self._sealing.is_dir():
+                self._sealing_folder().expire()
+
+    def _sealing_folder(self, rounds: int = KEY_ROUNDS) -> SealingFolder:
+        return SealingFolder(self._sealing, Clock().unix, rounds, self.round_keys().clear)
 
     @property
     def _sealing(self) -> Path:

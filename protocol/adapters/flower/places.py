@@ -116,7 +116,7 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         else:
             network = new_network(own, clients, rules, named_members(plan))
     except FileExistsError as error:
-        problem = f"{own} has this run's clients, made with other settings: {error.filename}"
+        problem = f"{own} has this run's clients, created with different settings: {error.filename}"
         valid = "the same settings in each protect call of a ServerApp, with rounds of all together"
         raise SettingsError([_problem(SIMULATION_KEY, problem, valid)]) from None
     except OSError as error:

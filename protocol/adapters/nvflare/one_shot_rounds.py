@@ -61,10 +61,12 @@ class OneShotRounds:
         )
         self._train = train
         self._history = history
-        self._sealing = SealingFolder(folder / "sealing", time.time, agreement.key_rounds)
         self._uploads = UploadFolder(folder / "upload")
         self._stored = folder / "round" / "member"
         self._keys = TokenFolder(folder / "round" / "keys")
+        self._sealing = SealingFolder(
+            folder / "sealing", time.time, agreement.key_rounds, self._keys.clear
+        )
         self._signed = StoredHistory(folder / "member")
         self.expire()
 
@@ -74,8 +76,7 @@ class OneShotRounds:
         The start of a job and every task do it; an operator can schedule it for a server that gives
         none.
         """
-        if self._sealing.expire():
-            self._keys.clear()
+        self._sealing.expire()
 
     def close(self) -> None:
         """Let another process act for this client."""

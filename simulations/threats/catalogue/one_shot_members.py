@@ -80,7 +80,7 @@ def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:
 def _oversized(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(2, 20)
     return Findings(
-        _draws(trials, seed),
+        _draws(trials, seed, largest_variance=2.0**24),
         _draws(trials, seed, largest_length=MAX_LENGTH, largest_variance=_WIDE),
     )
 

@@ -80,6 +80,7 @@ def test_masks_would_not_be_in_a_digest() -> None:
     [
         *("running_var", "module.bn1.running_mean", "blocks.0.norm.num_batches_tracked"),
         *("model/batch_normalization_1/moving_variance:0", "bn.moving_mean", "bn0_running_var"),
+        *("batch_stats/BatchNorm_0/var", "params.batch_stats.norm.mean", "bn1._variance"),
     ],
 )
 def test_running_statistics_are_refused_by_name_unless_they_are_counted_in_integers(
@@ -90,7 +91,9 @@ def test_running_statistics_are_refused_by_name_unless_they_are_counted_in_integ
     assert not is_averaged(name, np.int64(3) + np.zeros(2, np.int64))
 
 
-@pytest.mark.parametrize("name", ["bn.weight", "running_var.weight", "prerunning_mean", "mean"])
+@pytest.mark.parametrize(
+    "name", ["bn.weight", "running_var.weight", "prerunning_mean", "mean", "x_mean"]
+)
 def test_floats_of_any_other_name_are_averaged(name: str) -> None:
     assert is_averaged(name, np.ones(3, np.float16))
 

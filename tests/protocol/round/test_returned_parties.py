@@ -26,6 +26,7 @@ from returned_worlds import (
     update,
 )
 
+from dp.sampling.laws import MAX_VARIANCE
 from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.round.field_size import bits_for, largest_sum
@@ -294,6 +295,31 @@ def test_a_member_that_fails_once_it_has_entered_enters_no_other_round(
         with pytest.raises(LocalProtocolError, match="already joined"):
             enter(world.setup(1).announce_to_member(0))
     world.member().add_noise(world.setup(1).announce_to_member(0))
+
+
+def test_an_abort_while_a_member_joins_is_not_lost(
+    world: ReturnedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    member = world.member()
+    add = MemberNoise.add
+
+    def aborts(*arguments: Any, **named: Any) -> Any:
+        member.abort()
+        return add(*arguments, **named)
+
+    monkeypatch.setattr(MemberNoise, "add", aborts)
+    member.add_noise(world.setup().announce_to_member(0))
+    assert member.phase is MemberPhase.ABORTED
+
+
+def test_the_default_policy_of_members_takes_the_noise_that_plans_may_have() -> None:
+    policy = MemberPolicy(
+        minimum_survivors=1,
+        tolerated_colluders=0,
+        corrupt=0,
+        registry=frozenset([bytes(32), bytes(31) + b"1"]),
+    )
+    assert policy.largest_variance == MAX_VARIANCE
 
 
 def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMember]) -> Any:

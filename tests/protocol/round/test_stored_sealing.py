@@ -162,3 +162,26 @@ def test_a_key_is_made_anew_in_time(who: Identity, tmp_path: Path, clock: Watch)
     assert second.entry.sealing_key != first.entry.sealing_key
     clock.seconds += KEY_SECONDS // 2
     assert folder.key(who, SESSION, 0).entry == second.entry
+
+
+@pytest.mark.parametrize("way", ["expire", "renew", "other session", "later range"])
+def test_what_is_stored_of_a_round_goes_before_the_key_that_would_open_it(
+    way: str, who: Identity, tmp_path: Path, clock: Watch
+) -> None:
+    there: list[list[str]] = []
+    folder = SealingFolder(tmp_path, clock, 4, lambda: there.append(names(tmp_path)))
+    folder.begin(who, SESSION)
+    folder.begin(who, SESSION, 4)
+    (tmp_path / "a folder").mkdir()  # by mistake; it holds no key
+    assert there == []
+    if way == "renew":
+        clock.seconds = KEY_SECONDS // 2 + 1
+        folder.begin(who, SESSION)
+    elif way == "expire":
+        clock.seconds = KEY_SECONDS + 1
+        assert folder.expire() == 2
+    elif way == "other session":
+        folder.begin(who, bytes(16))
+    else:
+        folder.key(who, SESSION, 4)
+    assert [found[:2] for found in there] == [["", "0-3"]] and "4-7" in there[0]
