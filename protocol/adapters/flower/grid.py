@@ -323,7 +323,7 @@ class SecureGrid(Grid):
 
 def _in_use(ledger: Path) -> SettingsError:
     valid = (
-        "a ledger that nobody has open. If an earlier protect call of this ServerApp has, give its "
+        "a ledger that is not already open. If an earlier protect call of this ServerApp has, give its "
         "grid to both strategies, or close it first (with protect(...) as secure:); rounds are "
         "those of both together"
     )
