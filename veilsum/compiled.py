@@ -91,7 +91,7 @@ class Kernel:
     ) -> None:
         update_wrapper(self, function)
         self.name = f"{function.__module__}.{function.__name__}"
-        self.dispatcher = dispatcher
+        self.py_func, self.dispatcher = function, dispatcher
         self.cases, self.kinds, self.answer = cases, kinds, answer
         self._versions_checked = 0
 

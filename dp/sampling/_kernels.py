@@ -17,20 +17,20 @@ _SHORT_SCAN = 8
 """Entries that are scanned one after the other; longer runs are halved first."""
 
 
-_TABLE = np.unique(np.concatenate([sample(20), 3 * 4096 + 7 * np.arange(1, 13, dtype=np.uint64)]))
+_TABLE = np.unique(np.concatenate([sample(20, below=256), np.arange(49, 61, dtype=np.uint64)]))
 
 
 @compiled(
     lambda kind: (
-        np.concatenate([_TABLE[:9], sample(40)]).astype(kind),
+        np.concatenate([_TABLE[:9], sample(40, below=256)]).astype(kind),
         _TABLE,
-        np.searchsorted(_TABLE, np.arange(17) << 12).astype(np.int32),
-        np.uint64(12),
+        np.searchsorted(_TABLE, np.arange(17) << 4).astype(np.int32),
+        np.uint64(4),
         np.int64(-7),
         np.zeros(49, np.int64),
     ),
-    kinds=(np.uint16, np.uint32, np.uint64),
-    answer=0x3803F814,
+    kinds=(np.uint8, np.uint16, np.uint32, np.uint64),
+    answer=0x474BCB2B,
 )
 def look_up(
     words: NDArray[np.unsignedinteger],

@@ -323,9 +323,9 @@ class SecureGrid(Grid):
 
 def _in_use(ledger: Path) -> SettingsError:
     valid = (
-        "a ledger that is not already open. If an earlier protect call of this ServerApp has, give its "
-        "grid to both strategies, or close it first (with protect(...) as secure:); rounds are "
-        "those of both together"
+        "a ledger that is not already open. If an earlier protect call of this ServerApp has it, "
+        "give its grid to both strategies, or close it first (with protect(...) as secure:); "
+        "rounds are those of both together"
     )
     return SettingsError(
         [ConfigurationError(f"{PREFIX}{LEDGER_KEY}", f"{ledger} is in use", valid)]

@@ -99,7 +99,7 @@ class Traced:
         pytest.param(lambda d: d[:-1], id="truncated"),
         pytest.param(lambda d: d + b"\0", id="extended"),
         pytest.param(lambda d: b"", id="empty"),
-        pytest.param(lambda d: b"\x02" + d[1:], id="other version"),
+        pytest.param(lambda d: bytes([d[0] + 1]) + d[1:], id="other version"),
         pytest.param(lambda d: d * 2, id="doubled"),
     ],
 )

@@ -132,7 +132,7 @@ def test_bytes_that_are_no_message(stage: int, change: str) -> None:
         "": b"",
         "truncated": data[:-1],
         "trailing": data + b"\0",
-        "version": b"\2" + data[1:],
+        "version": bytes([data[0] + 1]) + data[1:],
         "oversized": data.ljust(limit + 1, b"\0"),
     }[change]
     before.refuses(changed, Reason.OVERSIZED if change == "oversized" else Reason.MALFORMED)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulations.common.order_free import LARGEST, OrderFreeSum
+from simulations.common._kernels import LARGEST
+from simulations.common.order_free import OrderFreeSum
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=True)
 tables = st.integers(1, 5).flatmap(
