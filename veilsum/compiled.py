@@ -152,7 +152,7 @@ def _as_seen_by_kernels(kernel: Kernel, _: object) -> types.Type:
     return types.Dispatcher(kernel.dispatcher)
 
 
-class _Cache(FunctionCache):  # type: ignore[misc]
+class _Cache(FunctionCache):
     """numba's cache, where what cannot be read or written costs time and nothing else."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -290,7 +290,7 @@ def _fitted(arguments: Sequence[Any], version: Sequence[types.Type]) -> list[Any
             value.flags.writeable = kind.mutable
         elif isinstance(kind, types.Number | types.Boolean):
             value = as_dtype(kind).type(value)
-        if numba.typeof(value) != kind:  # type: ignore[no-untyped-call]
+        if numba.typeof(value) != kind:
             return None
         fitted.append(value)
     return fitted
