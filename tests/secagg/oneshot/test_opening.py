@@ -171,7 +171,7 @@ def lagrange(points: NDArray[np.uint64], at: int, x: int) -> int:
 
 # The key that comes out is wrong by about as much as the lie.
 LIES = pytest.mark.parametrize(
-    ("lie", "why"), [(1, "does not fit the sum"), (10**6, "no honest clients have the key")]
+    ("lie", "why"), [(1, "does not match the sum"), (10**6, "no honest clients have the key")]
 )
 
 
@@ -220,7 +220,7 @@ def test_a_small_wrong_key_with_just_enough_answers_is_caught_by_the_errors() ->
     round_ = kit.Round(SHORTEST)
     with pytest.raises(OpeningFailedError) as raised:
         opened(round_, {}, with_key(5))
-    assert "does not fit the sum" in raised.value.why
+    assert "does not match the sum" in raised.value.why
     assert round_.server.phase is ServerPhase.ABORTED
 
 
