@@ -59,10 +59,10 @@ test-adapters: test-flower test-nvflare test-pfl
 # lowest asks click, as it is today, for names that click deprecates.
 test-minima: $(MINIMA_STAMP)
 	$(MINIMA_VENV)/bin/python -m pytest -W "ignore:'click:DeprecationWarning" \
-		tests/test_ways_in.py::test_the_ledger_may_be_kept \
+		tests/test_ways_in.py::test_all_calls_on_one_ledger_keep_one_promise \
 		tests/secagg/oneshot/test_rounds.py::test_a_round_without_losses \
 		tests/simulations/commands/test_verbs.py \
-		-k "ledger_may or without_losses or list_shows or help_and_version or coins"
+		-k "one_ledger or without_losses or list_shows or help_and_version or coins"
 
 $(MINIMA_STAMP): pyproject.toml
 	test -x $(MINIMA_VENV)/bin/python || $(PYTHON) -m venv $(MINIMA_VENV)
