@@ -35,7 +35,7 @@ def test_continuous_integration_runs_everything() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     named = re.findall(r"^make ([\w-]+)$", script, re.MULTILINE)
     assert named == ["demo", "test", "test-long", "test-minima", "test-adapters"]
-    assert script.endswith(".venv/bin/veilsum doctor\n")
+    assert "make test-long\n.venv/bin/veilsum doctor\n" in script
     (adapters,) = re.findall(r"^test-adapters: (.*)$", MAKEFILE, re.MULTILINE)
     assert set(adapters.split()) == {each for each in TARGETS if each.startswith("test-")} - {
         "test-adapters",
