@@ -16,6 +16,7 @@ from veilsum.compiled import every_kernel, kernel_modules
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
+KERNEL_MODULES = kernel_modules()
 COMPILERS = {"njit", "jit", "vectorize", "guvectorize", "stencil", "cfunc", "generated_jit"}
 
 
@@ -29,7 +30,7 @@ def misplaced(path: Path, source: str) -> list[str]:
     found = []
     parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     names: set[str] = set()
-    is_kernel_module = path in kernel_modules()
+    is_kernel_module = path in KERNEL_MODULES
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id in COMPILERS and path.name != "compiled.py":
             found.append(f"{node.id} is not cached by the sources")
@@ -76,7 +77,7 @@ def test_kernels_stand_in_kernel_modules_under_names_of_their_own() -> None:
     ],
 )
 def test_the_rules_of_kernels_catch_what_they_should(source: str) -> None:
-    assert misplaced(kernel_modules()[0], f"from veilsum.compiled import compiled\n{source}")
+    assert misplaced(KERNEL_MODULES[0], f"from veilsum.compiled import compiled\n{source}")
 
 
 def run(code: str, folder: Path, **variables: str) -> str:
