@@ -143,7 +143,7 @@ def test_two_calls_in_one_server_app_share_a_budget(
         with pytest.raises(BudgetExceededError):
             trained(second)
     if where == "simulation":
-        with pytest.raises(SettingsError, match=r"veilsum\.simulation-dir: .*other settings"):
+        with pytest.raises(SettingsError, match=r"veilsum\.simulation-dir: .*different settings"):
             guard(grid, config, **given | {"rounds": 4})
 
 
