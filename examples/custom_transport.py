@@ -36,6 +36,7 @@ from protocol import (
     Stage,
     StoredHistory,
     TrainingPlan,
+    client_policy,
 )
 from protocol.exchange.remote import answer_or_refuse
 from secagg import Identity
@@ -154,7 +155,7 @@ def take_part(index: int, port: int, folder: Path) -> None:
     identity = Identity.from_private_bytes((folder / "identity").read_bytes())
     registry = [bytes.fromhex(line) for line in (folder / "registry").read_text().split()]
     with StoredHistory(folder / "history", PLAN.goal) as history:
-        policy = PLAN.client_policy(DIMENSION)
+        policy = client_policy(PLAN, DIMENSION)
         client = RoundClient(identity, registry, policy, history, clock=time.time)
         member = RemoteClient(client, MODEL, lambda _: vector(index))
         with socket.create_connection(("127.0.0.1", port), STAGE_SECONDS) as link:

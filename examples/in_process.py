@@ -13,6 +13,7 @@ from veilsum import (
     PrivateTraining,
     RealAggregator,
     TrainingPlan,
+    client_policy,
 )
 
 vectors = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
@@ -25,7 +26,7 @@ plan = TrainingPlan(
     clip_l2=6.0,
 )
 with tempfile.TemporaryDirectory() as folder, Ledger.open(f"{folder}/ledger.jsonl") as ledger:
-    real = RealAggregator(people, plan.client_policy(dimension=100))
+    real = RealAggregator(people, client_policy(plan, dimension=100))
     training = PrivateTraining(plan, 100, FixedRate(1.0), real, ledger)
     cohort = [person.public for person in people]
     result = training.run_round(cohort, secrets.token_bytes(32), lambda i: vectors[i])

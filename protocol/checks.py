@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from secagg import ParameterError
+
+T = TypeVar("T")
 
 
 def require_int(name: str, value: object, smallest: int) -> None:
@@ -15,3 +19,20 @@ def require_number(name: str, value: object) -> None:
     """Raise `ParameterError` unless `value` is an int or a float, of any size; bools are none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ParameterError(name, value, "a number")
+
+
+def require_between(name: str, value: object, low: int, high: int) -> None:
+    """Raise `ParameterError` unless `value` is an int in `low` .. `high`; bools are none."""
+    if type(value) is not int or not low <= value <= high:
+        raise ParameterError(name, value, f"an int in {low} .. {high}")
+
+
+def of_kind(name: str, value: object, kind: type[T]) -> T:
+    """The value, which must be of a kind.
+
+    Raises:
+        ParameterError: it is of another.
+    """
+    if not isinstance(value, kind):
+        raise ParameterError(name, type(value).__name__, f"a {kind.__name__}")
+    return value

@@ -29,8 +29,11 @@ ROOMS = {
         "errors",
         "checks",
         "goal",
+        "promise",
         "round",
         "exchange",
+        "noise",
+        "schemes",
         "planning",
         "training",
         "adapters",
@@ -154,7 +157,7 @@ def test_module_imports_from_no_room_above(path: Path) -> None:
 @pytest.mark.parametrize(
     ("room", "source"),
     [
-        (("protocol", "round"), "from protocol.planning.calibration import calibrate"),
+        (("protocol", "round"), "from protocol.noise.calibration import calibrate"),
         (("protocol", "exchange"), "import protocol"),
         (("simulations", "common"), "from simulations.learning.run import folder"),
         (("simulations", "bench"), "import simulations.commands.cli"),

@@ -15,7 +15,7 @@ from scipy import stats
 import veilsum
 from dp import Ledger, RoundsUsedUpError
 from protocol.errors import ConfigurationError
-from protocol.exchange.stages import Stage
+from protocol.round.losses import Stage
 from protocol.training.records import listed_cohort
 from secagg import ParameterError
 

@@ -15,11 +15,15 @@ if TYPE_CHECKING:
     from dp import Ledger
     from protocol import (
         ClientPolicy,
+        Independent,
+        OneShot,
+        Pairwise,
         PrivacyGoal,
         PrivateTraining,
         RealAggregator,
         RoundClient,
         TrainingPlan,
+        client_policy,
     )
     from secagg import ClientSession, Identity, ServerSession
     from sketch.controllers import FixedRate
@@ -34,13 +38,17 @@ __all__ = [
     "FixedRate",
     "ForeignPackageError",
     "Identity",
+    "Independent",
     "Ledger",
+    "OneShot",
+    "Pairwise",
     "PrivacyGoal",
     "PrivateTraining",
     "RealAggregator",
     "RoundClient",
     "ServerSession",
     "TrainingPlan",
+    "client_policy",
     "private_mean",
     "private_training",
 ]
@@ -50,13 +58,17 @@ _HOMES: Final = {
     "ClientSession": "secagg",
     "FixedRate": "sketch.controllers",
     "Identity": "secagg",
+    "Independent": "protocol",
     "Ledger": "dp",
+    "OneShot": "protocol",
+    "Pairwise": "protocol",
     "PrivacyGoal": "protocol",
     "PrivateTraining": "protocol",
     "RealAggregator": "protocol",
     "RoundClient": "protocol",
     "ServerSession": "secagg",
     "TrainingPlan": "protocol",
+    "client_policy": "protocol",
     "private_mean": "veilsum.mean",
     "private_training": "veilsum.training",
 }

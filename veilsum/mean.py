@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from dp import Ledger
 from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
-from protocol.exchange.stages import NOBODY, Dropouts
+from protocol.planning.policies import client_policy
+from protocol.round.losses import NOBODY, Dropouts
 from protocol.training.local import named_identities
 from secagg import Identity, ParameterError
 from secagg.keys import os_random
@@ -112,7 +113,7 @@ def private_mean(
         **choices,
     )
     people = _people(names, count, ledger)
-    aggregator = RealAggregator(people, chosen.client_policy(dimension=dimension))
+    aggregator = RealAggregator(people, client_policy(chosen, dimension))
     with ExitStack() as stack:
         if ledger is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="veilsum-mean-"))

@@ -189,9 +189,9 @@ def deployment_settings(
         # One honest member may be away, and none works for the server.
         more |= {
             "veilsum.committee": str(network.out / "committee.txt"),
-            "veilsum.cohort.committee-size": network.committee,
-            "veilsum.cohort.committee-corrupt": 0,
-            "veilsum.cohort.committee-away": 1,
+            "veilsum.scheme.committee.size": network.committee,
+            "veilsum.scheme.committee.corrupt": 0,
+            "veilsum.scheme.committee.away": 1,
         }
     return {
         "veilsum.simulation-dir": "",
@@ -252,7 +252,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epsilon", type=float, default=50.0)
-    parser.add_argument("--protocol", choices=("pairwise", "one-shot"), default="pairwise")
+    parser.add_argument("--scheme", choices=("pairwise", "one-shot"), default="pairwise")
     whose = "one-shot rounds: members of a named committee; everyone if left out"
     parser.add_argument("--committee-size", type=int, help=whose)
     given = parser.parse_args()
@@ -267,11 +267,11 @@ def main() -> None:
         "tolerated-colluders": 0,
     }
     committee = None
-    if given.protocol == "one-shot":
+    if given.scheme == "one-shot":
         committee = given.committee_size or "everyone"
     with Network(given.out.resolve(), given.clients, privacy, committee=committee) as network:
         settings = deployment_settings(network, given.clients, 1)
-        settings["veilsum.cohort.protocol"] = given.protocol
+        settings["veilsum.scheme.kind"] = given.scheme
         settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}
         settings |= {"veilsum.privacy.epsilon": given.epsilon, "veilsum.privacy.clip-l2": 1.0}
         print(json.dumps(network.run(settings, 900.0), indent=2))

@@ -8,11 +8,9 @@ slow line carries what the stage sends.
 
 from __future__ import annotations
 
-from protocol.planning.graph import price_graph
-from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.setup import RoundEncoding, pairwise
+from protocol.round.setup import RoundEncoding
+from protocol.schemes import SCHEMES
 from secagg import ParameterError
-from secagg.oneshot.messages import seal_bytes
 
 FIRST_SECONDS = 300.0
 """Longest wait for the first answers. Later waits are shorter, if these come soon: a client that is
@@ -58,28 +56,11 @@ class StageTimes:
             return self._given
         trips = FIRST_SECONDS if self._trip is None else _TRIPS * self._trip
         wait = min(max(trips, LEAST_SECONDS), FIRST_SECONDS)
-        return wait if setup is None else wait + _stage_bytes(setup) / _BYTES_PER_SECOND
-
-
-def _stage_bytes(setup: RoundEncoding) -> int:
-    """Most bytes that a stage without the model moves, all clients together."""
-    if isinstance(setup, OneShotSetup):
-        # Members get everybody's shares.
-        return setup.context.invited * setup.context.committee.size * seal_bytes(setup.context)
-    context = pairwise(setup).context
-    priced = price_graph(
-        context.invited,
-        context.tolerated_colluders,
-        context.invited - context.minimum_survivors,
-        context.mode,
-        context.degree,
-        context.threshold,
-        length=0,
-        bits=context.bits,
-        seeds=context.seeds,
-        security_bits=context.security_bits,
-    )
-    return context.invited * max(priced.bytes_each.values())
+        return (
+            wait
+            if setup is None
+            else wait + SCHEMES[setup.KIND].stage_bytes(setup) / _BYTES_PER_SECOND
+        )
 
 
 def require_size(setup: RoundEncoding) -> None:

@@ -30,24 +30,19 @@ from protocol.exchange.ranks import ALONE, Ranks, add_in_field
 from protocol.exchange.stages import (
     PEER_ERRORS,
     Clock,
-    Dropouts,
     ReleaseHook,
     RoundOutcome,
-    Stage,
-    check_dropouts,
     explained,
-    left_after,
     no_hook,
-    stages_of,
 )
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Dropouts, Stage, check_dropouts, left_after
 from protocol.round.lottery import Members
-from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
+from protocol.round.setup import RoundEncoding, pairwise
 from secagg import (
     FieldSum,
     FieldVector,
@@ -55,12 +50,9 @@ from secagg import (
     LocalProtocolError,
     ParameterError,
     ServerSession,
-    TooFewSurvivorsError,
 )
 from secagg.field import Words, add_into
 from secagg.keys import os_random
-from secagg.oneshot.committee import CommitteeKind
-from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 from secagg.shamir import Rand
 
@@ -209,28 +201,24 @@ class IdealAggregator:
         """See `Aggregator.run`; it fails exactly where the real protocol would."""
         context = setup.context
         check_dropouts(dropouts, context.invited)
-        stages = ONE_SHOT_STAGES
-        if isinstance(setup, RoundSetup):
-            stages = stages_of(setup.context.mode)
+        stages = setup.stages
         released = stages.index(Stage.INPUT) + 1
         for stage in stages[: released - 1]:
-            check_survivors(setup, dropouts, stage)
+            setup.require_left(stage, dropouts)
         total, refused, seeds = self._add_up(setup, updates, dropouts)
         told = self._ranks.gather(refused)
         refused = dict(sorted(each for own in told for each in own.items()))
-        lost = {**dropouts, **dict.fromkeys(refused, Stage.INPUT)}
-        survivors = left_after(context.invited, lost, Stage.INPUT)
-        # Whose upload is refused may be on the committee of a one-shot round all the same.
-        present = lost if isinstance(setup, RoundSetup) else dropouts
+        lost = dict.fromkeys(refused, Stage.INPUT)
+        survivors = left_after(context.invited, {**dropouts, **lost}, Stage.INPUT)
         with explained(refused):
-            check_survivors(setup, lost, Stage.INPUT)
+            setup.require_left(Stage.INPUT, dropouts, lost)
             record = ideal_record(setup, survivors, self._away)
             if record is None:
                 before_release(survivors)
             else:
                 before_release(survivors, record)
             for stage in stages[released:]:
-                check_survivors(setup, present, stage)
+                setup.require_left(stage, dropouts, lost)
         if record is not None and self._ranks.rank == 0:
             add_members_noise(setup, record, total, self._members_noise)
         if self._ranks.size == 1:
@@ -418,50 +406,3 @@ class _Peer:
 
     def submit(self) -> bytes:
         return self.client.submit(*self.make_input())
-
-
-ONE_SHOT_STAGES: tuple[Stage, ...] = (Stage.INPUT, Stage.CONFIRM, Stage.UNMASK)
-"""The stages of a pairwise round whose losses a one-shot round can feel: the last two if everybody
-is on the committee."""
-
-
-def check_survivors(setup: RoundEncoding, dropouts: Dropouts, stage: Stage) -> None:
-    """Fail at a stage where the real protocol would.
-
-    On a sparse graph the real protocol may also fail because too many of one neighbourhood, or of
-    the committee, went away; parameters make that unlikely, and here it never happens.
-
-    Raises:
-        TooFewSurvivorsError: too few parties are left.
-    """
-    if isinstance(setup, OneShotSetup):
-        _check_one_shot(setup.context, dropouts, stage)
-        return
-    context = pairwise(setup).context
-    if stage is Stage.RECOVER:
-        survivors = left_after(context.size, dropouts, Stage.INPUT)
-        answered = left_after(context.size, dropouts, Stage.UNMASK)
-        # Asked for only if somebody went away without giving up seeds of surplus noise.
-        if survivors == answered or not context.removed_seeds(len(survivors)):
-            return
-    needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
-    if stage is Stage.CONFIRM:
-        members = len(left_after(context.size, dropouts, Stage.ADVERTISE))
-        committee = context.committee(members)
-        needed = committee.quorum if committee.size == members else needed
-    left = len(left_after(context.size, dropouts, stage))
-    if left < needed:
-        raise TooFewSurvivorsError(str(stage), left, needed)
-
-
-def _check_one_shot(context: OneShotContext, dropouts: Dropouts, stage: Stage) -> None:
-    """As `check_survivors`; members of a named committee are lost by other names than clients."""
-    left = len(left_after(context.invited, dropouts, stage))
-    if stage is Stage.INPUT:
-        if left < context.minimum_survivors:
-            raise TooFewSurvivorsError(str(stage), left, context.minimum_survivors)
-    elif context.committee.kind is CommitteeKind.EVERYONE:
-        quorum, threshold = context.committee.quorum, context.committee.threshold
-        needed = threshold if stage is Stage.UNMASK else max(quorum, threshold)
-        if left < needed:
-            raise TooFewSurvivorsError(str(stage), left, needed)

@@ -12,7 +12,6 @@ from protocol.round.member_noise import AddedNoise, noise_vector
 from protocol.round.setup import RoundEncoding
 from secagg import TooFewSurvivorsError
 from secagg.field import Words, add_into
-from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 
 MemberSource = Callable[[bytes, int, int], NoiseSeed]
@@ -59,7 +58,7 @@ def ideal_record(
         TooFewSurvivorsError: too few members are there, or take something back.
     """
     context = setup.context
-    uploads = context.member_uploads if isinstance(context, OneShotContext) else None
+    uploads = setup.member_uploads
     if uploads is None:
         return None
     missing = set(away(context.round_number))
@@ -86,7 +85,7 @@ def add_members_noise(
         seed_of: gives the seed of what a member added.
     """
     context, returned = setup.context, setup.parameters.returned
-    uploads = context.member_uploads if isinstance(context, OneShotContext) else None
+    uploads = setup.member_uploads
     if uploads is None or returned is None:
         return
 

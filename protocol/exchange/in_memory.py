@@ -14,16 +14,15 @@ from typing import Protocol
 from protocol.exchange.stages import (
     PEER_ERRORS,
     Clock,
-    Dropouts,
     NoClock,
     Outbound,
     Refusal,
     ReleaseHook,
     RoundOutcome,
-    Stage,
     conduct,
     no_hook,
 )
+from protocol.round.losses import Dropouts, Stage
 from secagg import Mode, ServerSession
 
 

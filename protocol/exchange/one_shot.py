@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dp import NoiseSeed
+from protocol.checks import of_kind
 from protocol.exchange.aggregators import NoiseSource, UpdateSource, fresh_noise, system_rand
 from protocol.exchange.divided import DividedUploads
 from protocol.exchange.in_step import InStep, answers_of_all
@@ -29,20 +30,18 @@ from protocol.exchange.stages import (
     PEER_ERRORS,
     SERVER_PARTY,
     Clock,
-    Dropouts,
     Losses,
     LossHook,
     NoClock,
     Refusal,
     ReleaseHook,
     RoundOutcome,
-    Stage,
-    check_dropouts,
     explained,
     no_hook,
     no_losses,
 )
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Dropouts, Stage, check_dropouts
 from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
@@ -53,7 +52,6 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
 from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.shamir import Rand
 
@@ -99,6 +97,7 @@ def nobody_away(round_number: int) -> Absences:
 
 
 MemberMessages = Iterable[tuple[int, bytes]]
+Announcements = Iterable[tuple[int, bytes]]
 """A message for each member, by its index in the committee; made one at a time."""
 
 MemberExchange = Callable[[MemberStage, MemberMessages], Iterable[tuple[int, bytes | Refusal]]]
@@ -279,8 +278,7 @@ class OneShotAggregator:
         Raises:
             RankFailedError: another rank ended the round.
         """
-        if not isinstance(setup, OneShotSetup):
-            raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
+        setup = of_kind("setup", setup, OneShotSetup)
         check_dropouts(dropouts, setup.context.invited)
         if setup.adding_members and self._ranks.size > 1:
             valid = "1 where members add noise as well"
@@ -298,7 +296,7 @@ class OneShotAggregator:
             )
             outcome = _with_surplus(setup, outcome, ranks)
         outcome.bytes_down.update(playing.announced)
-        if setup.context.committee.kind is CommitteeKind.EVERYONE:
+        if setup.context.committee.of_cohort:
             outcome.count_members_as_clients()
         return outcome
 
@@ -357,7 +355,7 @@ class _Round:
     ) -> None:
         self._of, self._setup, self._updates, self._dropouts = of, setup, updates, dropouts
         self._ranks = ranks
-        self._everyone = setup.context.committee.kind is CommitteeKind.EVERYONE
+        self._everyone = setup.context.committee.of_cohort
         seated = {member.identity for member in setup.context.committee.members}
         self._own: dict[bytes, tuple[int, bytes | None]] = {
             key: (index, None)

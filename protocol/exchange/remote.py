@@ -18,20 +18,18 @@ from numpy.typing import NDArray
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
 from protocol.exchange.stages import (
-    NOBODY,
-    Dropouts,
     Exchange,
     LossHook,
     Outbound,
     Refusal,
     ReleaseHook,
     RoundOutcome,
-    Stage,
     conduct,
     no_hook,
     no_losses,
 )
 from protocol.round.client import RoundClient
+from protocol.round.losses import NOBODY, Dropouts, Stage
 from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.pairwise.transitions import ClientPhase

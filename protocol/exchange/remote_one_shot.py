@@ -14,9 +14,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from protocol.checks import of_kind
 from protocol.errors import TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
 from protocol.exchange.one_shot import (
+    Announcements,
     MemberExchange,
     MemberMessages,
     MemberStage,
@@ -24,15 +26,8 @@ from protocol.exchange.one_shot import (
     conduct_one_shot,
 )
 from protocol.exchange.remote import MESSAGE, open_answer
-from protocol.exchange.stages import (
-    NOBODY,
-    Dropouts,
-    LossHook,
-    Refusal,
-    ReleaseHook,
-    no_hook,
-    no_losses,
-)
+from protocol.exchange.stages import LossHook, Refusal, ReleaseHook, no_hook, no_losses
+from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
@@ -41,13 +36,11 @@ from protocol.round.setup import RoundEncoding
 from protocol.round.stored_upload import UploadReceipt
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 
 _LENGTH_BYTES = 4
 
-Announcements = Iterable[tuple[int, bytes]]
 """An announcement for each client, by its index in the cohort; made one at a time."""
 
 UploadExchange = Callable[[Announcements], Iterable[tuple[int, bytes | Refusal]]]
@@ -111,8 +104,7 @@ class RemoteOneShotAggregator:
             raise ParameterError("updates", updates, "left out: remote clients make their own")
         if dropouts:
             raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
-        if not isinstance(setup, OneShotSetup):
-            raise ParameterError("setup", type(setup).__name__, "that of a one-shot round")
+        setup = of_kind("setup", setup, OneShotSetup)
         if setup.adding_members:
             valid = "one to which clients alone upload: members elsewhere add no noise yet"
             raise ParameterError("setup", f"{setup.adding_members} members that upload", valid)
@@ -130,7 +122,7 @@ class RemoteOneShotAggregator:
         outcome.bytes_down.update(sent.down)
         for member in outcome.member_bytes_down:
             outcome.member_bytes_down[member] += sent.more(member)
-        if setup.context.committee.kind is CommitteeKind.EVERYONE:
+        if setup.context.committee.of_cohort:
             outcome.count_members_as_clients()
         return outcome
 

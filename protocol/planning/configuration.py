@@ -9,14 +9,16 @@ from __future__ import annotations
 import enum
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     create_model,
@@ -29,14 +31,13 @@ from dp.accounting import gaussian_epsilon
 from dp.mechanisms import MechanismName
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
-from protocol.planning.calibration import ERROR_SHARE
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.plan_checks import ProtocolName
-from protocol.planning.returned import ReturnedPlan
+from protocol.noise.calibration import ERROR_SHARE
+from protocol.noise.noise import Independent, Noise
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
+from protocol.schemes import OneShot, Pairwise
+from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Mode, ParameterError
-from secagg.oneshot.committee import CommitteeKind
 from sketch.controllers import (
     AdaptBudget,
     AdaptNorm,
@@ -56,11 +57,11 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
+    MOVED: ClassVar[Mapping[str, str]] = {}
+    """Keys of earlier versions by their place in a file, and where they stand now."""
+
 
 C = TypeVar("C", bound=Section)
-
-NoiseName = Literal["independent", "returned", "banded"]
-"""How the noise of one round depends on that of others."""
 
 MAX_CONFIG_BYTES = 1 << 14
 """Longest file that is read, many times a real one: reading a dotted key takes time quadratic in
@@ -109,9 +110,6 @@ class Privacy(Section):
         description="accepted probability that a sum does not fit its field and is lost; less "
         "costs bits",
     )
-    mechanism: MechanismName = Field(
-        default="binomial", description="the noise that each client adds"
-    )
     moment_order: float | None = Field(
         default=None,
         gt=1,
@@ -119,29 +117,6 @@ class Privacy(Section):
         description="count by truncated moments of this order, which is better for weak noise; by "
         "Gaussian domination if left out",
     )
-    noise: NoiseName = Field(
-        default="independent",
-        description="how rounds are connected: independent, every round has its own noise; "
-        "returned, a share of it comes back in the next round; banded, a banded matrix, for a "
-        "trusted server only",
-    )
-    returned_share: float | None = Field(
-        default=None,
-        ge=0,
-        lt=1,
-        description="share of a round's fresh variance that comes back; planned for the schedule "
-        "if left out",
-    )
-
-    @field_validator("returned_share")
-    @classmethod
-    def _comes_back(cls, value: float | None, info: ValidationInfo) -> float | None:
-        noise = info.data.get("noise")
-        if value is None or noise in (None, "returned"):
-            return value
-        raise PydanticCustomError(
-            "nothing_returns", "left out: {noise} noise does not come back", {"noise": noise}
-        )
 
     @model_validator(mode="after")
     def _one_target(self) -> Self:
@@ -167,15 +142,125 @@ class Cohort(Section):
     tolerated_colluders: int = Field(
         ge=0, description="how many of them may collude with the server"
     )
+
+
+def _kind_or(default: str) -> Discriminator:
+    """Tells the tables of a union apart by their `kind`."""
+
+    def kind_of(table: object) -> object:
+        return table.get("kind", default) if isinstance(table, dict) else getattr(table, "kind", "")
+
+    return Discriminator(kind_of)
+
+
+_NOISE_KINDS = (
+    "how rounds are connected: independent, every round has its own noise; returned, a share of it "
+    "comes back in the next round; banded, a banded matrix, for a trusted server only"
+)
+_COMMITTEE_KINDS = "who opens the sums: everyone who is invited, or members named or drawn by lot"
+_SCHEME_KINDS = (
+    "pairwise: every client answers in every stage; one-shot: each uploads once, and a committee "
+    "opens the sum"
+)
+
+
+class IndependentTable(Section):
+    """Every round has its own noise."""
+
+    kind: Literal["independent"] = Field(default="independent", description=_NOISE_KINDS)
+    mechanism: MechanismName = Field(
+        default="binomial", description="the noise that each client adds"
+    )
+    exact: bool | None = Field(
+        default=None,
+        description="remove the noise that was added for clients who might drop out, and did "
+        "not; if left out, binomial noise is removed and other noise stays",
+    )
+
+
+class _ScheduledTable(Section):
+    """Noise that is planned for when clients take part."""
+
+    apart: int | None = Field(
+        default=None,
+        ge=1,
+        description="rounds from one participation of a client to its next, at least; as many as "
+        "the schedule has if left out",
+    )
+
+
+class ReturnedTable(_ScheduledTable):
+    """A part of a round's noise comes back in the next one."""
+
+    kind: Literal["returned"] = Field(default="returned", description=_NOISE_KINDS)
+    share: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="share of a round's fresh variance that comes back; planned for the schedule "
+        "if left out",
+    )
+
+
+class BandedTable(_ScheduledTable):
+    """A banded matrix: for a trusted server only."""
+
+    kind: Literal["banded"] = Field(default="banded", description=_NOISE_KINDS)
+
+
+class EveryoneTable(Section):
+    """Everyone who is invited is a member."""
+
+    kind: Literal["everyone"] = Field(default="everyone", description=_COMMITTEE_KINDS)
+
+    def build(self) -> Everyone:
+        """The committee of this table."""
+        return Everyone()
+
+
+class NamedTable(Section):
+    """Members that are named."""
+
+    kind: Literal["named"] = Field(default="named", description=_COMMITTEE_KINDS)
+    size: int = Field(ge=1, description="members")
+    corrupt: int = Field(ge=0, description="how many members may collude with the server")
+    away: int = Field(ge=0, description="how many honest members may be away")
+
+    def build(self) -> Named:
+        """The committee of this table."""
+        return Named(**self.model_dump(exclude={"kind"}))
+
+
+class DrawnTable(Section):
+    """Members that are drawn by lot."""
+
+    kind: Literal["drawn"] = Field(default="drawn", description=_COMMITTEE_KINDS)
+    size: int = Field(ge=1, description="members, of those who are drawn")
+    corrupt: int = Field(ge=0, description="how many of all who can be drawn may collude")
+    away: int = Field(ge=0, description="how many honest members may be away")
+    odds: float = Field(gt=0.0, lt=1.0, description="chance of every client to be drawn in a round")
+
+    def build(self) -> Drawn:
+        """The committee of this table."""
+        return Drawn(**self.model_dump(exclude={"kind"}))
+
+
+Committee = Annotated[
+    Annotated[EveryoneTable, Tag("everyone")]
+    | Annotated[NamedTable, Tag("named")]
+    | Annotated[DrawnTable, Tag("drawn")],
+    _kind_or("named"),
+]
+
+
+class PairwiseTable(Section):
+    """Every client answers in every stage."""
+
+    kind: Literal["pairwise"] = Field(default="pairwise", description=_SCHEME_KINDS)
     mode: Literal["active", "semi_honest"] = Field(
         default="active",
         description="active: the server may break every rule; semi_honest: it tells all clients "
         "the same survivors, which saves a round trip",
-    )
-    exact_noise: bool | None = Field(
-        default=None,
-        description="remove the noise that was added for clients who might drop out, and did "
-        "not; if left out, binomial noise is removed and other noise stays",
     )
     security_bits: int | None = Field(
         default=None,
@@ -183,55 +268,60 @@ class Cohort(Section):
         description="what a sparse graph may fail with, as bits: 80 for a chance of 2^-80; as many "
         "as the goal needs if left out",
     )
-    protocol: ProtocolName = Field(
-        default="pairwise",
-        description="pairwise: every client answers in every stage; one-shot: each uploads once, "
-        "and a committee opens the sum",
-    )
-    committee_size: int | None = Field(
-        default=None,
-        ge=1,
-        description="members of a named or drawn committee of one-shot rounds; everyone who is "
-        "invited is a member if left out",
-    )
-    committee_corrupt: int | None = Field(
-        default=None,
-        ge=0,
-        description="how many members of a named committee may collude, or of all who can be on a "
-        "drawn one; left out without one",
-    )
-    committee_away: int | None = Field(
-        default=None,
-        ge=0,
-        description="how many honest members may be away; left out without such a committee",
-    )
-    committee_odds: float | None = Field(
-        default=None,
-        gt=0.0,
-        lt=1.0,
-        description="chance of every client to be drawn in a round: committee_size of those who "
-        "are make the committee; left out if it is named",
-    )
-    apart: int | None = Field(
-        default=None,
-        ge=1,
-        description="rounds from one participation of a client to its next, at least; what noise "
-        "that is not independent is planned for; as many as the schedule has if left out",
+
+    def build(self) -> Pairwise:
+        """The scheme of this table."""
+        return Pairwise(mode=Mode(self.mode), security_bits=self.security_bits)
+
+
+class OneShotTable(Section):
+    """A client uploads once, and a committee opens the sum."""
+
+    kind: Literal["one-shot"] = Field(default="one-shot", description=_SCHEME_KINDS)
+    committee: Committee = Field(
+        default=EveryoneTable(), description="who opens the sums; everyone if left out"
     )
 
-    def committee(self) -> CommitteePlan | None:
-        """The named or drawn committee; None if there is none.
+    @property
+    def mode(self) -> Literal["active"]:
+        """What the server is trusted with: nothing."""
+        return "active"
 
-        Raises:
-            ParameterError: a number is missing.
-        """
-        numbers = {"size": self.committee_size, "corrupt": self.committee_corrupt}
-        numbers["away"] = self.committee_away
-        if self.committee_odds is not None:
-            return CommitteePlan(kind=CommitteeKind.DRAWN, odds=self.committee_odds, **numbers)
-        if set(numbers.values()) == {None}:
-            return None
-        return CommitteePlan(kind=CommitteeKind.NAMED, **numbers)
+    def build(self) -> OneShot:
+        """The scheme of this table."""
+        return OneShot(committee=self.committee.build())
+
+
+class PlanTables(Section):
+    """What a training plan is made of, but for its rounds."""
+
+    MOVED: ClassVar[Mapping[str, str]] = {
+        "cohort.protocol": "scheme.kind",
+        "cohort.mode": "scheme.mode",
+        "cohort.security_bits": "scheme.security_bits",
+        "cohort.committee_size": 'scheme.committee.size, with scheme.committee.kind = "named"',
+        "cohort.committee_corrupt": "scheme.committee.corrupt",
+        "cohort.committee_away": "scheme.committee.away",
+        "cohort.committee_odds": 'scheme.committee.odds, with scheme.committee.kind = "drawn"',
+        "cohort.exact_noise": "noise.exact",
+        "cohort.apart": "noise.apart",
+        "privacy.mechanism": "noise.mechanism",
+        "privacy.noise": "noise.kind",
+        "privacy.returned_share": "noise.share",
+    }
+
+    privacy: Privacy
+    cohort: Cohort
+    noise: Annotated[
+        Annotated[IndependentTable, Tag("independent")]
+        | Annotated[ReturnedTable, Tag("returned")]
+        | Annotated[BandedTable, Tag("banded")],
+        _kind_or("independent"),
+    ] = IndependentTable()
+    scheme: Annotated[
+        Annotated[PairwiseTable, Tag("pairwise")] | Annotated[OneShotTable, Tag("one-shot")],
+        _kind_or("pairwise"),
+    ] = PairwiseTable()
 
 
 CONTROLLERS: Mapping[str, type] = {
@@ -336,75 +426,69 @@ class Sketch(_SketchKeys):
 
 
 def build_plan(
-    privacy: Privacy,
-    cohort: Cohort,
-    rounds: int,
-    lifetime_seconds: int = 0,
-    returned: ReturnedPlan | None = None,
+    tables: PlanTables, rounds: int, lifetime_seconds: int = 0, noise: Noise | None = None
 ) -> TrainingPlan:
     """The training plan of a configuration.
 
     Args:
         rounds: of one client.
         lifetime_seconds: of a round; 0 if it never expires.
-        returned: what is known of the run, where a part of the noise comes back; such noise is
+        noise: where it takes more than its table to plan it; noise that is not independent is
             refused if this is left out.
 
     Raises:
         ConfigurationError: the figures do not fit together.
     """
-    if returned is None or privacy.noise != "returned":
-        refuse_correlated_sums(privacy, cohort)
-        returned = None
-    elif privacy.returned_share is not None:
+    privacy, cohort = tables.privacy, tables.cohort
+    if noise is None and not isinstance(tables.noise, IndependentTable):
         raise ConfigurationError(
-            "privacy.returned_share",
-            f"value {privacy.returned_share}",
-            "left out: where clients and members add the noise it is planned",
+            "noise.kind",
+            f"value {tables.noise.kind!r} for noise that clients add",
+            "independent; or a trusted server, in a simulation",
         )
     try:
+        if isinstance(tables.noise, IndependentTable):
+            noise = Independent(mechanism=tables.noise.mechanism, exact=tables.noise.exact)
         return TrainingPlan(
             goal=privacy.goal(rounds),
             cohort=cohort.size,
             tolerated_dropouts=cohort.tolerated_dropouts,
             tolerated_colluders=cohort.tolerated_colluders,
             clip_l2=privacy.clip_l2,
-            mode=Mode(cohort.mode),
-            mechanism=privacy.mechanism,
-            exact_noise=cohort.exact_noise,
+            noise=noise or Independent(),
+            scheme=tables.scheme.build(),
             error_share=privacy.error_share,
             wrap_probability=privacy.wrap_probability,
-            security_bits=cohort.security_bits,
             lifetime_seconds=lifetime_seconds,
-            protocol=cohort.protocol,
-            committee=cohort.committee(),
-            returned=returned,
         )
     except ParameterError as error:
-        section = "privacy" if error.argument in Privacy.model_fields else "cohort"
-        raise ConfigurationError(
-            f"{section}.{error.argument}", f"value {error.value!r}", error.valid
-        ) from None
+        key = _key_of(error.argument)
+        raise ConfigurationError(key, f"value {error.value!r}", error.valid) from None
 
 
-def refuse_correlated_sums(privacy: Privacy, cohort: Cohort) -> None:
-    """See that the noise of a secure sum is that of its round alone.
+def named_members(plan: TrainingPlan) -> int:
+    """Members of a plan's named committee; 0 if it has none.
 
     Raises:
-        ConfigurationError: it is not, or the distance of participations is given for nothing.
+        ConfigurationError: they are drawn, which nobody does yet with parties elsewhere.
     """
-    if privacy.noise != "independent":
-        raise ConfigurationError(
-            "privacy.noise",
-            f"value {privacy.noise!r} for noise that clients add",
-            "independent; or a trusted server, in a simulation",
-        )
-    if cohort.apart is not None:
-        raise ConfigurationError(
-            "cohort.apart",
-            "given for independent noise",
-            "left out: only noise that is not independent is planned by it",
-        )
+    try:
+        return plan.scheme.named_members(plan)
+    except ParameterError as error:
+        key = "scheme.committee.kind"
+        raise ConfigurationError(key, f"value {error.value!r}", error.valid) from None
+
+
+def _key_of(argument: str) -> str:
+    """Where a configuration has what a plan calls by this name."""
+    places: Mapping[str, Collection[str]] = {
+        "privacy": Privacy.model_fields,
+        "noise": ("mechanism", "exact", "apart"),
+        "scheme": ("mode", "security_bits", "committee"),
+        "scheme.committee": DrawnTable.model_fields,
+    }
+    table = next((each for each, names in places.items() if argument in names), "cohort")
+    return f"{table}.{argument}"
 
 
 def load(path: Path, model: type[C]) -> C:
@@ -454,17 +538,48 @@ def problems_in(raw: dict[str, Any], model: type[Section]) -> list[Configuration
 
 def _problems(error: ValidationError, model: type[Section]) -> Iterator[ConfigurationError]:
     for each in error.errors():
-        key = ".".join(str(part) for part in each["loc"])
-        if each["type"] == "extra_forbidden" and each["loc"][-1] == _INSECURE_SEED:
-            valid = "left out: secrets are never configured, but for simulations by the key "
-            yield ConfigurationError(key, UNKNOWN, f"{valid}engine.{_INSECURE_SEED}")
-        elif each["type"] == "extra_forbidden":
-            yield ConfigurationError(key, UNKNOWN, _known_keys(model, each["loc"]))
-        elif each["type"] == "missing":
-            yield ConfigurationError(key, "missing", "a value, as it has no default")
-        else:
+        table, parts = _table_of(model, each["loc"])
+        key = ".".join(parts)
+        if each["type"] == "union_tag_invalid":
+            tag, valid = each["ctx"]["tag"], each["ctx"]["expected_tags"].replace("'", "")
+            yield ConfigurationError(f"{key}.kind", f"value {_shown(tag)}", f"one of {valid}")
+        elif each["type"] != "extra_forbidden" and each["type"] != "missing":
             problem = f"value {_shown(each.get('input'))}"
             yield ConfigurationError(key, problem, each["msg"].lower())
+        elif each["type"] == "missing":
+            yield ConfigurationError(key, "missing", "a value, as it has no default")
+        elif parts[-1] == _INSECURE_SEED:
+            valid = "left out: secrets are never configured, but for simulations by the key "
+            yield ConfigurationError(key, UNKNOWN, f"{valid}engine.{_INSECURE_SEED}")
+        elif key in model.MOVED:
+            yield ConfigurationError(key, UNKNOWN, f"{model.MOVED[key]}, where it has moved")
+        else:
+            yield ConfigurationError(key, UNKNOWN, ", ".join(sorted(table.model_fields)))
+
+
+def _table_of(
+    model: type[BaseModel], location: tuple[int | str, ...]
+) -> tuple[type[BaseModel], list[str]]:
+    """The table that a location is in, and the location as the file has it: without tags."""
+    parts: list[str] = []
+    tables: dict[str, type[BaseModel]] = {}
+    for place, part in enumerate(map(str, location), start=1):
+        if part in tables:
+            model, tables = tables[part], {}
+            continue
+        parts.append(part)
+        field = model.model_fields.get(part)
+        annotation = field.annotation if field else None
+        tables = {
+            mark.tag: get_args(kind)[0]
+            for kind in get_args(annotation)
+            for mark in getattr(kind, "__metadata__", ())
+            if isinstance(mark, Tag)
+        }
+        is_last = place == len(location)
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel) and not is_last:
+            model = annotation
+    return model, parts
 
 
 def _integers(raw: dict[str, Any]) -> Iterator[tuple[str, int]]:
@@ -487,12 +602,3 @@ def _shown(value: object) -> str:
     except (ValueError, RecursionError):
         return f"of type {type(value).__name__}, too large to print"
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
-
-
-def _known_keys(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """The keys of the table that a location is in."""
-    for part in location[:-1]:
-        annotation = model.model_fields[str(part)].annotation
-        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            model = annotation
-    return ", ".join(sorted(model.model_fields))

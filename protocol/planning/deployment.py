@@ -13,13 +13,11 @@ from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
 from dp.mechanisms import DistributedMechanism
 from dp.rounding import ROUNDING_VARIANCE
-from protocol.planning.committee import RingChoice, choose_ring
-from protocol.planning.graph import GraphPlan, price_graph
-from protocol.planning.returned import epsilon_of_run
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
 from protocol.round.setup import noise_left, own_noise, removal_table
+from protocol.schemes.scheme import Priced
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec
 from sketch.error import compression_error, noise_error
@@ -58,8 +56,8 @@ class DeploymentPlan:
 
     Attributes:
         parameters: of every round; digests and seeds in it are placeholders.
-        graph: of pairwise rounds, and the bytes of every message of a client; None of others.
-        ring: of one-shot rounds, and the bytes of a client's upload by part; None of others.
+        priced: what the scheme chose for a round, and its bytes: the graph of pairwise rounds, and
+            every message of a client; the ring of one-shot rounds, and a client's upload by part.
         seeds: removable noise seeds of each client.
         bits: of a field element, with the accepted wrap probability.
         bits_exact: of a field that holds every sum; None if there is none.
@@ -71,8 +69,7 @@ class DeploymentPlan:
     """
 
     parameters: RoundParameters
-    graph: GraphPlan | None
-    ring: RingChoice | None
+    priced: Priced
     seeds: int
     bits: int
     bits_exact: int | None
@@ -89,8 +86,7 @@ class DeploymentPlan:
     @property
     def bytes_each(self) -> dict[str, int]:
         """The same by part."""
-        priced = self.graph or self.ring
-        return {} if priced is None else priced.bytes_each
+        return self.priced.bytes_each
 
     @property
     def bits_per_coordinate(self) -> float:
@@ -123,18 +119,11 @@ def plan_deployment(
     parameters = plan.calibrate(sketch, bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES)))
     schedule = plan.schedule(parameters.mechanism)
     seeds = max(removal_table(schedule), default=0).bit_length()
-    adding = plan.returned_run.members if plan.returned else 0
+    adding = plan.noise.adding(plan)
     bits = bits_for(parameters, plan.cohort, seeds, adding)
-    graph, ring = None, None
-    if plan.protocol == "pairwise":
-        graph = _graph(plan, parameters.length, bits, seeds)
-    else:
-        numbers = plan.committee_numbers
-        ring = choose_ring(plan.cohort + adding, parameters.length, bits, seeds, numbers)
     return DeploymentPlan(
         parameters=parameters,
-        graph=graph,
-        ring=ring,
+        priced=plan.scheme.price(plan, parameters.length, bits, seeds, adding),
         seeds=seeds,
         bits=bits,
         bits_exact=_bits_exact(parameters, plan.cohort, seeds),
@@ -142,23 +131,6 @@ def plan_deployment(
         error=_error(plan, parameters, noise_left(parameters.mechanism, schedule, lost), lost),
         epsilons=_epsilons(plan, parameters, schedule),
         replace_one=_replace_one(plan, parameters),
-    )
-
-
-def _graph(plan: TrainingPlan, length: int, bits: int, seeds: int) -> GraphPlan:
-    """The graph of pairwise rounds, and what it costs each client."""
-    degree, threshold = plan.graph
-    return price_graph(
-        plan.cohort,
-        plan.tolerated_colluders,
-        plan.tolerated_dropouts,
-        plan.mode,
-        degree,
-        threshold,
-        length=length,
-        bits=bits,
-        seeds=seeds,
-        security_bits=plan.ring_bits,
     )
 
 
@@ -174,10 +146,9 @@ def _error(
     """That of a round which loses so many clients, with what is left of each survivor's noise."""
     dimension, survivors = parameters.sketch.dimension, plan.cohort - lost
     per_client = (left.variance + ROUNDING_VARIANCE) / parameters.scale**2
-    if parameters.returned is not None:
-        # Of one round: what members add, and what they take back of the round before.
-        members = 2 * plan.returned_run.members * parameters.returned.mechanism.variance
-        per_client += members / (survivors * parameters.scale**2)
+    # Of one round: what members add, and what they take back of the round before.
+    members = 2 * plan.noise.adding(plan) * parameters.member_variance
+    per_client += members / (survivors * parameters.scale**2)
     sigma = plan.goal.noise_multiplier * parameters.sketch_clip_l2
     compressed = parameters.length < dimension
     return PredictedError(
@@ -204,9 +175,7 @@ def _epsilons(
         return accountant.epsilon(goal.delta)
 
     clients = run(whole, plan.fewest_honest)
-    counted = None
-    if plan.returned is not None:
-        counted = _of_run(plan, parameters)
+    counted = plan.noise.epsilon_of_run(plan, parameters)
     return FourEpsilons(
         server=clients if counted is None else counted,
         outsider=run(whole, plan.minimum_survivors) if counted is None else counted,
@@ -221,15 +190,10 @@ def _epsilons(
 
 def _replace_one(plan: TrainingPlan, parameters: RoundParameters) -> float:
     """All rounds against the server, if a contribution is replaced by any other."""
-    if plan.returned is not None:
-        return _of_run(plan, parameters, 2.0)
+    counted = plan.noise.epsilon_of_run(plan, parameters, 2.0)
+    if counted is not None:
+        return counted
     accountant = reserved_accountant(plan.goal.reserve)
     event = release_event(parameters, parameters.mechanism, plan.fewest_honest)
     accountant.compose(replace_one(event), plan.goal.rounds)
     return accountant.epsilon(plan.goal.delta)
-
-
-def _of_run(plan: TrainingPlan, parameters: RoundParameters, contributions: float = 1.0) -> float:
-    """Epsilon of a run whose noise comes back, as its clients count it."""
-    noise = plan.planned_noise(parameters.length, parameters.sketch_clip_l2)
-    return epsilon_of_run(noise, plan.returned_run, plan.goal.delta, contributions)

@@ -17,7 +17,7 @@ from dp import NoiseSeed
 from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
-from protocol.round.policy import ClientPolicy, check_ring, require_means
+from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from protocol.round.setup import RoundSetup
@@ -95,7 +95,7 @@ class RoundClient:
         keeps_time = self._time.keeps_time
         self._policy.check(setup, keeps_time=keeps_time)
         if self._history.goal is not None:
-            check_ring(setup.context, self._history.goal, keeps_time)
+            setup.check_failure(self._history.goal, keeps_time=keeps_time)
         self._time.check(setup.context)
         strangers = [key for key in setup.context.cohort if key not in self._registry]
         if strangers:

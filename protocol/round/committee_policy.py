@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import ClassVar
 
+from protocol.checks import of_kind, require_between
 from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
 from protocol.round.draw_policy import DrawPolicy
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.setup import RoundEncoding
 from secagg import ParameterError
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
@@ -50,6 +55,8 @@ class CommitteePolicy:
             other way round.
     """
 
+    KIND: ClassVar[str] = "one-shot"
+
     kind: CommitteeKind
     named: Collection[bytes] = ()
     corrupt: int | None = None
@@ -69,21 +76,35 @@ class CommitteePolicy:
             raise ParameterError("draw", type(self.draw).__name__, valid)
         if self.draw is not None and self.corrupt is not None:
             raise ParameterError("corrupt", self.corrupt, "left out: it follows from the draw")
-        for name, value, low, high in (
-            ("corrupt", self.most_corrupt, 0, MAX_MEMBERS),
-            ("smallest_threshold", self.smallest_threshold, 2, MAX_MEMBERS),
-            ("largest_key_rounds", self.largest_key_rounds, 1, 1 << 63),
-            ("largest", self.largest, 1, MAX_MEMBERS),
-        ):
-            if type(value) is not int or not low <= value <= high:
-                raise ParameterError(name, value, f"an int in {low} .. {high}")
+        require_between("corrupt", self.most_corrupt, 0, MAX_MEMBERS)
+        require_between("smallest_threshold", self.smallest_threshold, 2, MAX_MEMBERS)
+        require_between("largest_key_rounds", self.largest_key_rounds, 1, 1 << 63)
+        require_between("largest", self.largest, 1, MAX_MEMBERS)
 
     @property
     def most_corrupt(self) -> int:
         """c: most of the members that may work for the server."""
         return self.draw.corrupt if self.draw else self.corrupt  # type: ignore[return-value]
 
-    def check(self, context: OneShotContext, places: Places | None = None) -> None:
+    def require_goal(self, goal: PrivacyGoal) -> None:
+        """See that draws fail with no more than what all rounds of a goal set aside together."""
+        draw = self.draw
+        if draw is None:
+            return
+        aside = goal.reserve.releases * goal.reserve.aggregation
+        if not draw.failure <= aside:
+            valid = (
+                f"more: with so many, draws fail with probability {draw.failure:.3g}, and a delta "
+                f"of {goal.delta:g} sets {aside:.3g} aside"
+            )
+            raise ParameterError("security_bits", draw.bits, valid)
+
+    def check(self, setup: RoundEncoding) -> None:
+        """Accept the committee of a round or refuse it; see `check_committee`."""
+        one_shot = of_kind("setup", setup, OneShotSetup)
+        self.check_committee(one_shot.context, one_shot.places)
+
+    def check_committee(self, context: OneShotContext, places: Places | None = None) -> None:
         """Accept the committee of a round or refuse it.
 
         Args:
@@ -99,7 +120,7 @@ class CommitteePolicy:
         if committee.size > self.largest:
             raise PolicyError("committee", f"{committee.size} members", f"at most {self.largest}")
         tolerated = committee.corrupt
-        if self.kind is CommitteeKind.EVERYONE:
+        if committee.of_cohort:
             tolerated = min(tolerated, context.tolerated_colluders)
         if tolerated < self.most_corrupt:
             raise PolicyError("corrupt", tolerated, f"at least {self.most_corrupt}")

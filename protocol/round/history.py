@@ -10,26 +10,18 @@ identity does; a client that loses it must take a new identity, or trust the ser
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final, NoReturn
 
-from dp import (
-    Budget,
-    BudgetExceededError,
-    DominationAccountant,
-    Event,
-    UnsupportedEventError,
-)
-from dp.accounting import reserved_accountant
+from dp import Event
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
+from protocol.round.account import Account
 from protocol.round.draw_policy import DrawPolicy
-from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.run_account import RunAccount
 from protocol.round.setup import RoundEncoding
 from protocol.round.turns import Turns
 
@@ -73,9 +65,8 @@ class ClientHistory:
     def __init__(self, goal: PrivacyGoal | None = None) -> None:
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
-        self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
-        # The one run whose noise comes back, once the client has taken part in it.
-        self._run: RunAccount | None = None
+        # Of the one kind of noise that the client has spent its goal on.
+        self._account: Account | None = None
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
         self._rings = Fraction(0)
         self._draws: set[Failure] = set()
@@ -101,9 +92,7 @@ class ClientHistory:
             LedgerError: as for `answer`.
         """
         with self._alone():
-            if self._run is not None:
-                return self._run.epsilon
-            return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
+            return self._account.epsilon if self._account else 0.0
 
     def _alone(self) -> AbstractContextManager[None]:
         """With no other thread in this history."""
@@ -136,7 +125,7 @@ class ClientHistory:
         if draw is not None:
             failure = Failure(draw.failure, beacon=draw.beacon_of is not None)
         with self._alone():
-            self._check(setup, apart)
+            self._account_for(setup).check(setup, apart)
             self._check_failures(failure)
             if not self._enter(context.session_id, context.round_number, failure):
                 valid = "a number it has not answered before"
@@ -166,17 +155,23 @@ class ClientHistory:
             LedgerError: as for `answer`.
         """
         with self._alone():
-            epsilon = self._check(setup)
-            if isinstance(setup, OneShotSetup) and setup.adding_members:
-                # Remembered first: an interrupt in between makes us count too much.
-                run = self._run = self._run or RunAccount(setup.context.session_id, self._goal)
-                remembered = run.charge(setup, epsilon)
-                dearest = setup.run_events.worst(setup.parameters.l2_bound)[-1]
-                self._pay(dearest, setup, remembered)
-                return
-            self._pay(_worst_case(setup), setup, {})
-            if self._goal:
-                self._spent.compose(_worst_case(setup))
+            account = self._account_for(setup)
+            epsilon = account.check(setup)
+            self._account = account
+            account.charge(setup, epsilon, partial(self._pay, setup))
+
+    def _account_for(self, setup: RoundEncoding) -> Account:
+        """The account of a round's kind of noise.
+
+        Raises:
+            PolicyError: this client has spent its goal on another kind.
+        """
+        account = setup.released.account(self._goal)
+        if self._account is None or not self._account.has_spent:
+            return account
+        if type(account) is not type(self._account):
+            raise PolicyError("returns", account.NOISE, _ONE_KIND)
+        return self._account
 
     def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
         """Enter a round as answered; False if it was before. Called with the lock held.
@@ -189,7 +184,7 @@ class ClientHistory:
         self._answered.add(pair)
         return not known
 
-    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
+    def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         """What has to happen before a round is charged; nothing here. Called with the lock held.
 
         Args:
@@ -218,53 +213,3 @@ class ClientHistory:
                 f"at most {self._goal.rounds * share:.3g} together: more bits, or for rings a "
                 "lifetime and a clock to keep it by",
             )
-
-    def _check(self, setup: RoundEncoding, apart: int = 1) -> float:
-        """Epsilon with one more round, if it fits the goal; 0 where nothing is counted."""
-        if isinstance(setup, OneShotSetup) and setup.adding_members:
-            if self._spent.releases:
-                raise PolicyError("returns", "noise that comes back", _ONE_KIND)
-            run = self._run or RunAccount(setup.context.session_id, self._goal)
-            return run.check(setup, apart)
-        if self._run is not None:
-            raise PolicyError("returns", "noise that stays", _ONE_KIND)
-        if self._goal is None:
-            return 0.0
-        if self._spent.releases >= self._goal.rounds:
-            raise PolicyError(
-                "epsilon",
-                f"unbounded: all rounds of this client's goal are used up ({self._goal.rounds})",
-                f"at most {self._goal.epsilon:.6g} in all",
-            )
-        budget = Budget(self._goal.epsilon, self._goal.delta)
-        try:
-            return budget.check(self._spent, _worst_case(setup))
-        except BudgetExceededError as error:
-            raise PolicyError(
-                "epsilon", f"{error.requested:.6g} in all", f"at most {error.budget:.6g} in all"
-            ) from None
-        except UnsupportedEventError as error:
-            raise PolicyError("mechanism", str(error), "rounds that it can account for") from None
-
-
-def epsilon_of_rounds(setup: RoundEncoding, goal: PrivacyGoal, apart: int = 1) -> float:
-    """Worst-case epsilon of `goal.rounds` rounds like this one; infinite if there is no theorem.
-
-    Args:
-        apart: fewest rounds from one to the next, in a run whose noise comes back.
-    """
-    if isinstance(setup, OneShotSetup) and setup.adding_members:
-        try:
-            return setup.run_events.epsilon_of_run(goal, apart)
-        except ValueError:  # Nobody computes runs that are so long.
-            return math.inf
-    accountant = reserved_accountant(goal.reserve)
-    try:
-        accountant.compose(_worst_case(setup), goal.rounds)
-    except UnsupportedEventError:
-        return math.inf
-    return accountant.epsilon(goal.delta)
-
-
-def _worst_case(setup: RoundEncoding) -> Event:
-    return setup.events(setup.context.minimum_survivors).server

@@ -26,7 +26,7 @@ from protocol.round.turns import Turns
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
@@ -186,7 +186,7 @@ class RoundMember:
         """
         with self._turns:
             _, context, index = self._enter(announcement)
-            if own is None and context.committee.kind is CommitteeKind.EVERYONE:
+            if own is None and context.committee.of_cohort:
                 # A member that uploaded nothing signs for no upload in its name.
                 own = (index, None)
             if context.member_uploads is not None:
@@ -260,7 +260,7 @@ class RoundMember:
         for name, figure, lowest in at_least:
             if figure < lowest:
                 raise PolicyError(name, figure, f"at least {lowest}")
-        everyone = committee.kind is CommitteeKind.EVERYONE
+        everyone = committee.of_cohort
         # Corrupt members of everyone are corrupt clients.
         if everyone and context.tolerated_colluders < policy.corrupt:
             colluders = context.tolerated_colluders

@@ -29,7 +29,6 @@ from secagg import (
 )
 from secagg.keys import os_random
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.committee import CommitteeKind
 from secagg.session import or_abort
 from secagg.shamir import Rand
 
@@ -105,7 +104,7 @@ class OneShotRoundClient:
         self._time.check(context)
         if not context.is_invited(announced.index, self._identity.public, announced.proof):
             raise PolicyError("cohort", "one without this client", "cohorts that include it")
-        if context.committee.kind is CommitteeKind.EVERYONE:
+        if context.committee.of_cohort:
             members = context.committee.members
             strangers = sum(member.identity not in self._registry for member in members)
             if strangers:

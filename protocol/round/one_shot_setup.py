@@ -8,19 +8,22 @@ the encoding is enough for the context, and what it enforces is all in there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import msgspec
 
+from protocol.checks import of_kind
+from protocol.round.losses import NOBODY, Dropouts, Stage, left_after, require_left
 from protocol.round.parameters import RoundParameters
+from protocol.round.released import IndependentEvents, Released
 from protocol.round.returned_events import RunEvents
 from protocol.round.returned_noise import ReturnedNoise
-from protocol.round.round_events import RoundEvents
 from protocol.round.setup import RoundEncoding, announced_removal
 from protocol.round.written_parameters import WrittenParameters
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.records import MemberUploads, RoundRecord, decode_records, encode_records
+from secagg.oneshot.records import MemberUploads, decode_records, encode_records
 from secagg.oneshot.sortition import Draw, Places
 from secagg.oneshot.wire import wire_bytes
 from secagg.tags import encode_index
@@ -42,22 +45,56 @@ class OneShotSetup(RoundEncoding):
         places: of a drawn committee's members in the registry; None for any other.
     """
 
+    KIND: ClassVar[str] = "one-shot"
+
     context: OneShotContext
     cohort: Cohort | None = field(default=None, compare=False, repr=False)
     places: Places | None = field(default=None, compare=False, repr=False)
 
+    _run: RunEvents | None = field(init=False, compare=False, repr=False, default=None)
+
     def __post_init__(self) -> None:
         RoundEncoding.__post_init__(self)
         uploads = self.context.member_uploads
-        if uploads is not None and uploads.block != self.parameters.block_digest():
+        if uploads is None:
+            return
+        if uploads.block != self.parameters.block_digest():
             raise ParameterError("block", "another digest", "that of the parameters but the model")
-        if uploads is not None:
-            _ = self.run_events
+        object.__setattr__(self, "_run", RunEvents(self.context, self.parameters))
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """Those of a pairwise round whose losses this one can feel.
+
+        The last two only if everybody is on the committee.
+        """
+        return (Stage.INPUT, Stage.CONFIRM, Stage.UNMASK)
+
+    def require_left(self, stage: Stage, dropouts: Dropouts, refused: Dropouts = NOBODY) -> None:
+        """See `RoundEncoding.require_left`.
+
+        Whose upload is refused may be on the committee all the same; members of a named or drawn
+        one are lost by other names than clients.
+        """
+        committee, invited = self.context.committee, self.context.invited
+        if stage is Stage.INPUT:
+            left = left_after(invited, {**dropouts, **refused}, stage)
+            require_left(stage, len(left), self.context.minimum_survivors)
+        elif committee.of_cohort:
+            needed = committee.threshold
+            if stage is not Stage.UNMASK:
+                needed = max(committee.quorum, needed)
+            require_left(stage, len(left_after(invited, dropouts, stage)), needed)
 
     @property
     def adding_members(self) -> int:
         """All members, if they upload as well."""
         return self.context.size - self.context.invited
+
+    @property
+    def member_uploads(self) -> MemberUploads | None:
+        """Those of the context."""
+        return self.context.member_uploads
 
     @property
     def run_events(self) -> RunEvents:
@@ -66,21 +103,12 @@ class OneShotSetup(RoundEncoding):
         Raises:
             ParameterError: no noise comes back.
         """
-        return RunEvents(self.context, self.parameters)
+        return of_kind("returned", self._run, RunEvents)
 
-    def possible_events(self) -> tuple[RoundEvents, ...]:
-        """What the sum may release, before it is known who uploads."""
-        if self.parameters.returned is None:
-            return RoundEncoding.possible_events(self)
-        return tuple(self.run_events.possible())
-
-    def events(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
-        """What the sum releases; see `RoundEncoding.events`."""
-        if self.parameters.returned is None:
-            return RoundEncoding.events(self, survivors, record)
-        if record is None or record.clients != survivors:
-            raise ParameterError("record", record, f"that of a sum over {survivors} clients")
-        return self.run_events.of(record)
+    @property
+    def released(self) -> Released:
+        """Of the run, if a part of its noise comes back; else of this round alone."""
+        return self._run or IndependentEvents(self)
 
     @property
     def context_hash(self) -> bytes:

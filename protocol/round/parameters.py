@@ -131,6 +131,11 @@ class RoundParameters:
         return self.sketch.size
 
     @property
+    def member_variance(self) -> float:
+        """Of what each member adds to a coordinate, and takes back; 0 if noise stays."""
+        return self.returned.mechanism.variance if self.returned else 0.0
+
+    @property
     def l2_bound(self) -> float:
         """Euclidean sensitivity in integer units, rounding included."""
         return quantized_l2_bound(self.sketch_clip_l2, self.scale, self.length)

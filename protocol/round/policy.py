@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dp import BinomialMechanism
 from dp.coins import MAX_COINS
-from dp.correlated.event import LARGEST_ROUNDS
-from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.mechanisms import MECHANISMS
 from dp.sampling.laws import MAX_VARIANCE
+from protocol.checks import require_between
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
+from protocol.round.clauses import Clauses, PairwiseClauses, ReturnedClauses
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
-from protocol.round.history import ClientHistory, epsilon_of_rounds
-from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.rings import UnixClock, is_safe
-from protocol.round.setup import RoundEncoding, RoundSetup
-from secagg import Mode, ParameterError, SessionContext
-from secagg.pairwise.graph_parameters import SECURITY_BITS
+from protocol.round.history import ClientHistory
+from protocol.round.released import multiplier
+from protocol.round.rings import UnixClock
+from protocol.round.setup import RoundEncoding
+from secagg import ParameterError
 from secagg.terms import MAX_COHORT
 
 
@@ -58,26 +58,21 @@ class ClientPolicy:
             units; the table that it is drawn from grows with the square root.
         largest_linf_bound: largest integer coordinate; it decides what accounting costs.
         largest_rows: most rows of a sketch, over all copies; each is a pass over the update.
-        minimum_security_bits: fewest security bits of a sparse graph; the complete one has no use
-            for them. With a goal, what it sets aside for the ring must be enough as well.
         largest_lifetime_seconds: longest time from a round's announcement to its end; rounds that
             never expire are refused, too, and `RoundClient` needs a clock. None takes part in any
             round, and a client with a clock keeps to its expiry if it has one.
-        allow_semi_honest: whether to take part without the consistency round.
         equal_rounds: hold every round against the goal as if all `goal.rounds` were like it. Where
             rounds take unequal shares of a goal, only `ClientHistory`, which adds them up, can
             tell; then the multiplier must be that of the largest share.
-        committee: whose committees it entrusts a one-shot round to; None takes part in none.
-        returned_noise: whether to take part in runs in which members of the committee add a part
-            of the noise, and take it back. If they all work for the server, only what the clients
-            add themselves is left: `minimum_kept_multiplier`.
-        apart: fewest rounds from one participation to the next in such a run.
-        minimum_kept_multiplier: smallest ratio to the sensitivity of the noise of the fewest honest
-            clients, in such a run.
+        schemes: what it insists on about each scheme that it takes part in, one entry for each;
+            pairwise rounds only if left out. A round of any other scheme is refused.
+        returned: what it insists on where a part of the noise comes back; None takes part in no
+            such run.
 
     Raises:
-        ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; or
-            draws of committees may fail with more than the goal sets aside.
+        ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; no
+            scheme is named, or one twice; or draws of committees may fail with more than the goal
+            sets aside.
     """
 
     minimum_noise_multiplier: float
@@ -96,38 +91,45 @@ class ClientPolicy:
     largest_variance: float = MAX_VARIANCE
     largest_linf_bound: int = 1 << 16
     largest_rows: int = 256
-    minimum_security_bits: int = SECURITY_BITS
     largest_lifetime_seconds: int | None = None
-    allow_semi_honest: bool = False
     equal_rounds: bool = True
-    committee: CommitteePolicy | None = None
-    returned_noise: bool = False
-    apart: int = 1
-    minimum_kept_multiplier: float = 0.0
+    schemes: Sequence[Clauses] = (PairwiseClauses(),)
+    returned: ReturnedClauses | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "minimum_noise_multiplier",
-            "minimum_own_noise_multiplier",
-            "minimum_kept_multiplier",
-        ):
+        for name in ("minimum_noise_multiplier", "minimum_own_noise_multiplier"):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(name, getattr(self, name), "at least 0")
-        for name, low, high in (
-            ("smallest_cohort", 2, MAX_COHORT),
-            ("largest_cohort", self.smallest_cohort, MAX_COHORT),
-            ("registry_colluders", 0, MAX_COHORT),
-            ("apart", 1, LARGEST_ROUNDS),
-        ):
-            value = getattr(self, name)
-            if type(value) is not int or not low <= value <= high:
-                raise ParameterError(name, value, f"an int in {low} .. {high}")
+        require_between("smallest_cohort", self.smallest_cohort, 2, MAX_COHORT)
+        require_between("largest_cohort", self.largest_cohort, self.smallest_cohort, MAX_COHORT)
+        require_between("registry_colluders", self.registry_colluders, 0, MAX_COHORT)
         # A plain str is a collection of its letters.
         names = () if isinstance(self.mechanisms, str) else tuple(self.mechanisms)
         if not names or any(name not in MECHANISMS for name in names):
             valid = f"at least one of {', '.join(MECHANISMS)}, in a tuple"
             raise ParameterError("mechanisms", self.mechanisms, valid)
-        self._check_draws()
+        kinds = [each.KIND for each in self.schemes]
+        if not kinds or len(set(kinds)) < len(kinds):
+            raise ParameterError("schemes", kinds, "the clauses of one scheme or more, once each")
+        for each in self.schemes:
+            if self.goal is not None:
+                each.require_goal(self.goal)
+
+    def clauses(self, kind: str) -> Clauses:
+        """What it insists on about the rounds of a scheme.
+
+        Raises:
+            PolicyError: it takes part in none.
+        """
+        for each in self.schemes:
+            if each.KIND == kind:
+                return each
+        raise PolicyError("scheme", kind, f"{' or '.join(each.KIND for each in self.schemes)} only")
+
+    @property
+    def committee(self) -> CommitteePolicy | None:
+        """Whose committees it entrusts a sum to; None takes part in no one-shot round."""
+        return next((each for each in self.schemes if isinstance(each, CommitteePolicy)), None)
 
     def check(self, setup: RoundEncoding, *, keeps_time: bool = False) -> None:
         """Accept a setup or refuse it.
@@ -149,7 +151,7 @@ class ClientPolicy:
         at_least = {
             "minimum_survivors": (context.minimum_survivors, self.minimum_survivors),
             "cohort_size": (context.invited, self.smallest_cohort),
-            "noise_multiplier": (noise_multiplier(setup), self.minimum_noise_multiplier),
+            "noise_multiplier": (setup.released.noise_multiplier, self.minimum_noise_multiplier),
         }
         for name, (announced, lowest) in at_least.items():
             if not announced >= lowest:
@@ -169,15 +171,15 @@ class ClientPolicy:
             if not announced <= highest:
                 raise PolicyError(name, announced, f"at most {highest}")
         self._check_lifetime(context.lifetime_seconds)
-        if isinstance(setup, RoundSetup):
-            self._check_pairwise(setup.context, keeps_time)
-        if isinstance(setup, OneShotSetup):
-            if self.committee is None:
-                raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
-            self.committee.check(setup.context, setup.places)
-            self._check_returned(setup)
+        self.clauses(setup.KIND).check(setup)
+        if self.goal is not None:
+            setup.check_failure(self.goal, keeps_time=keeps_time)
+        if parameters.returned is not None:
+            if self.returned is None:
+                raise PolicyError("returns", "noise that members take back", "noise that stays")
+            self.returned.check(setup, self.largest_variance)
         if self.goal is not None and self.equal_rounds:
-            epsilon = epsilon_of_rounds(setup, self.goal, self.apart)
+            epsilon = setup.released.epsilon_of_rounds(self.goal, self.apart)
             if not epsilon <= self.goal.epsilon:
                 rounds = f"{self.goal.rounds} such rounds"
                 raise PolicyError(
@@ -186,42 +188,15 @@ class ClientPolicy:
                     f"at most {self.goal.epsilon:.6g} for {rounds}",
                 )
 
-    def _check_returned(self, setup: OneShotSetup) -> None:
-        """What is left to this client where a part of the noise is the members'."""
-        returned = setup.parameters.returned
-        if returned is None:
-            return
-        if not self.returned_noise:
-            raise PolicyError("returns", "noise that members take back", "noise that stays")
-        if not returned.variance <= self.largest_variance:
-            valid = f"at most {self.largest_variance}"
-            raise PolicyError("variance", returned.variance, valid)
-        kept = _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
-        if not kept >= self.minimum_kept_multiplier:
-            raise PolicyError(
-                "kept_multiplier",
-                f"{kept:.6g}",
-                f"at least {self.minimum_kept_multiplier:.6g}: more noise that stays",
-            )
+    @property
+    def apart(self) -> int:
+        """Fewest rounds from one participation to the next."""
+        return self.returned.apart if self.returned else 1
 
     @property
     def draw(self) -> DrawPolicy | None:
         """What it insists on in draws, if it takes drawn committees."""
         return self.committee.draw if self.committee else None
-
-    def _check_draws(self) -> None:
-        """See that draws fail with no more than what all rounds of the goal set aside together."""
-        draw = self.draw
-        if draw is None or self.goal is None:
-            return
-        reserve = self.goal.reserve
-        aside = reserve.releases * reserve.aggregation
-        if not draw.failure <= aside:
-            valid = (
-                f"more: with so many, draws fail with probability {draw.failure:.3g}, and a delta "
-                f"of {self.goal.delta:g} sets {aside:.3g} aside"
-            )
-            raise ParameterError("security_bits", draw.bits, valid)
 
     def _check_peers(self, setup: RoundEncoding) -> None:
         """What is left of this client's privacy if others of the cohort are the server's."""
@@ -247,16 +222,6 @@ class ClientPolicy:
         if longest is not None and not 0 < lifetime <= longest:
             raise PolicyError("lifetime_seconds", lifetime, f"1 .. {longest}")
 
-    def _check_pairwise(self, context: SessionContext, keeps_time: bool) -> None:
-        """The server's mode, and how well the ring stands up to a server that tries many."""
-        if context.mode is Mode.SEMI_HONEST and not self.allow_semi_honest:
-            raise PolicyError("mode", context.mode.value, "active only")
-        if context.degree and context.security_bits < self.minimum_security_bits:
-            valid = f"at least {self.minimum_security_bits}"
-            raise PolicyError("security_bits", context.security_bits, valid)
-        if self.goal is not None:
-            check_ring(context, self.goal, keeps_time)
-
 
 def require_means(
     policy: ClientPolicy, history: ClientHistory | None, clock: UnixClock | None
@@ -279,36 +244,6 @@ def require_means(
         )
 
 
-def check_ring(context: SessionContext, goal: PrivacyGoal, keeps_time: bool) -> None:
-    """See that the ring fails with no more than a goal sets aside for it.
-
-    Raises:
-        PolicyError: it does.
-    """
-    if not is_safe(context, goal, keeps_time=keeps_time):
-        raise PolicyError(
-            "security_bits",
-            f"{context.security_bits}, with which a ring fails with probability "
-            f"{context.ring_failure(keeps_time=keeps_time):.3g}",
-            f"at most {goal.reserve.aggregation:.3g} for each of {goal.rounds} rounds: more bits, "
-            "or a lifetime and a clock to keep it by",
-        )
-
-
-def noise_multiplier(setup: RoundEncoding) -> float:
-    """Standard deviation of the noise of the fewest honest survivors over the sensitivity.
-
-    Where members add noise, theirs counts too: what enters in a round at least.
-    """
-    if isinstance(setup, OneShotSetup) and setup.adding_members:
-        return math.sqrt(setup.run_events.parts.least_fresh) / setup.parameters.l2_bound
-    return _multiplier(setup, setup.parameters.mechanism, setup.fewest_honest)
-
-
 def own_noise_multiplier(setup: RoundEncoding) -> float:
-    """The same of one client's own noise, as far as nobody else can take it off."""
-    return _multiplier(setup, setup.own_noise, 1)
-
-
-def _multiplier(setup: RoundEncoding, mechanism: DistributedMechanism, contributors: int) -> float:
-    return math.sqrt(contributors * mechanism.variance) / setup.parameters.l2_bound
+    """Deviation of one client's noise over the sensitivity, as far as nobody can take it off."""
+    return multiplier(setup.parameters, setup.own_noise.variance)

@@ -7,7 +7,8 @@ Source: docs/correlated-rounds.md, "What is counted".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -16,15 +17,18 @@ from dp.correlated.event import CorrelatedRelease
 from dp.correlated.parts_planning import largest_charge
 from dp.correlated.planning import Schedule
 from protocol.goal import PrivacyGoal
+from protocol.round.account import Account
 from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.released import Released, multiplier
 from protocol.round.returned_noise import likely_returning
 from protocol.round.round_events import RoundEvents
+from protocol.round.run_account import RunAccount
 from secagg import ParameterError
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 
 
-class RunEvents:
+class RunEvents(Released):
     """The events of the rounds of one run, seen from one of them.
 
     Args:
@@ -47,6 +51,16 @@ class RunEvents:
             raise ParameterError("records", len(self._records), valid)
         self._known = self._parts()
         self._counts = _counts(uploads.records)
+
+    @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """Of all rounds of the run before this one."""
+        return self._records
+
+    @property
+    def heads(self) -> tuple[bytes, ...]:
+        """Of the chain of records, one after each of them; the first is that of none."""
+        return self._context.heads
 
     @property
     def index(self) -> int:
@@ -73,21 +87,36 @@ class RunEvents:
             )
         ]
 
-    def worst(self, l2_bound: float) -> list[CorrelatedRelease]:
+    @property
+    def noise_multiplier(self) -> float:
+        """As `Released.noise_multiplier` says: what enters in a round at least, of members too."""
+        return multiplier(self._parameters, self._known.least_fresh)
+
+    def worst(self) -> list[CorrelatedRelease]:
         """What this round can turn out as at the worst, for a client that takes part in it.
 
         The fewest upload; and as few, or as many, members as possible take something back.
         """
-        ends = self._ends()
-        return [self._known.release(self.index, end, self._before, l2_bound) for end in ends]
+        ends, bound = self._ends(), self._parameters.l2_bound
+        return [self._known.release(self.index, end, self._before, bound) for end in ends]
 
-    def epsilon_of_run(self, goal: PrivacyGoal, apart: int) -> float:
-        """Largest epsilon that a client's own count meets in a run as planned.
+    @property
+    def worst_case(self) -> CorrelatedRelease:
+        """As `Released.worst_case` says: the dearest of `worst`."""
+        return self.worst()[-1]
 
-        Args:
-            goal: with `rounds` participations.
-            apart: fewest rounds from one to the next.
-        """
+    def account(self, goal: PrivacyGoal | None) -> Account:
+        """As `Released.account` says."""
+        return RunAccount(goal, self._context.session_id)
+
+    def epsilon_of_rounds(self, goal: PrivacyGoal, apart: int = 1) -> float:
+        """As `Released.epsilon_of_rounds` says."""
+        try:
+            return self._epsilon_of_run(goal, apart)
+        except ValueError:  # Nobody computes runs that are so long.
+            return math.inf
+
+    def _epsilon_of_run(self, goal: PrivacyGoal, apart: int) -> float:
         rounds, bound = self._known.rounds, self._parameters.l2_bound
         taken_part = min(goal.rounds, 1 + (rounds - 1) // apart)
         schedule = Schedule(rounds, taken_part, apart)
@@ -95,17 +124,14 @@ class RunEvents:
         delta = goal.delta_for_noise(rounds)
         return planned_epsilon(self._known, schedule, back, bound, delta)
 
-    def possible(self) -> Iterator[RoundEvents]:
-        """What this round may cost, before it is known who uploads."""
-        for end in self._ends():
-            yield self._events(end)
+    def possible(self) -> Sequence[RoundEvents]:
+        """As `Released.possible` says."""
+        return tuple(self._events(end) for end in self._ends())
 
-    def of(self, record: RoundRecord) -> RoundEvents:
-        """What this round costs with this record.
-
-        Raises:
-            ParameterError: the record is that of another round.
-        """
+    def of(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
+        """As `Released.of` says: what this round costs with this record."""
+        if record is None or record.clients != survivors:
+            raise ParameterError("record", record, f"that of a sum over {survivors} clients")
         if record.round_number != self._context.round_number:
             valid = f"that of round {self._context.round_number}"
             raise ParameterError("record", f"that of round {record.round_number}", valid)

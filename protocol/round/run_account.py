@@ -10,16 +10,22 @@ Source: docs/correlated-rounds.md, "What a client counts".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
-from dp import BudgetExceededError, UnsupportedEventError
+from dp import BudgetExceededError, Entry, UnsupportedEventError
 from dp.budget import Budget, replay
 from dp.correlated import CorrelatedAccountant
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal, delta_for_noise
-from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.account import Account, Pay
 from secagg import LocalProtocolError
+
+if TYPE_CHECKING:
+    from protocol.round.returned_events import RunEvents
+    from protocol.round.setup import RoundEncoding
+
+RUN: Final = "run"
+"""Where a ledger has what an account remembers of a charge, beside its event."""
 
 _UPLOADS_PER_ROUND: Final = 2
 """Uploads for each planned participation: some rounds end before anybody signs for them."""
@@ -34,31 +40,35 @@ class RunAccountant(CorrelatedAccountant):
         return super().epsilon(delta_for_noise(delta, last.rounds) if last else delta)
 
 
-class RunAccount:
+class RunAccount(Account):
     """One client's account of one run.
 
     Args:
-        session_id: of the run.
         goal: the most that the client will ever spend; None counts nothing.
+        session_id: of the run; None if the first charge that is restored will tell.
     """
 
-    def __init__(self, session_id: bytes, goal: PrivacyGoal | None) -> None:
-        self.session_id = session_id
+    NOISE = "noise that comes back"
+
+    def __init__(self, goal: PrivacyGoal | None, session_id: bytes | None = None) -> None:
+        self._session_id = session_id
         self._goal = goal
         self._bounds: dict[int, float] = {}
         self._known = (0, b"")
         self._epsilon = 0.0
 
     @property
+    def has_spent(self) -> bool:
+        """Whether this client has taken part in the run."""
+        return bool(self._bounds)
+
+    @property
     def epsilon(self) -> float:
         """Spent with the last upload, and all that may still come back; 0 without a goal."""
         return self._epsilon
 
-    def check(self, setup: OneShotSetup, apart: int) -> float:
+    def check(self, setup: RoundEncoding, apart: int = 1) -> float:
         """See that the client can take part in a round, whatever becomes of it.
-
-        Args:
-            apart: fewest rounds from one participation to the next.
 
         Returns:
             Epsilon afterwards, as `epsilon`.
@@ -67,18 +77,18 @@ class RunAccount:
             PolicyError: it would take the client beyond its goal; it took part too recently; or the
                 records are not those that it knows.
         """
-        context = setup.context
-        if context.session_id != self.session_id:
+        events = _run_events(setup)
+        if setup.context.session_id != self._session_id:
             raise PolicyError(
                 "session_id",
                 "that of another run",
                 "that of the run on which this client has begun to spend its goal",
             )
         count, head = self._known
-        if head and head not in context.heads[count : count + 1]:
+        if head and head not in events.heads[count : count + 1]:
             valid = f"lists whose first {count} records are those that this client knows"
             raise PolicyError("records", "without rounds that this client knows", valid)
-        records = context.records
+        records = events.records
         bounds = [self._bounds.get(record.round_number, 0.0) for record in records]
         own = [place for place, bound in enumerate(bounds) if bound]
         if own and len(records) - own[-1] < apart:
@@ -99,48 +109,45 @@ class RunAccount:
                 f"unbounded: all rounds of this client's goal are used up ({self._goal.rounds})",
                 f"at most {self._goal.epsilon:.6g} in all",
             )
-        return self._most(setup, bounds, self._goal)
+        return self._most(events, bounds, self._goal)
 
-    def charge(self, setup: OneShotSetup, epsilon: float) -> dict[str, Any]:
-        """Charge a round, before the client's upload leaves.
-
-        Args:
-            epsilon: from `check`, of this very round.
-
-        Returns:
-            What has to be remembered beyond a restart; see `restore`.
-        """
-        context = setup.context
-        self._bounds[context.round_number] = setup.parameters.l2_bound
-        self._known = len(context.heads) - 1, context.heads[-1]
+    def charge(self, setup: RoundEncoding, epsilon: float, pay: Pay) -> None:
+        """As `Account.charge` says; counted first, so that an interrupt counts too much."""
+        events, bound = _run_events(setup), setup.parameters.l2_bound
+        self._bounds[setup.context.round_number] = bound
+        self._known = len(events.heads) - 1, events.heads[-1]
         self._epsilon = epsilon
-        return {
-            "l2_bound": setup.parameters.l2_bound,
+        remembered = {
+            "l2_bound": bound,
             "records": self._known[0],
             "head": self._known[1].hex(),
             "epsilon": epsilon,
         }
+        pay(events.worst_case, {RUN: remembered})
 
-    def restore(self, round_number: int, remembered: Mapping[str, Any]) -> None:
-        """Take in a charge of an earlier process, the latest one last.
+    def restore(self, entry: Entry) -> None:
+        """As `Account.restore` says.
 
         Raises:
-            LocalProtocolError: it is none.
+            LocalProtocolError: it is no charge of this run.
         """
         try:
+            number, remembered = entry.metadata["round"], entry.metadata[RUN]
+            session = bytes.fromhex(entry.metadata["session"])
             bound, epsilon = float(remembered["l2_bound"]), float(remembered["epsilon"])
             known = int(remembered["records"]), bytes.fromhex(remembered["head"])
         except (KeyError, TypeError, ValueError) as error:
             raise LocalProtocolError(f"no charge of a run with returned noise: {error}") from None
-        self._bounds[round_number] = bound
+        self._session_id = self._session_id or session
+        self._bounds[number] = bound
         self._known, self._epsilon = known, epsilon
 
-    def _most(self, setup: OneShotSetup, bounds: list[float], goal: PrivacyGoal) -> float:
+    def _most(self, events: RunEvents, bounds: list[float], goal: PrivacyGoal) -> float:
         """The most that the run can come to for this client if it takes part in this round."""
-        events, budget = setup.run_events, Budget(goal.epsilon, goal.delta)
+        budget = Budget(goal.epsilon, goal.delta)
         try:
             past = replay(events.past(bounds), RunAccountant())
-            ends = events.worst(setup.parameters.l2_bound)
+            ends = events.worst()
             return max(budget.check(past, end) for end in ends)
         except BudgetExceededError as error:
             raise PolicyError(
@@ -148,3 +155,8 @@ class RunAccount:
             ) from None
         except (UnsupportedEventError, ValueError) as error:
             raise PolicyError("records", str(error), "those of rounds that can be run") from None
+
+
+def _run_events(setup: RoundEncoding) -> RunEvents:
+    """What a round of a run releases: such an account is made by nothing else."""
+    return cast("RunEvents", setup.released)

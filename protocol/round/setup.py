@@ -6,16 +6,25 @@ capacity of the field, and travels as one announcement.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from dp import BinomialMechanism, CoinSchedule
 from dp.mechanisms import DistributedMechanism
+from protocol.checks import of_kind
+from protocol.errors import PolicyError
+from protocol.goal import PrivacyGoal
 from protocol.round.field_size import bits_for
-from protocol.round.parameters import RoundParameters, release_event
+from protocol.round.losses import NOBODY, Dropouts, Stage, left_after, require_left, stages_of
+from protocol.round.parameters import RoundParameters
+from protocol.round.released import IndependentEvents, Released
+from protocol.round.rings import is_safe, require_safe_ring
 from protocol.round.round_events import RoundEvents
 from protocol.round.written_parameters import WrittenParameters
 from secagg import (
@@ -28,7 +37,7 @@ from secagg import (
     SessionContext,
 )
 from secagg.keys import KEY_BYTES
-from secagg.oneshot.records import RoundRecord
+from secagg.oneshot.records import MemberUploads, RoundRecord
 from secagg.terms import RoundTerms
 
 ANNOUNCEMENT_VERSION = 3
@@ -137,13 +146,18 @@ def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | 
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class RoundEncoding:
-    """What a round's sum carries, whatever protocol adds it up: see its kinds.
+class RoundEncoding(ABC):
+    """What a round's sum carries, whatever scheme adds it up: see its kinds.
+
+    All that ledger, history, policy and ideal functionality ask of a round, they ask here.
 
     Raises:
         ParameterError: context and parameters do not belong together.
         CapacityError: the sum does not fit the field; raised before any message is sent.
     """
+
+    KIND: ClassVar[str]
+    """The name of the scheme."""
 
     context: RoundTerms
     parameters: RoundParameters
@@ -210,13 +224,14 @@ class RoundEncoding:
         """Honest clients that are surely among the survivors of any sum that is released."""
         return self.context.minimum_survivors - self.context.tolerated_colluders
 
-    def possible_events(self) -> tuple[RoundEvents, ...]:
-        """What the sum may release, before it is known who survives: the worst that there is.
+    @property
+    def released(self) -> Released:
+        """What the sum may release, and which account counts it."""
+        return IndependentEvents(self)
 
-        The fewest survivors have the least noise. The most have the most, where it cannot be taken
-        off, and too much of it for tables is charged as if there were none.
-        """
-        return self.events(self.context.minimum_survivors), self.events(self.context.invited)
+    def possible_events(self) -> Sequence[RoundEvents]:
+        """What the sum may release, before it is known who survives: the worst that there is."""
+        return self.released.possible()
 
     def events(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
         """What a sum over `survivors` clients releases.
@@ -224,15 +239,29 @@ class RoundEncoding:
         Args:
             record: of the round, where members upload as well, and only there.
         """
-        if record is not None:
-            raise ParameterError("record", record, "left out: clients alone upload")
-        left = self.noise_left(survivors)
-        honest = max(survivors - self.context.tolerated_colluders, 0)
-        return RoundEvents(
-            server=release_event(self.parameters, left, honest),
-            outsider=release_event(self.parameters, left, survivors),
-            sybil=release_event(self.parameters, self.own_noise, 1),
-        )
+        return self.released.of(survivors, record)
+
+    @property
+    @abstractmethod
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages whose losses the round can feel, in order."""
+
+    @abstractmethod
+    def require_left(self, stage: Stage, dropouts: Dropouts, refused: Dropouts = NOBODY) -> None:
+        """Fail at a stage where the protocol would, for want of parties.
+
+        Args:
+            dropouts: who gets lost, and when.
+            refused: whose upload was refused: lost from then on, as far as it has to answer later.
+
+        Raises:
+            TooFewSurvivorsError: too few parties are left.
+        """
+
+    @property
+    def member_uploads(self) -> MemberUploads | None:
+        """The terms of uploads of a committee's members; None if clients alone upload."""
+        return None
 
     def ring_failure(self, *, keeps_time: bool = True) -> float:
         """Probability that the protocol fails by chance, of which delta has a part.
@@ -243,27 +272,70 @@ class RoundEncoding:
         del keeps_time
         return 0.0
 
+    def check_failure(self, goal: PrivacyGoal, *, keeps_time: bool = True) -> None:
+        """See that the protocol fails with no more than a goal sets aside for one round.
+
+        Raises:
+            PolicyError: it does.
+        """
+        del goal, keeps_time
+
+    def require_safe(self, goal: PrivacyGoal) -> None:
+        """The same, for whoever announces the round.
+
+        Raises:
+            ParameterError: it fails more often; says what would be safe.
+        """
+        del goal
+
     @property
+    @abstractmethod
     def context_hash(self) -> bytes:
         """The hash that everything in the round is bound to, 32 bytes."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def identities(self) -> tuple[bytes, ...]:
         """The cohort's identity keys, in the order of their indices, where they are known."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def vector_bytes(self) -> int:
         """Bytes of one client's masked vector."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class RoundSetup(RoundEncoding):
     """A pairwise round as announced: the secure-aggregation context and what it carries."""
 
+    KIND: ClassVar[str] = "pairwise"
+
     context: SessionContext
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """All that the mode has."""
+        return stages_of(self.context.mode)
+
+    def require_left(self, stage: Stage, dropouts: Dropouts, refused: Dropouts = NOBODY) -> None:
+        """See `RoundEncoding.require_left`.
+
+        On a sparse graph the real protocol may also fail because too many of one neighbourhood, or
+        of the committee, went away; parameters make that unlikely, and here it never happens.
+        """
+        context, lost = self.context, {**dropouts, **refused}
+        if stage is Stage.RECOVER:
+            survivors = left_after(context.size, lost, Stage.INPUT)
+            answered = left_after(context.size, lost, Stage.UNMASK)
+            # Asked for only if somebody went away without giving up seeds of surplus noise.
+            if survivors == answered or not context.removed_seeds(len(survivors)):
+                return
+        needed = context.minimum_survivors if stage <= Stage.INPUT else context.threshold
+        if stage is Stage.CONFIRM:
+            members = len(left_after(context.size, lost, Stage.ADVERTISE))
+            committee = context.committee(members)
+            needed = committee.quorum if committee.size == members else needed
+        require_left(stage, len(left_after(context.size, lost, stage)), needed)
 
     @property
     def context_hash(self) -> bytes:
@@ -283,6 +355,22 @@ class RoundSetup(RoundEncoding):
     def ring_failure(self, *, keeps_time: bool = True) -> float:
         """That of the context's ring; 0 on the complete graph."""
         return self.context.ring_failure(keeps_time=keeps_time)
+
+    def check_failure(self, goal: PrivacyGoal, *, keeps_time: bool = True) -> None:
+        """As `RoundEncoding.check_failure` says."""
+        context = self.context
+        if not is_safe(context, goal, keeps_time=keeps_time):
+            raise PolicyError(
+                "security_bits",
+                f"{context.security_bits}, with which a ring fails with probability "
+                f"{context.ring_failure(keeps_time=keeps_time):.3g}",
+                f"at most {goal.reserve.aggregation:.3g} for each of {goal.rounds} rounds: more "
+                "bits, or a lifetime and a clock to keep it by",
+            )
+
+    def require_safe(self, goal: PrivacyGoal) -> None:
+        """As `RoundEncoding.require_safe` says."""
+        require_safe_ring(self.context, goal)
 
     def announce(self) -> bytes:
         """The setup as bytes for every client of the cohort."""
@@ -336,9 +424,7 @@ def pairwise(setup: RoundEncoding) -> RoundSetup:
     Raises:
         ParameterError: it is of another one.
     """
-    if not isinstance(setup, RoundSetup):
-        raise ParameterError("setup", type(setup).__name__, "that of a pairwise round")
-    return setup
+    return of_kind("setup", setup, RoundSetup)
 
 
 _SETUPS: WeakValueDictionary[tuple[bytes, bytes], RoundSetup] = WeakValueDictionary()

@@ -26,7 +26,9 @@ from typing import Any, Self
 
 from dp import Entry, Event, Ledger, LedgerError
 from dp.correlated import CorrelatedRelease
+from protocol.checks import of_kind
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
+from protocol.round.account import IndependentAccount
 from protocol.round.history import ClientHistory, Failure
 from protocol.round.run_account import RunAccount
 from protocol.round.setup import RoundEncoding, noise_entry
@@ -35,7 +37,6 @@ from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
 _CHARGED = ".charged"
-_RUN = "run"
 _RING, _DRAW = struct.Struct("<d"), struct.Struct("<d?")
 """A failure in a mark. If only a part of a draw's is written, it is counted as a ring's."""
 
@@ -69,10 +70,7 @@ class StoredHistory(ClientHistory):
             sync_folder(folder)
             for entry in self._ledger.entries():
                 check_goal(entry.metadata, goal)
-                if isinstance(entry.event, CorrelatedRelease):
-                    self._restore_run(entry)
-                elif goal:
-                    self._spent.compose(entry.event)
+                self._restore(entry)
             self._check_marks()
             share = goal.reserve.aggregation if goal else 0.0
             for failure in self._marks.failures(share):
@@ -96,7 +94,7 @@ class StoredHistory(ClientHistory):
         self._check_open()
         return self._marks.answer(_mark_of(session_id, round_number), failure)
 
-    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
+    def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         self._check_open()
         session, number = setup.context.session_id, setup.context.round_number
         goal = goal_entry(self.goal) if self.goal else None
@@ -105,22 +103,25 @@ class StoredHistory(ClientHistory):
             "round": number,
             "goal": goal,
             **noise_entry(setup.own_noise, "own"),
-            **({_RUN: dict(remembered)} if remembered else {}),
+            **remembered,
         }
         # The mark last: then one that speaks of a charge always has it, wherever we are killed.
         self._ledger.append(event, entry)
         self._marks.charge([_mark_of(session, number)])
 
-    def _restore_run(self, entry: Entry) -> None:
-        """Take in a charge of the one run whose noise comes back.
+    def _restore(self, entry: Entry) -> None:
+        """Take in a charge of an earlier process.
 
         Raises:
             LedgerError: the entry is not one of a history.
         """
+        of_run = isinstance(entry.event, CorrelatedRelease)
+        kind = RunAccount if of_run else IndependentAccount
+        # Without a goal, charges of one kind may come before those of the other.
+        if not isinstance(self._account, kind) and not (self._account and self._account.has_spent):
+            self._account = kind(self.goal)
         try:
-            session, number = bytes.fromhex(entry.metadata["session"]), entry.metadata["round"]
-            run = self._run = self._run or RunAccount(session, self.goal)
-            run.restore(number, entry.metadata[_RUN])
+            of_kind("charge", self._account, kind).restore(entry)
         except (KeyError, TypeError, ValueError, LocalProtocolError):
             raise LedgerError(
                 f"ledger line {entry.index + 1} is no charge of a run with returned noise"

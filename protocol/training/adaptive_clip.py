@@ -37,7 +37,7 @@ from dp.minimal_clip import (
     next_threshold,
 )
 from protocol.exchange.aggregators import UpdateSource
-from protocol.exchange.stages import NOBODY, Dropouts
+from protocol.round.losses import NOBODY, Dropouts
 from protocol.training.private import PrivateTraining, RoundResult
 from protocol.training.records import Notes
 from secagg import ParameterError

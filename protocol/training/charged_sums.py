@@ -8,28 +8,26 @@ under-counted.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
 from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource, own_updates
-from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, check_dropouts
+from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal
-from protocol.planning.returned import member_uploads
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import NOBODY, Dropouts, check_dropouts
 from protocol.round.lottery import Members
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
+from protocol.schemes.scheme import Announced
 from protocol.training.records import Notes, Records
 from secagg import ParameterError, TooFewSurvivorsError
 from secagg.keys import os_random
 from secagg.oneshot.records import RoundRecord
 from secagg.shamir import Rand
-from sketch import PublicSeed, SketchSpec
-from sketch.hashing import SEED_BYTES
-
-_SEED_LABEL = b"veilsum/seed of a session/"
+from sketch import SketchSpec
 
 MOST_DRAWS = 32
 """Draws in a row with too few candidates; so many are no bad luck but a wrong plan, or nobody is
@@ -138,43 +136,39 @@ class ChargedSums:
         # Written so that NaN fails the test.
         if clip_l2 is not None and not clip_l2 <= plan.clip_l2:
             raise ParameterError("clip_l2", clip_l2, f"at most {plan.clip_l2}, as planned")
-        # Drawn after the size is fixed, or whoever draws could choose collisions. Noise comes back
-        # at the place where it went in, so there it is one seed for the whole session.
-        seed = PublicSeed(self._rand(SEED_BYTES)) if plan.returned is None else self._one_seed()
+        session = self._session_id
         parameters = plan.calibrate(
             sketch,
             model_digest,
-            seed,
+            plan.noise.public_seed(session, self._rand),
             goal=goal,
             clip_l2=clip_l2,
             sketch_clip_l2=sketch_clip_l2,
         )
         opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
-        session = self._session_id
-        if plan.protocol == "pairwise":
-            return plan.setup(parameters, cohort, session, self._attempts, opened_at)
-        members = self._members(cohort)
-        number, uploads = self._attempts, None
-        if plan.returned is not None:
-            records = self._records.run_records(session, number)
-            last = records[-1].round_number if records else -1
-            uploads = member_uploads(
-                plan.returned_run,
-                parameters,
-                records,
-                opened=last == self._opened,
-                in_turn=last == number - 1,
-            )
-        return plan.one_shot_setup(parameters, cohort, members, session, number, opened_at, uploads)
-
-    def _one_seed(self) -> PublicSeed:
-        """The public seed of a session whose noise comes back."""
-        return PublicSeed(hashlib.sha256(_SEED_LABEL + self._session_id).digest()[:SEED_BYTES])
+        members = self._members(cohort) if plan.scheme.SEATS else None
+        number = self._attempts
+        uploads = plan.noise.uploads(
+            plan,
+            parameters,
+            partial(self._records.run_records, session, number),
+            number=number,
+            opened=self._opened,
+        )
+        announced = Announced(
+            cohort=cohort,
+            session_id=session,
+            round_number=number,
+            opened_at=opened_at,
+            members=members,
+            uploads=uploads,
+        )
+        return plan.scheme.setup(plan, parameters, announced)
 
     def _members(self, cohort: Sequence[bytes]) -> Members:
         """The committee of the next sum. A number that draws too few candidates is passed over."""
         if not isinstance(self._aggregator, HasCommittee):
-            valid = "one that knows a committee, because the plan's rounds are one-shot"
+            valid = "one that knows a committee, because a committee opens the plan's sums"
             raise ParameterError("aggregator", type(self._aggregator).__name__, valid)
         for last in range(MOST_DRAWS - 1, -1, -1):
             try:
@@ -217,8 +211,7 @@ class ChargedSums:
         if not callable(updates):
             valid = "a function that gives a party's update by its index in the cohort"
             raise ParameterError("updates", f"of type {type(updates).__name__}", valid)
-        # The one public seed of such a session does not tell this sum from another of its number.
-        drawn = b"" if self._plan.returned is None else self._rand(SEED_BYTES)
+        drawn = self._plan.noise.drawn(self._rand)
         charge = self._records.prepare(setup, number, notes, drawn)
         # A number that was announced is used up, or a client would answer one round twice.
         self._attempts += 1

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from dp import FourEpsilons, Ledger
 from dp.clipping import clip_l2
 from protocol.exchange.aggregators import Aggregator, UpdateSource
-from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome, Stage
+from protocol.exchange.stages import RoundOutcome
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import NOBODY, Dropouts, Stage
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding

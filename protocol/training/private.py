@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
-from protocol.exchange.stages import NOBODY, Dropouts, RoundOutcome
+from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding

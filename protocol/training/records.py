@@ -39,9 +39,8 @@ from dp import (
 )
 from dp.correlated import CorrelatedRelease
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
-from protocol.round.rings import require_safe_ring
 from protocol.round.round_events import RoundEvents
-from protocol.round.setup import RoundEncoding, RoundSetup, noise_entry
+from protocol.round.setup import RoundEncoding, noise_entry
 from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
@@ -123,8 +122,7 @@ class Records:
                 for with other secrets, in a run that cannot be charged for one round twice.
             UnsupportedEventError: the round has no theorem.
         """
-        if isinstance(setup, RoundSetup):
-            require_safe_ring(setup.context, self._goal)
+        setup.require_safe(self._goal)
         labels = [label(key) for key in setup.identities]
         possible = setup.possible_events()
         metadata = {

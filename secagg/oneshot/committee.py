@@ -141,6 +141,11 @@ class Committee:
         self._check_members()
 
     @property
+    def of_cohort(self) -> bool:
+        """Whether the members are the clients of the round."""
+        return self.kind is CommitteeKind.EVERYONE
+
+    @property
     def size(self) -> int:
         """s, the number of members."""
         return len(self.members)

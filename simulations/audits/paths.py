@@ -36,8 +36,10 @@ from protocol import (
     Stage,
     TrainingPlan,
 )
-from protocol.planning.calibration import calibrate
+from protocol.noise.calibration import calibrate
+from protocol.noise.noise import Independent
 from protocol.round.field_size import WRAP_PROBABILITY, bits_for
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import FieldSum, FieldVector, Identity, ParameterError, lift
 from secagg.field import add_into
 from secagg.shamir import Rand
@@ -109,8 +111,7 @@ class PathSettings:
             tolerated_dropouts=self.tolerated_dropouts,
             tolerated_colluders=self.tolerated_colluders,
             clip_l2=self.clip_l2,
-            mechanism=self.mechanism,
-            exact_noise=self.exact_noise,
+            noise=Independent(mechanism=self.mechanism, exact=self.exact_noise),
             error_share=self.error_share,
         )
 
@@ -225,7 +226,9 @@ class WholePath:
     ) -> RoundSetup:
         """Join parameters and context; the field also holds the sum of unclipped updates."""
         session = derived_bytes(self.seed, "session")[:16]
-        setup = settings.plan.setup(parameters, public_keys(self.identities), session, number)
+        setup = pairwise_setup(
+            settings.plan, parameters, public_keys(self.identities), session, number
+        )
         room = bits_for(
             _unclipped(self.settings.parameters(self.seed)), settings.cohort, setup.context.seeds
         )

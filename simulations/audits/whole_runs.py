@@ -30,14 +30,15 @@ from dp.correlated import CorrelatedAccountant, Parts, correlated_epsilon
 from dp.correlated.event import CorrelatedRelease
 from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol import Dropouts, IdealAggregator, Pipeline, PrivacyGoal, Stage, TrainingPlan
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.returned import ReturnedPlan
+from protocol.noise.noise import Returned, returned_run
 from protocol.round.member import SealingKeys
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_noise import ReturnedNoise
+from protocol.schemes import OneShot
+from protocol.schemes.committee import Named
+from protocol.schemes.one_shot import one_shot_setup
 from secagg import ParameterError
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import MemberUploads, RoundRecord
 from simulations.audits.base import (
     ALPHA,
@@ -111,16 +112,14 @@ class WholeRun:
             tolerated_dropouts=self.tolerated_dropouts,
             tolerated_colluders=1,
             clip_l2=1.0,
-            mechanism="discrete-gaussian",
-            protocol="one-shot",
-            committee=CommitteePlan(kind=CommitteeKind.NAMED, size=_MEMBERS, corrupt=1, away=0),
-            returned=ReturnedPlan(rounds=ROUNDS, apart=OWN[1] - OWN[0]),
+            noise=Returned(rounds=ROUNDS, apart=OWN[1] - OWN[0]),
+            scheme=OneShot(committee=Named(size=_MEMBERS, corrupt=1, away=0)),
         )
 
     @cached_property
     def parts(self) -> Parts:
         """What is counted, of noise that is divided so that both kinds matter."""
-        return self.plan.returned_run.parts(self.length, _FRESH, _RETURNED_SHARE)
+        return returned_run(self.plan).parts(self.length, _FRESH, _RETURNED_SHARE)
 
     @cached_property
     def parameters(self) -> RoundParameters:
@@ -155,15 +154,15 @@ class WholeRun:
         """A round, after those that were recorded."""
         clients, keys = self._keys
         uploads = MemberUploads(
-            fewest=self.plan.fewest_members,
+            fewest=returned_run(self.plan).fewest_members,
             returning=bool(records),
             fewest_returning=0,
             block=self.parameters.block_digest(),
             records=tuple(records),
         )
         entries = [each.entry for each in keys]
-        return self.plan.one_shot_setup(
-            self.parameters, clients, entries, _SESSION, number, uploads=uploads
+        return one_shot_setup(
+            self.plan, self.parameters, clients, entries, _SESSION, number, uploads=uploads
         )
 
     def run(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dp import Ledger
 from protocol.exchange.aggregators import RealAggregator
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.training.private import PrivateTraining, RoundResult, measure
 from secagg import Identity
@@ -60,7 +61,7 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
     update *= CLIP / np.linalg.norm(update)
     taken: dict[str, list[float]] = {"round": [], "controller": [], "second": []}
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
-        aggregator = RealAggregator(identities, plan.client_policy(dim))
+        aggregator = RealAggregator(identities, client_policy(plan, dim))
         training = PrivateTraining(plan, dim, controller, aggregator, ledger)
         for number in range(rounds + 1):
             before = training.state

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from protocol.planning.committee import CommitteeNumbers
+from protocol.schemes.committee import CommitteeNumbers
 from secagg import Mode
 from simulations.bench.one_shot_round import bench_one_shot_round
 from simulations.bench.round import bench_round

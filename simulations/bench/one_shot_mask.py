@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from protocol.planning.committee import CommitteeNumbers, choose_ring
+from protocol.schemes.committee import CommitteeNumbers, choose_ring
 from secagg import PrimeField
 from secagg.oneshot import _ring_kernels, gaussian
 from secagg.oneshot.masking import mask

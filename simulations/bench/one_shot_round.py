@@ -19,8 +19,8 @@ from protocol.exchange.one_shot import (
     conduct_one_shot,
 )
 from protocol.exchange.stages import SERVER_PARTY
-from protocol.planning.committee import CommitteeNumbers, choose_ring
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.schemes.committee import CommitteeNumbers, choose_ring
 from secagg import Identity, PrimeField, centre, lift
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.client import OneShotClient

@@ -9,10 +9,11 @@ import numpy as np
 
 from dp import BinomialMechanism
 from protocol.exchange.in_memory import MemoryRound, Peer
-from protocol.exchange.stages import SERVER_PARTY, Stage
-from protocol.planning.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
+from protocol.exchange.stages import SERVER_PARTY
+from protocol.round.losses import Stage
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup
+from protocol.schemes.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
 from secagg import (
     ClientSession,
     Identity,

@@ -47,7 +47,7 @@ def demo_command(
     console = Console(stderr=True, quiet=quiet)
     console.print(
         f"{chosen.task.population} clients, {chosen.cohort.size} of them in each of "
-        f"{chosen.rounds} rounds; mode {chosen.cohort.mode}: {SERVER_IN[chosen.cohort.mode]}, with "
+        f"{chosen.rounds} rounds; mode {chosen.scheme.mode}: {SERVER_IN[chosen.scheme.mode]}, with "
         f"{chosen.cohort.tolerated_colluders} colluders; {chosen.lost_per_round} clients drop out "
         "of every round." + ("" if config else " It takes about a minute on one core."),
         soft_wrap=True,

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from secagg.pairwise.graph_parameters import Adversary
 from secagg.terms import MAX_COHORT
-from simulations.common.protocols import CommitteeOption, ProtocolChoice, ProtocolOption
+from simulations.common.schemes import CommitteeOption, SchemeChoice, SchemeOption
 from simulations.common.tables import JsonFlag
 
 MAX_DIMENSION = 1 << 62
@@ -101,7 +101,7 @@ def plan_command(
             help="Ledger of the run so far; the plan is refused if the goal differs or is spent."
         ),
     ] = None,
-    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    scheme: SchemeOption = SchemeChoice.PAIRWISE,
     committee: CommitteeOption = None,
     correlated: Annotated[
         bool,
@@ -158,15 +158,15 @@ def plan_command(
         mechanism, exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
     plans = {}
-    for name in protocol.names:
-        chosen = replace(wish, protocol=name, committee=committee)
+    for name in scheme.names:
+        chosen = replace(wish, scheme=name, committee=committee)
         plans[name] = (
             round_figures(chosen)
             if epsilon is None
             else deployment_figures(chosen, epsilon, ledger)
         )
     if as_json:
-        typer.echo(json.dumps(plans if len(plans) > 1 else plans[protocol.names[0]]))
+        typer.echo(json.dumps(plans if len(plans) > 1 else plans[scheme.names[0]]))
         return
     for name, figures in plans.items():
         title = "plan" if len(plans) == 1 else f"plan, {name}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from protocol.planning.committee import CommitteeNumbers, CommitteePlan, committee_numbers
-from secagg.oneshot.committee import CommitteeKind
+from protocol.schemes.committee import (
+    CommitteeNumbers,
+    CommitteePlan,
+    Everyone,
+    Named,
+    committee_numbers,
+)
 
 POPULATION = 1000
 """Candidates that the members of the default committee are picked from, blindly."""
@@ -46,9 +51,9 @@ def committee_plan(
         corrupt: share of corrupt clients, and of candidates for the default committee.
     """
     if committee is None and clients <= EVERYONE_UP_TO:
-        return CommitteePlan()
+        return Everyone()
     size, bad, away = default_committee(corrupt) if committee is None else committee
-    return CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=bad, away=away)
+    return Named(size=size, corrupt=bad, away=away)
 
 
 def committee_figures(numbers: CommitteeNumbers) -> dict[str, int]:

@@ -10,7 +10,13 @@ import tomli_w
 from pydantic import Field
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import Cohort, Privacy, Section, Sketch, parse
+from protocol.planning.configuration import (
+    IndependentTable,
+    PlanTables,
+    Section,
+    Sketch,
+    parse,
+)
 from protocol.training.adaptive_clip import VOTE_SHARE
 from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
@@ -260,7 +266,7 @@ class Denoise(Section):
     )
 
 
-class RunConfig(Section):
+class RunConfig(PlanTables):
     """One federated run.
 
     `seed` fixes the data split, the initial model, the schedule of cohorts, batches and dropouts.
@@ -273,8 +279,6 @@ class RunConfig(Section):
     task: Task
     local: Local
     server: Server
-    privacy: Privacy
-    cohort: Cohort
     sketch: Sketch = Field(default_factory=Sketch)
     faults: Faults = Field(default_factory=Faults)
     engine: Engine = Field(default_factory=Engine)
@@ -308,15 +312,17 @@ class RunConfig(Section):
         check_noise(self)
 
     def _check_divisible(self, ranks: int) -> None:
-        """See that processes can share a cohort: the pairwise protocol's server is one process."""
-        problem = f"the pairwise protocol among {ranks} ranks"
-        if self.engine.aggregator == "real" and self.cohort.protocol == "pairwise":
+        """See that processes can share a cohort."""
+        scheme = self.scheme.build()
+        if self.engine.aggregator == "real" and not scheme.DIVISIBLE:
+            problem = f"{scheme.KIND} rounds among {ranks} ranks"
             valid = (
-                'ideal (the same sum), central, local or plain; cohort.protocol = "one-shot"; '
-                "or one process"
+                'ideal (the same sum), central, local or plain; scheme.kind = "one-shot"; or one '
+                "process"
             )
             raise ConfigurationError("engine.aggregator", problem, valid)
         if self.local_dp is not None and self.local_dp.through == "secure_sum":
+            problem = f"secure sums of reports among {ranks} ranks"
             valid = "reports that are added up in the clear; or one process"
             raise ConfigurationError("local_dp.through", problem, valid)
 
@@ -335,9 +341,10 @@ class RunConfig(Section):
                 )
         if self.powersgd is not None and self.clipping is not None:
             raise ConfigurationError("clipping", "given together with powersgd", "one of the two")
-        if self.privacy.mechanism != "binomial" and aggregator not in ("real", "ideal"):
+        added = isinstance(self.noise, IndependentTable) and self.noise.mechanism != "binomial"
+        if added and aggregator not in ("real", "ideal"):
             raise ConfigurationError(
-                "privacy.mechanism",
+                "noise.mechanism",
                 f"given for {aggregator}",
                 "left out: clients add none",
             )

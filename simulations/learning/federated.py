@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import ALONE, Ranks
-from protocol.exchange.stages import NOBODY, Dropouts, Stage, stages_of
+from protocol.round.losses import NOBODY, Dropouts, Stage, stages_of
 from secagg import Mode
 from simulations.common.compiling import CompileTimer
 from simulations.common.failures import DivergedError, RankError
@@ -352,7 +352,7 @@ class Federation:
         if not lost:
             return NOBODY
         # Nothing is asked for in the last stage, so nobody can fail to send it.
-        stages = [s for s in stages_of(Mode(self._config.cohort.mode)) if s is not Stage.RECOVER]
+        stages = [s for s in stages_of(Mode(self._config.scheme.mode)) if s is not Stage.RECOVER]
         chosen = self._rng(Purpose.DROPOUTS, number).choice(size, lost, replace=False)
         return {int(c): stages[(number * lost + i) % len(stages)] for i, c in enumerate(chosen)}
 

@@ -9,17 +9,30 @@ Source: docs/correlated-noise.md, "What it is worth".
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
 from dp.correlated.strategies import BandedPlan, plan_banded
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import build_plan
-from protocol.planning.returned import ReturnedPlan
+from protocol.noise.noise import Returned
+from protocol.planning.configuration import (
+    IndependentTable,
+    NamedTable,
+    OneShotTable,
+    ReturnedTable,
+    build_plan,
+)
 from protocol.planning.training_plan import TrainingPlan
 
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig, Server
+
+
+class Seats(NamedTuple):
+    """Members of a named committee, and how many of them may be away."""
+
+    size: int
+    away: int
 
 
 def schedule_of(config: RunConfig) -> Schedule:
@@ -28,7 +41,7 @@ def schedule_of(config: RunConfig) -> Schedule:
     Raises:
         ConfigurationError: there are too many rounds.
     """
-    apart = config.cohort.apart or _most_apart(config)
+    apart = _apart(config) or _most_apart(config)
     try:
         return Schedule(config.rounds, config.participations, apart)
     except ValueError as error:
@@ -57,21 +70,27 @@ def training_plan(config: RunConfig) -> TrainingPlan:
     Raises:
         ConfigurationError: the figures do not fit together.
     """
-    returned = None
-    if config.privacy.noise == "returned":
+    noise = None
+    if isinstance(config.noise, ReturnedTable):
+        if config.noise.share is not None:
+            raise ConfigurationError(
+                "noise.share",
+                f"value {config.noise.share}",
+                "left out: where clients and members add the noise it is planned",
+            )
         schedule = schedule_of(config)
-        returned = ReturnedPlan(
+        noise = Returned(
             rounds=schedule.rounds,
             apart=schedule.apart,
             away=config.faults.members_away,
             optimiser=steps_of(config.server, config.rounds),
         )
-    return build_plan(config.privacy, config.cohort, config.participations, returned=returned)
+    return build_plan(config, config.participations, noise=noise)
 
 
 def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:
     """Members of a named committee who are away in a round: they take turns."""
-    size = config.cohort.committee_size or 0
+    size = _named(config).size
     count = round(config.faults.members_away * size)
     return tuple(sorted((round_number * count + each) % size for each in range(count)))
 
@@ -83,12 +102,11 @@ def returned_plan(config: RunConfig) -> NoisePlan:
         ConfigurationError: the share is out of range, or there are too many rounds.
     """
     schedule = schedule_of(config)
+    share = config.noise.share if isinstance(config.noise, ReturnedTable) else None
     try:
-        return _returned(schedule, config.server, config.privacy.returned_share)
+        return _returned(schedule, config.server, share)
     except ValueError as error:
-        value = config.privacy.returned_share
-        problem = f"value {value} ({error})"
-        raise ConfigurationError("privacy.returned_share", problem, "less") from None
+        raise ConfigurationError("noise.share", f"value {share} ({error})", "less") from None
 
 
 def banded_plan(config: RunConfig) -> BandedPlan:
@@ -116,15 +134,9 @@ def check_noise(config: RunConfig) -> None:
     Raises:
         ConfigurationError: names the key, and why not.
     """
-    noise = config.privacy.noise
+    noise = config.noise.kind
     _check_members(config)
     if noise == "independent":
-        if config.cohort.apart is not None:
-            raise ConfigurationError(
-                "cohort.apart",
-                "given for independent noise",
-                "left out: only noise that is not independent is planned by it",
-            )
         return
     _check_source(config)
     _check_linear(config)
@@ -135,11 +147,11 @@ def check_noise(config: RunConfig) -> None:
 
 def _check_source(config: RunConfig) -> None:
     """See that there is somebody who can add such noise, and a goal that it is planned for."""
-    noise, aggregator = config.privacy.noise, config.engine.aggregator
+    noise, aggregator = config.noise.kind, config.engine.aggregator
     able = ("real", "ideal", "central") if noise == "returned" else ("central",)
     if aggregator not in able:
         raise ConfigurationError(
-            "privacy.noise",
+            "noise.kind",
             f"value {noise!r} for {aggregator}",
             f"independent; or engine.aggregator = {' or '.join(able)}",
         )
@@ -153,19 +165,19 @@ def _check_source(config: RunConfig) -> None:
 
 def _check_members(config: RunConfig) -> None:
     """See that members who are away are those of a named committee, and no more than planned."""
-    share, cohort = config.faults.members_away, config.cohort
-    size, planned = cohort.committee_size or 0, cohort.committee_away or 0
-    if share and (cohort.committee_odds is not None or round(share * size) > planned):
+    share, named = config.faults.members_away, _named(config)
+    if (share and round(share * named.size) > named.away) or (share and not named.size):
         raise ConfigurationError(
             "faults.members_away",
             f"value {share}",
-            f"at most cohort.committee_away = {planned} of the {size} members of a named committee",
+            f"at most scheme.committee.away = {named.away} of the {named.size} members of a named "
+            "committee",
         )
 
 
 def _check_linear(config: RunConfig) -> None:
     """See that what one round adds to the model is what the next one can take back from it."""
-    noise = config.privacy.noise
+    noise = config.noise.kind
     if config.sketch.controller != "fixed":
         raise ConfigurationError(
             "sketch.controller",
@@ -193,11 +205,11 @@ def _check_linear(config: RunConfig) -> None:
 
 def _check_schedule(config: RunConfig) -> None:
     """See that clients come back seldom enough for something to be gained."""
-    noise, most = config.privacy.noise, _most_apart(config)
-    if config.cohort.apart is not None and config.cohort.apart > most:
+    noise, most, apart = config.noise.kind, _most_apart(config), _apart(config)
+    if apart is not None and apart > most:
         raise ConfigurationError(
-            "cohort.apart",
-            f"value {config.cohort.apart}",
+            "noise.apart",
+            f"value {apart}",
             f"at most {most}, as cohorts of {config.cohort.size} take turns among "
             f"{config.task.population} clients",
         )
@@ -205,12 +217,24 @@ def _check_schedule(config: RunConfig) -> None:
     if not pays:
         schedule = schedule_of(config)
         raise ConfigurationError(
-            "privacy.noise",
+            "noise.kind",
             f"value {noise!r} gains nothing for clients in {schedule.participations} of "
             f"{schedule.rounds} rounds, at least {schedule.apart} apart",
             "independent; or clients that come back seldom, from a larger task.population or a "
-            "smaller cohort.size; and a returned_share that is planned",
+            "smaller cohort.size; and a share that is planned",
         )
+
+
+def _apart(config: RunConfig) -> int | None:
+    return None if isinstance(config.noise, IndependentTable) else config.noise.apart
+
+
+def _named(config: RunConfig) -> Seats:
+    """The seats of a named committee; none of any other."""
+    scheme = config.scheme
+    if isinstance(scheme, OneShotTable) and isinstance(scheme.committee, NamedTable):
+        return Seats(scheme.committee.size, scheme.committee.away)
+    return Seats(0, 0)
 
 
 def _most_apart(config: RunConfig) -> int:

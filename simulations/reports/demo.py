@@ -142,7 +142,7 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
 
 def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> PrivateMean:
     identities = [Identity.generate() for _ in range(config.task.population)]
-    plan = build_plan(config.privacy, config.cohort, config.participations)
+    plan = build_plan(config, config.participations)
     aggregator = local_aggregator(plan, identities, dimension)
     training = PrivateTraining(
         plan, dimension, config.sketch.build(config.rounds), aggregator, ledger

@@ -52,7 +52,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "adversary": Label(_SUM, "server"),
     "graph.degree": Label(_SUM, "clients that each shares keys with"),
     "graph.threshold": Label(_SUM, "shares that open a secret"),
-    "protocol": Label(_SUM, "name"),
+    "scheme": Label(_SUM, "name"),
     "committee.kind": Label(_SUM, "committee"),
     "committee.size": Label(_SUM, "members"),
     "committee.corrupt": Label(_SUM, "corrupt members, at most"),

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dp import BudgetExceededError, UnsupportedEventError
 from dp.accounting.report import json_number
 from dp.ledger_reader import read_ledger
+from dp.mechanisms import MechanismName
+from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal
-from protocol.planning.committee import (
+from protocol.noise.noise import Independent
+from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.rings import fitting_security_bits
+from protocol.schemes import OneShot, Pairwise, Scheme
+from protocol.schemes.committee import (
     CommitteeNumbers,
     RingChoice,
     choose_ring,
     require_one_shot,
 )
-from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
-from protocol.planning.graph import GraphPlan, plan_graph
-from protocol.planning.plan_checks import ProtocolName
-from protocol.planning.training_plan import TrainingPlan
-from protocol.round.rings import fitting_security_bits
+from protocol.schemes.graph import GraphPlan, plan_graph
+from protocol.schemes.one_shot import one_shot_of
 from secagg import Mode, ParameterError, PrimeField
 from secagg.oneshot.committee import CommitteeKind
 from secagg.pairwise.graph_parameters import SECURITY_BITS, Adversary, share_of
@@ -58,7 +63,7 @@ class Wish:
     wrap_probability: float
     security_bits: int | None
     lifetime: int
-    protocol: ProtocolName = "pairwise"
+    scheme: str = Pairwise.KIND
     committee: tuple[int, int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -87,7 +92,7 @@ def round_figures(wish: Wish) -> dict[str, Any]:
     Raises:
         ParameterError: infeasible; says what to change.
     """
-    return graph_figures(wish) if wish.protocol == "pairwise" else one_shot_figures(wish)
+    return _FIGURES[wish.scheme](wish)
 
 
 def one_shot_figures(wish: Wish) -> dict[str, Any]:
@@ -105,7 +110,7 @@ def one_shot_figures(wish: Wish) -> dict[str, Any]:
     total = sum(ring.bytes_each.values())
     return {
         "clients": wish.clients,
-        **_committee_entry(committee.kind, numbers, ring),
+        **_committee_entry(committee.KIND, numbers, ring),
         "colluders": colluders,
         "minimum_survivors": wish.clients - lost,
         "bytes_per_client": total,
@@ -207,11 +212,10 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
 
 def _structure(chosen: TrainingPlan, plan: DeploymentPlan, clients: int) -> dict[str, Any]:
     """Who masks with whom: the graph of pairwise rounds, or committee and ring of one-shot ones."""
-    if plan.graph is not None:
-        return {"graph": graph_entry(plan.graph, clients)}
-    if plan.ring is None:
-        return {}
-    return _committee_entry(chosen.committee_kind, chosen.committee_numbers, plan.ring)
+    if isinstance(plan.priced, GraphPlan):
+        return {"graph": graph_entry(plan.priced, clients)}
+    ring, scheme = of_kind("priced", plan.priced, RingChoice), one_shot_of(chosen)
+    return _committee_entry(scheme.committee.KIND, scheme.numbers(chosen), ring)
 
 
 def _committee_entry(
@@ -219,7 +223,7 @@ def _committee_entry(
 ) -> dict[str, Any]:
     shown = {key: value for key, value in asdict(ring).items() if key != "bytes_each"}
     return {
-        "protocol": "one-shot",
+        "scheme": OneShot.KIND,
         "committee": {"kind": kind.value, **asdict(numbers)},
         "ring": shown,
     }
@@ -266,32 +270,31 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
 
 def training_plan(wish: Wish, goal: PrivacyGoal) -> TrainingPlan:
     """The plan of every round."""
-    chosen: dict[str, Any] = {"mechanism": wish.mechanism}
-    if wish.protocol == "one-shot":
-        committee = committee_plan(wish.committee, wish.clients, wish.corrupt)
-        chosen |= {"protocol": wish.protocol, "committee": committee}
-    else:
-        chosen |= _graph_choice(wish, goal)
     return TrainingPlan(
         goal=goal,
         cohort=wish.clients,
         tolerated_dropouts=share_of(wish.clients, wish.dropout),
         tolerated_colluders=share_of(wish.clients, wish.corrupt),
         clip_l2=wish.clip,
-        exact_noise=wish.exact_noise,
+        noise=Independent(mechanism=cast(MechanismName, wish.mechanism), exact=wish.exact_noise),
+        scheme=_SCHEMES[wish.scheme](wish, goal),
         error_share=wish.error_share,
         wrap_probability=wish.wrap_probability,
         lifetime_seconds=wish.lifetime,
-        **chosen,
     )
 
 
-def _graph_choice(wish: Wish, goal: PrivacyGoal) -> dict[str, Any]:
+def _one_shot(wish: Wish, goal: PrivacyGoal) -> OneShot:
+    del goal
+    return OneShot(committee=committee_plan(wish.committee, wish.clients, wish.corrupt))
+
+
+def _pairwise(wish: Wish, goal: PrivacyGoal) -> Pairwise:
     """What a plan of pairwise rounds says of the server and of the graph."""
     mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     sparse, bits = wish.sparse("auto"), wish.security_bits
     if sparse is None:
-        return {"mode": mode, "security_bits": bits}
+        return Pairwise(mode=mode, security_bits=bits)
     if bits is None and sparse:
         bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
     graph = plan_graph(
@@ -302,9 +305,14 @@ def _graph_choice(wish: Wish, goal: PrivacyGoal) -> dict[str, Any]:
         sparse=sparse,
         security_bits=SECURITY_BITS if bits is None else bits,
     )
-    return {
-        "mode": mode,
-        "security_bits": bits,
-        "degree": graph.degree,
-        "threshold": graph.threshold,
-    }
+    return Pairwise(mode=mode, security_bits=bits, degree=graph.degree, threshold=graph.threshold)
+
+
+_FIGURES: Mapping[str, Callable[[Wish], dict[str, Any]]] = {
+    Pairwise.KIND: graph_figures,
+    OneShot.KIND: one_shot_figures,
+}
+_SCHEMES: Mapping[str, Callable[[Wish, PrivacyGoal], Scheme]] = {
+    Pairwise.KIND: _pairwise,
+    OneShot.KIND: _one_shot,
+}

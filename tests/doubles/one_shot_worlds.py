@@ -10,13 +10,15 @@ from one_shot_rounds import Stream, identity, secret
 from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
 from protocol.exchange.one_shot import OneShotAggregator
-from protocol.planning.committee import CommitteePlan
+from protocol.planning.policies import client_policy
 from protocol.round.one_shot_setup import OneShotSetup
-from protocol.training.local import local_committee
+from protocol.schemes.committee import Drawn, Named
+from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_of, one_shot_setup
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.sortition import Registry
 from sketch import PublicSeed, SketchSpec
+from tests.doubles.plans import plan_of_words
 
 SESSION = bytes(range(16))
 DIGEST = secret("model")
@@ -28,8 +30,8 @@ def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
     """A small plan: ten clients, two may be lost; eight members, if they are named or drawn."""
     numbers = {"size": 8, "corrupt": 1, "away": 1}
     committees = {
-        CommitteeKind.NAMED: CommitteePlan(kind=CommitteeKind.NAMED, **numbers),
-        CommitteeKind.DRAWN: CommitteePlan(kind=CommitteeKind.DRAWN, odds=0.97, **numbers),
+        CommitteeKind.NAMED: Named(**numbers),
+        CommitteeKind.DRAWN: Drawn(odds=0.97, **numbers),
     }
     terms: dict[str, Any] = {
         "goal": GOAL,
@@ -37,10 +39,9 @@ def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
         "tolerated_dropouts": 2,
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
-        "protocol": "one-shot",
         "committee": committees.get(kind),
     }
-    return TrainingPlan(**{**terms, **changes})
+    return plan_of_words({**terms, **changes})
 
 
 class World:
@@ -55,15 +56,15 @@ class World:
         self.plan = plan
         self.identities = [identity("client", i) for i in range(plan.cohort)]
         self.keys = [each.public for each in self.identities]
-        named = [identity("member", i) for i in range(plan.committee_numbers.size)]
+        named = [identity("member", i) for i in range(one_shot_of(plan).numbers(plan).size)]
         # Known keys, or worlds on several ranks would be of different rounds.
         self.committee = local_committee(plan, self.identities, named, known_key)
         self.member_policy = self.committee.policy
         draw = None
-        if plan.committee_kind is CommitteeKind.DRAWN:
+        if one_shot_of(plan).committee.KIND is CommitteeKind.DRAWN:
             registry = Registry(self.keys)
-            draw = plan.draw_policy(registry.root, len(registry))
-        self.client_policy = plan.client_policy(DIMENSION, self.committee.named, draw)
+            draw = draw_policy(plan, registry.root, len(registry))
+        self.client_policy = client_policy(plan, DIMENSION, self.committee.named, draw)
         self.real = OneShotAggregator(
             self.identities,
             self.client_policy,
@@ -79,7 +80,7 @@ class World:
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
         members = self.committee.members(session, self.keys, number)
-        return self.plan.one_shot_setup(parameters, self.keys, members, session, number)
+        return one_shot_setup(self.plan, parameters, self.keys, members, session, number)
 
 
 def known_key(session: bytes, key: bytes) -> AgreementKey:

@@ -16,20 +16,22 @@ from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import MemberStage, OneShotAggregator
 from protocol.goal import PrivacyGoal
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.returned import ReturnedPlan, member_uploads
+from protocol.noise.noise import Returned, returned_run
+from protocol.noise.returned import member_uploads
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.history import ClientHistory
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
-from protocol.training.local import local_committee
+from protocol.schemes.committee import Named
+from protocol.schemes.one_shot import local_committee, one_shot_setup
 from protocol.training.private import PrivateTraining, TrainingState
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import FixedRate
+from tests.doubles.plans import plan_of_words
 
 SESSION = bytes(range(16))
 N, MEMBERS, APART, ROUNDS, DIMENSION = 8, 8, 4, 12, 40
@@ -49,13 +51,13 @@ def plan_of(**changes: Any) -> TrainingPlan:
         "tolerated_dropouts": 1,
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
-        "mechanism": "discrete-gaussian",
-        "protocol": "one-shot",
-        "committee": CommitteePlan(kind=CommitteeKind.NAMED, size=MEMBERS, corrupt=1, away=1),
-        "returned": ReturnedPlan(rounds=ROUNDS, apart=APART),
+        "committee": Named(size=MEMBERS, corrupt=1, away=1),
+        "noise": Returned(rounds=ROUNDS, apart=APART),
         "error_share": 0.1,
     }
-    return TrainingPlan(**{**terms, **changes})
+    if "scheme" in changes:
+        del terms["committee"]
+    return plan_of_words({**terms, **changes})
 
 
 def record(
@@ -94,7 +96,7 @@ class ReturnedWorld:
         self.keys = [each.public for each in self.people]
         named = [identity("member", i) for i in range(MEMBERS)]
         self.committee = local_committee(self.plan, self.people, named, known_key)
-        self.policy = self.plan.client_policy(DIMENSION, self.committee.named)
+        self.policy = client_policy(self.plan, DIMENSION, self.committee.named)
         self.absences = dict(absences or {})
         self.real = OneShotAggregator(
             self.people,
@@ -129,13 +131,15 @@ class ReturnedWorld:
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
         uploads = member_uploads(
-            self.plan.returned_run, parameters, records, **{"opened": True, **terms}
+            returned_run(self.plan), parameters, records, **{"opened": True, **terms}
         )
         if changes:
             uploads = replace(uploads, **changes)
         keys = self.cohort(number if cohort is None else cohort)
         members = self.committee.members(session, keys, number)
-        return self.plan.one_shot_setup(parameters, keys, members, session, number, uploads=uploads)
+        return one_shot_setup(
+            self.plan, parameters, keys, members, session, number, uploads=uploads
+        )
 
     def client(self, index: int = 0, history: ClientHistory | None = None, **options: Any) -> Any:
         """One client, by its place among all."""

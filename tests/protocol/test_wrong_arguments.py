@@ -22,13 +22,15 @@ from protocol import (
     TrainingPlan,
 )
 from protocol.errors import PolicyError
-from protocol.exchange.stages import Stage
+from protocol.planning.policies import client_policy
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate
+from tests.doubles.plans import plan_of_words
 
 PEOPLE = [Identity.generate() for _ in range(6)]
 COHORT = [person.public for person in PEOPLE]
@@ -43,13 +45,13 @@ def plan(**changes: Any) -> TrainingPlan:
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
     }
-    return TrainingPlan(**{**wanted, **changes})
+    return plan_of_words({**wanted, **changes})
 
 
 @pytest.fixture(params=["real", "ideal"])
 def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PrivateTraining]:
     chosen = plan()
-    real = RealAggregator(PEOPLE, chosen.client_policy(DIMENSION))
+    real = RealAggregator(PEOPLE, client_policy(chosen, DIMENSION))
     aggregator = real if request.param == "real" else IdealAggregator()
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         yield PrivateTraining(chosen, DIMENSION, FixedRate(1.0), aggregator, ledger)
@@ -82,7 +84,7 @@ def test_a_client_says_too_that_its_rounds_are_used_up(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         training = PrivateTraining(chosen, DIMENSION, FixedRate(1.0), IdealAggregator(), ledger)
         setup = training.next_setup(COHORT, bytes(32))
-    client = RoundClient(PEOPLE[0], COHORT, chosen.client_policy(DIMENSION), history)
+    client = RoundClient(PEOPLE[0], COHORT, client_policy(chosen, DIMENSION), history)
     history.charge(setup)
     with pytest.raises(PolicyError, match=r"goal are used up \(1\).*at most 8 in all"):
         client.join(setup.announce(), bytes(32))
@@ -162,7 +164,7 @@ def test_updates_in_an_array_are_told_to_be_a_function(training: PrivateTraining
         ("clip_l2", None, "a number"),
         ("error_share", "a", "a number"),
         ("wrap_probability", True, "a number"),
-        ("exact_noise", "no", "a bool, or left out"),
+        ("exact", "no", "a bool, or left out"),
         ("mode", "active", "Mode.SEMI_HONEST or Mode.ACTIVE"),
         ("goal", (8.0, 1e-6, 1), "a PrivacyGoal"),
     ],
@@ -171,7 +173,7 @@ def test_a_plan_names_the_figure_that_is_of_a_wrong_type(
     name: str, value: tuple[float, float, int] | float | str | None, valid: str
 ) -> None:
     with pytest.raises(ParameterError, match=rf"^{name} = .*: must be {re.escape(valid)}$"):
-        plan(**{name: value})
+        plan(**{"exact_noise" if name == "exact" else name: value})
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_no_noise_is_chosen_by_an_epsilon_beyond_accounting() -> None:
     goal = PrivacyGoal(1e9, 1e-6, 1)
     assert ClientHistory(goal).epsilon == 0.0
     with pytest.raises(ParameterError, match=r"^epsilon = 1000000000.0: must be below 1e\+06"):
-        plan(goal=goal).client_policy(DIMENSION)
+        client_policy(plan(goal=goal), DIMENSION)
 
 
 def test_figures_of_numpy_are_numbers() -> None:

@@ -14,10 +14,12 @@ from protocol.exchange.aggregators import (
     RealAggregator,
     UpdateSource,
 )
-from protocol.exchange.stages import Dropouts, ReleaseHook, RoundOutcome
+from protocol.exchange.stages import ReleaseHook, RoundOutcome
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import Dropouts
 from secagg import Identity
+from tests.doubles.plans import plan_of_words
 
 N = 12
 MODEL = bytes(32)
@@ -36,7 +38,7 @@ def plan_of(sums: int, epsilon: float = 8.0, **overrides: Any) -> TrainingPlan:
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
     }
-    return TrainingPlan(**{**values, **overrides})
+    return plan_of_words({**values, **overrides})
 
 
 class Secrets:

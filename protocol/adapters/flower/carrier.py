@@ -23,10 +23,10 @@ from protocol.adapters.flower.record import (
 )
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import FIRST_SECONDS, TRAINING_SECONDS
-from protocol.exchange.one_shot import MemberMessages, MemberStage
+from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.remote import MESSAGE, OTHER
-from protocol.exchange.remote_one_shot import Announcements
-from protocol.exchange.stages import Outbound, Refusal, Stage
+from protocol.exchange.stages import Outbound, Refusal
+from protocol.round.losses import Stage
 
 _LONGEST_ROUND = len(Stage) + 1
 """Stages of a round, with that in which nodes say who they are."""

@@ -42,12 +42,12 @@ OF_THE_PLAN: Final[Mapping[str, tuple[str, ...]]] = {
     "epsilon": ("privacy", "epsilon"),
     "delta": ("privacy", "delta"),
     "clip_l2": ("privacy", "clip_l2"),
-    "mechanism": ("privacy", "mechanism"),
+    "mechanism": ("noise", "mechanism"),
     "rounds": ("rounds",),
     "cohort": ("cohort", "size"),
     "tolerated_dropouts": ("cohort", "tolerated_dropouts"),
     "tolerated_colluders": ("cohort", "tolerated_colluders"),
-    "protocol": ("cohort", "protocol"),
+    "scheme": ("scheme", "kind"),
 }
 _PLAIN: Final = (
     *(LEDGER_KEY, REGISTRY_KEY),
@@ -193,25 +193,25 @@ def require_nodes(nodes: int, cohort: int) -> None:
 
 
 def _tables_of(plan: TrainingPlan) -> dict[str, Any]:
-    """A plan as the tables that describe it."""
+    """What settings have of a plan: its own figures count, and these need only agree with them."""
     goal = plan.goal
     privacy = {name: getattr(goal, name) for name in ("epsilon", "delta", "moment_order")}
-    privacy |= {name: getattr(plan, name) for name in _PRIVACY}
-    cohort: dict[str, Any] = {"size": plan.cohort, "mode": plan.mode.value}
-    cohort |= {name: getattr(plan, name) for name in _COHORT}
-    if plan.committee is not None:
-        for name in ("size", "corrupt", "away"):
-            cohort[f"committee_{name}"] = getattr(plan.committee, name)
+    privacy |= {
+        name: getattr(plan, name) for name in ("clip_l2", "error_share", "wrap_probability")
+    }
     return {
         "rounds": goal.rounds,
         "lifetime_seconds": plan.lifetime_seconds,
         "privacy": {name: value for name, value in privacy.items() if value is not None},
-        "cohort": {name: value for name, value in cohort.items() if value is not None},
+        "cohort": {
+            "size": plan.cohort,
+            "tolerated_dropouts": plan.tolerated_dropouts,
+            "tolerated_colluders": plan.tolerated_colluders,
+        },
+        "noise": {"mechanism": plan.noise.mechanism, **_given("exact", plan.noise.exact)},
+        "scheme": plan.scheme.table(),
     }
 
 
-_PRIVACY: Final = ("clip_l2", "mechanism", "error_share", "wrap_probability")
-_COHORT: Final = (
-    *("tolerated_dropouts", "tolerated_colluders", "exact_noise", "security_bits"),
-    "protocol",
-)
+def _given(name: str, value: object) -> dict[str, object]:
+    return {} if value is None else {name: value}

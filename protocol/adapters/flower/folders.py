@@ -7,6 +7,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from protocol.adapters.flower.home import (
     COMMITTEE,
@@ -15,12 +16,12 @@ from protocol.adapters.flower.home import (
     REGISTRY,
     ClientRules,
     client_folder,
-    committee_kind,
     read_identity,
     read_registry,
 )
+from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
-from secagg import Identity, Mode
+from secagg import Identity
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
@@ -30,31 +31,21 @@ def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
         plan: of a server.
         permissions: by the names that they have in `ClientRules`; what is left out is not given.
     """
-    numbers = plan.committee_numbers if plan.protocol == "one-shot" else None
-    kind = committee_kind(plan)
+    _ = named_members(plan)
+    written: dict[str, Any] = {**plan.scheme.rules(plan), **permissions}
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
         rounds=plan.goal.rounds,
         moment_order=plan.goal.moment_order,
         clip_l2=plan.clip_l2,
-        mechanism=plan.mechanism,
+        mechanism=plan.noise.mechanism,
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,
-        security_bits=plan.ring_bits,
         lifetime_seconds=plan.lifetime_seconds or None,
         largest_cohort=plan.cohort,
-        allow_semi_honest=plan.mode is Mode.SEMI_HONEST,
-        committee=kind,
-        committee_corrupt=numbers.corrupt if numbers else None,
-        committee_threshold=numbers.randomness + numbers.per_polynomial if numbers else 2,
-        **permissions,
+        **written,
     )
-
-
-def named_members(plan: TrainingPlan) -> int:
-    """Members of a plan's named committee; 0 if it has none."""
-    return plan.committee_numbers.size if committee_kind(plan) == "named" else 0
 
 
 def write_client(
@@ -98,9 +89,13 @@ def write_registry(path: Path, registry: Collection[bytes]) -> None:
 
 def policy_text(rules: ClientRules) -> str:
     """Rules as TOML. Numbers, booleans and plain words are written alike in Python's JSON."""
+    lines = ["# What this client insists on, whatever the server says."]
     values = rules.model_dump(exclude_none=True)
-    lines = [f"{name} = {_toml(value)}" for name, value in values.items()]
-    return "\n".join(["# What this client insists on, whatever the server says.", *lines, ""])
+    tables = {name: values.pop(name) for name in list(values) if isinstance(values[name], dict)}
+    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
+    for table, keys in tables.items():
+        lines += ["", f"[{table}]", *(f"{name} = {_toml(value)}" for name, value in keys.items())]
+    return "\n".join([*lines, ""])
 
 
 def _toml(value: bool | int | float | str) -> str:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from flwr.app import Context
 from pydantic import Field
@@ -35,7 +35,7 @@ from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load
-from protocol.planning.training_plan import TrainingPlan
+from protocol.round.clauses import Clauses, PairwiseClauses
 from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
 from protocol.round.member import MemberPolicy
 from protocol.round.policy import ClientPolicy
@@ -61,8 +61,50 @@ FlowerCommittee = Literal["everyone", "named"]
 """Who may open the sums of one-shot rounds here; drawn committees are not offered."""
 
 
+class PairwiseRules(Section):
+    """What a client insists on about pairwise rounds."""
+
+    security_bits: int = Field(
+        default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
+    )
+    allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
+
+
+class CommitteeRules(Section):
+    """Whom a client lets open the sums of one-shot rounds."""
+
+    kind: FlowerCommittee = Field(
+        description="everyone who is invited, or the members named in committee.txt"
+    )
+    corrupt: int | None = Field(
+        default=None,
+        ge=0,
+        description="members that may work for the server; tolerated_colluders if left out",
+    )
+    threshold: int = Field(
+        default=2, ge=2, description="fewest members that together could read one upload"
+    )
+    key_rounds: int = Field(
+        default=KEY_ROUNDS,
+        ge=1,
+        le=KEY_ROUNDS,
+        description="most rounds that a sealing key of a member may serve; its own serve as many",
+    )
+
+
 class ClientRules(Section):
-    """The policy file. Keys are those of a run's configuration where they mean the same."""
+    """The policy file. Keys are those of a run's configuration where they mean the same.
+
+    A client takes part in the schemes that have a table here: in pairwise rounds if none has.
+    """
+
+    MOVED: ClassVar[Mapping[str, str]] = {
+        "security_bits": "pairwise.security_bits",
+        "allow_semi_honest": "pairwise.allow_semi_honest",
+        "committee_corrupt": "committee.corrupt",
+        "committee_threshold": "committee.threshold",
+        "committee_key_rounds": "committee.key_rounds",
+    }
 
     epsilon: float = Field(gt=0, description="most that all rounds together may cost")
     delta: float = Field(gt=0, lt=1)
@@ -78,14 +120,10 @@ class ClientRules(Section):
         default=0.0, ge=0, description="least noise of its own, over what one client can change"
     )
     dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
-    security_bits: int = Field(
-        default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
-    )
     lifetime_seconds: int | None = Field(
         default=None, ge=1, description="longest that a round may live; if left out, even for ever"
     )
     mechanism: MechanismName = Field(default="binomial", description="the noise that it adds")
-    allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
     moment_order: float | None = Field(
         default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
     )
@@ -94,24 +132,11 @@ class ClientRules(Section):
         description="answers to evaluations leave as they are",
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
-    committee: FlowerCommittee | None = Field(
-        default=None,
-        description="who may open the sums of one-shot rounds: everyone who is invited, or the "
-        "members named in committee.txt; such rounds are refused if left out",
+    pairwise: PairwiseRules | None = Field(
+        default=None, description="about pairwise rounds; refused if committee alone is given"
     )
-    committee_corrupt: int | None = Field(
-        default=None,
-        ge=0,
-        description="members that may work for the server; tolerated_colluders if left out",
-    )
-    committee_threshold: int = Field(
-        default=2, ge=2, description="fewest members that together could read one upload"
-    )
-    committee_key_rounds: int = Field(
-        default=KEY_ROUNDS,
-        ge=1,
-        le=KEY_ROUNDS,
-        description="most rounds that a sealing key of a member may serve; its own serve as many",
+    committee: CommitteeRules | None = Field(
+        default=None, description="about one-shot rounds; refused if left out"
     )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
@@ -120,7 +145,7 @@ class ClientRules(Section):
     @property
     def corrupt_members(self) -> int:
         """Members of a committee that may work for the server."""
-        given = self.committee_corrupt
+        given = self.committee.corrupt if self.committee else None
         return self.tolerated_colluders if given is None else given
 
     def member_policy(self, registry: frozenset[bytes]) -> MemberPolicy:
@@ -138,15 +163,24 @@ class ClientRules(Section):
         Args:
             named: identity keys that may be on a named committee.
         """
-        committee = None
+        schemes: list[Clauses] = []
+        if self.pairwise is not None or self.committee is None:
+            asked = self.pairwise or PairwiseRules()
+            schemes.append(
+                PairwiseClauses(
+                    allow_semi_honest=asked.allow_semi_honest,
+                    minimum_security_bits=asked.security_bits,
+                )
+            )
         if self.committee is not None:
-            kind = CommitteeKind(self.committee)
-            committee = CommitteePolicy(
-                kind=kind,
-                named=named,
-                corrupt=self.corrupt_members,
-                smallest_threshold=self.committee_threshold,
-                largest_key_rounds=self.committee_key_rounds,
+            schemes.append(
+                CommitteePolicy(
+                    kind=CommitteeKind(self.committee.kind),
+                    named=named,
+                    corrupt=self.corrupt_members,
+                    smallest_threshold=self.committee.threshold,
+                    largest_key_rounds=self.committee.key_rounds,
+                )
             )
         goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
@@ -160,28 +194,9 @@ class ClientRules(Section):
             largest_clip_l2=self.clip_l2,
             dimension=self.dimension,
             mechanisms=(self.mechanism,),
-            minimum_security_bits=self.security_bits,
             largest_lifetime_seconds=self.lifetime_seconds,
-            allow_semi_honest=self.allow_semi_honest,
-            committee=committee,
+            schemes=tuple(schemes),
         )
-
-
-def committee_kind(plan: TrainingPlan) -> FlowerCommittee | None:
-    """Who opens the sums of a plan; None in pairwise rounds.
-
-    Raises:
-        ConfigurationError: members are drawn, which this adapter does not do.
-    """
-    if plan.protocol != "one-shot":
-        return None
-    match plan.committee_kind:
-        case CommitteeKind.EVERYONE:
-            return "everyone"
-        case CommitteeKind.NAMED:
-            return "named"
-    valid = "left out: with Flower, members are named, or everyone who is invited"
-    raise ConfigurationError("cohort.committee_odds", f"value {plan.committee}", valid)
 
 
 @dataclass(frozen=True)
@@ -216,7 +231,7 @@ class ClientHome:
     @cached_property
     def committee(self) -> frozenset[bytes]:
         """Public keys of a named committee's members; none if that is not who opens sums."""
-        if self.rules.committee != CommitteeKind.NAMED.value:
+        if self.rules.committee is None or self.rules.committee.kind != "named":
             return frozenset()
         return read_registry(self.folder / COMMITTEE)
 
@@ -235,7 +250,8 @@ class ClientHome:
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
         with _files(self.folder / STATE):
-            return self._sealing_folder(self.rules.committee_key_rounds)
+            asked = self.rules.committee
+            return self._sealing_folder(asked.key_rounds if asked else KEY_ROUNDS)
 
     def expire(self) -> None:
         """Erase sealing keys whose time is over, and with them the key of a round that is stored.

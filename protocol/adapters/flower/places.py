@@ -8,7 +8,6 @@ from pathlib import Path
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import (
     known_network,
-    named_members,
     new_network,
     rules_of,
 )
@@ -22,6 +21,7 @@ from protocol.adapters.flower.settings import (
     FlowerSettings,
 )
 from protocol.errors import ConfigurationError
+from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
 
 

@@ -48,7 +48,6 @@ from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.strategies import check_strategy, require_all_clients, require_metrics
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.configuration import parse
-from protocol.planning.plan_checks import ProtocolName
 from protocol.planning.training_plan import TrainingPlan
 from sketch.controllers import Controller
 
@@ -82,7 +81,7 @@ def protect(
     cohort: int | None = None,
     tolerated_dropouts: int | None = None,
     tolerated_colluders: int | None = None,
-    protocol: ProtocolName | None = None,
+    scheme: str | None = None,
     plan: TrainingPlan | None = None,
     controller: Controller | None = None,
     ledger: str | Path | None = None,
@@ -130,13 +129,13 @@ def protect(
         policy: the client's only: what it insists on, as `ClientRules` or its keys. A `policy.toml`
             in the folder that a node names counts instead; a simulation's clients have no operator,
             and always insist on this.
-        plan: a `TrainingPlan`, in place of everything from `epsilon` to `protocol`.
+        plan: a `TrainingPlan`, in place of everything from `epsilon` to `scheme`.
         controller: chooses the sketch of each round.
         executor: optional, for unmasking.
         clock: of all waits.
         settings: `epsilon`, `delta` and `clip_l2` (of a client over all rounds; largest l2 norm of
             an update), `rounds`, `mechanism`, `cohort` (clients of a round), `tolerated_dropouts`,
-            `tolerated_colluders`, `protocol` (`pairwise`, or `one-shot`, in which a client sends
+            `tolerated_colluders`, `scheme` (`pairwise`, or `one-shot`, in which a client sends
             one message and a committee of all clients opens the sum); `ledger` and `registry`
             (absolute paths);
             `allow_evaluation_in_the_clear`, `allow_queries_in_the_clear`; `stage_seconds`,

@@ -22,7 +22,7 @@ from protocol.planning.configuration import parse
 
 _RULES = (
     *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),
-    *("lifetime_seconds", "committee", "committee_corrupt"),
+    "lifetime_seconds",
 )
 
 
@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(new_client(given.home).public.hex())
         else:
             names = (*_RULES, EVALUATION, QUERIES)
-            rules = parse({name: getattr(given, name) for name in names}, ClientRules)
+            asked = {name: getattr(given, name) for name in names}
+            if given.committee is not None:
+                asked["committee"] = {"kind": given.committee, "corrupt": given.committee_corrupt}
+            rules = parse(asked, ClientRules)
             named = given.committee_size if given.committee == "named" else 0
             new_network(given.out, given.clients, rules, named)
             print(given.out / REGISTRY)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from protocol.exchange.one_shot import MemberStage
-from protocol.exchange.stages import Refusal, Stage
+from protocol.exchange.stages import Refusal
+from protocol.round.losses import Stage
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
@@ -13,17 +13,17 @@ from dp import FourEpsilons, Ledger
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
 from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, told
-from protocol.adapters.flower.home import committee_kind
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
-from protocol.exchange.aggregators import Aggregator
-from protocol.exchange.remote import RemoteAggregator
-from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.sealing_book import SealingBook
-from protocol.exchange.stages import Outbound, Refusal, Stage
+from protocol.exchange.stages import Outbound
+from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import Stage
+from protocol.schemes.scheme import Answers, KeyHolders
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
@@ -106,7 +106,7 @@ class SecureRounds:
             raise ConfigurationError(
                 "registry", f"{len(registry)} identities", f"at least the cohort's {plan.cohort}"
             )
-        planned = plan.committee_numbers.size if committee_kind(plan) == "named" else 0
+        planned = named_members(plan)
         if len(committee) != planned:
             raise ConfigurationError(
                 "committee", f"{len(committee)} identities", f"{planned}, as planned"
@@ -121,8 +121,9 @@ class SecureRounds:
         self._training_seconds = patience.training
         self._times = StageTimes(patience.stage)
         self._run_id = run_id
+        self._holders = plan.scheme.key_holders(plan, committee, registry)
         self._book = NodeBook(run_id, self._registry, committee)
-        self._aggregator = self._new_aggregator(executor)
+        self._aggregator = plan.scheme.remote(self, executor)
         self._carrier: Carrier | None = None
         self._training: tuple[Layout, PrivateTraining] | None = None
 
@@ -194,21 +195,19 @@ class SecureRounds:
                 f"{clients} of {len(nodes)} invited nodes can take part, and a round needs "
                 f"{self._plan.minimum_survivors}{self._spare(nodes)}{told(strangers)}"
             )
-        if self._plan.protocol == "one-shot":
-            self._require_keys(strangers)
+        if self._holders is not None:
+            self._require_keys(self._holders, strangers)
         return known, strangers
 
-    def _require_keys(self, strangers: Mapping[int, str]) -> None:
+    def _require_keys(self, holders: KeyHolders, strangers: Mapping[int, str]) -> None:
         """See that the keys of a whole committee are known; nobody is made up for one."""
-        ready = self._sealing_keys().keys()
-        of = self._committee or self._registry
-        found, needed = len(ready & set(of)), len(self._committee) or self._plan.cohort
-        if found < needed:
-            whose = "members of the named committee" if self._committee else "clients"
+        found = len(self._sealing_keys().keys() & holders.keys)
+        if found < holders.needed:
+            whose = "clients" if holders.everyone else "members of the named committee"
             raise TooFewNodesError(
                 f"{found} {whose} have handed over a sealing key in this run, and a committee of "
-                f"one-shot rounds takes {needed}: each has to be connected once; it may be away "
-                f"afterwards{told(strangers)}"
+                f"one-shot rounds takes {holders.needed}: each has to be connected once; it may be "
+                f"away afterwards{told(strangers)}"
             )
 
     def _sealing_keys(self) -> dict[bytes, Member]:
@@ -220,24 +219,11 @@ class SecureRounds:
         """The number that the next round will have."""
         return self._training[1].state.attempts if self._training else 0
 
-    def _members_of(
-        self, session_id: bytes, cohort: Sequence[bytes], round_number: int
-    ) -> list[Member]:
-        """The members' signed keys: see `HasCommittee.members`."""
-        del session_id, round_number
+    def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> list[Member]:
+        """As `Carrier.members` says."""
+        del session_id, number
         entries = self._sealing_keys()
         return [entries[key] for key in self._committee or cohort]
-
-    def _new_aggregator(self, executor: Executor | None) -> Aggregator:
-        if self._plan.protocol == "pairwise":
-            return RemoteAggregator(self._exchange, executor, self._note)
-        return RemoteOneShotAggregator(
-            lambda outbound: self._under_way().collect(outbound),
-            lambda stage, outbound: self._under_way().consult(stage, outbound),
-            self._members_of,
-            self._note,
-            lambda index, reason: self._under_way().note_member(index, reason),
-        )
 
     def _spare(self, nodes: Sequence[int]) -> str:
         more = len(nodes) > len(self._registry)
@@ -258,7 +244,7 @@ class SecureRounds:
                     clock=self._clock.unix,
                 ),
             )
-            if self._plan.protocol == "one-shot":
+            if self._holders is not None:
                 session_id = self._training[1].state.session_id
                 self._book.sealing = SealingBook(session_id, self._clock.unix)
         return self._training
@@ -271,18 +257,32 @@ class SecureRounds:
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
         may = self._registry
-        if self._plan.protocol == "one-shot" and not self._committee:
+        if self._holders is not None and self._holders.everyone:
             may = may & self._sealing_keys().keys()
         here = sorted(may & set(known))
         chosen = chooser.sample(here, min(size, len(here)))
         away = sorted(may - set(known))
         return chosen + chooser.sample(away, size - len(chosen))
 
-    def _exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
-        return self._under_way().exchange(stage, outbound)
+    def exchange(self, stage: Stage, messages: Outbound, /) -> Answers:
+        """As `Carrier.exchange` says."""
+        return self._under_way().exchange(stage, messages)
 
-    def _note(self, index: int, reason: str) -> None:
+    def collect(self, messages: Announcements, /) -> Answers:
+        """As `Carrier.collect` says."""
+        return self._under_way().collect(messages)
+
+    def consult(self, stage: MemberStage, messages: MemberMessages, /) -> Answers:
+        """As `Carrier.consult` says."""
+        return self._under_way().consult(stage, messages)
+
+    def note(self, index: int, reason: str, /) -> None:
+        """As `Carrier.note` says."""
         self._under_way().note(index, reason)
+
+    def note_member(self, index: int, reason: str, /) -> None:
+        """As `Carrier.note_member` says."""
+        self._under_way().note_member(index, reason)
 
     def _under_way(self) -> Carrier:
         if self._carrier is None:

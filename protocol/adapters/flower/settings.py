@@ -18,19 +18,17 @@ from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.errors import ConfigurationError
-from protocol.exchange.one_shot import EXCHANGES
-from protocol.exchange.stages import Stage
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
-    Cohort,
-    Privacy,
-    Section,
+    PlanTables,
     Sketch,
     build_plan,
+    named_members,
     parse,
     problems_in,
 )
 from protocol.planning.training_plan import TrainingPlan
+from protocol.schemes import SCHEMES, Pairwise
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller
 
@@ -41,15 +39,14 @@ SIMULATION_FOLDER = "~/.cache/veilsum/flower"
 """Of the clients of a simulation whose run names no other."""
 
 
-class FlowerSettings(Section):
+class FlowerSettings(PlanTables):
     """What the server side needs.
 
-    `privacy`, `cohort` and `sketch` are the tables of a configuration of `veilsum run`.
+    `privacy`, `cohort`, `noise`, `scheme` and `sketch` are the tables of a configuration of
+    `veilsum run`.
     """
 
     rounds: int = Field(ge=1, description="that any client takes part in, over all runs")
-    privacy: Privacy
-    cohort: Cohort
     sketch: Sketch = Sketch()
     ledger: str | None = Field(default=None, description="file that every release is written to")
     registry: str | None = Field(default=None, description="file of the clients' identity keys")
@@ -92,7 +89,9 @@ class FlowerSettings(Section):
         Raises:
             ConfigurationError: the figures do not fit together.
         """
-        return build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
+        plan = build_plan(self, self.rounds, self.lifetime_seconds)
+        _ = named_members(plan)
+        return plan
 
     def controller(self) -> Controller:
         """What chooses the sketch of each round.
@@ -184,14 +183,15 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     """Everything that is wrong with settings; what files hold is looked at by who reads them."""
     found = problems_in(values, FlowerSettings)
     wrong = {problem.key.partition(".")[0] for problem in found}
-    if wrong.isdisjoint({"rounds", "privacy", "cohort"}):
-        privacy, cohort = parse(values["privacy"], Privacy), parse(values["cohort"], Cohort)
+    if wrong.isdisjoint({"rounds", *PlanTables.model_fields}):
+        tables = {name: values[name] for name in PlanTables.model_fields if name in values}
+        parsed = parse(tables, PlanTables)
         lifetime = 0 if "lifetime_seconds" in wrong else _value(values, "lifetime_seconds")
-        found += _raised(lambda: build_plan(privacy, cohort, values["rounds"], lifetime))
+        found += _raised(lambda: named_members(build_plan(parsed, values["rounds"], lifetime)))
     if wrong.isdisjoint({"rounds", "sketch"}):
         sketch = parse(values.get("sketch", {}), Sketch)
         found += _raised(lambda: sketch.build(values["rounds"]))
-    if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "cohort"}):
+    if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "scheme"}):
         found += _lifetime(values)
     if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY}):
         found += _places(values)
@@ -214,9 +214,8 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 
 def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
-    one_shot = values.get("cohort", {}).get("protocol") == "one-shot"
-    short = len(EXCHANGES) if one_shot else len(Stage) - 1
-    waits = short * (stage or FIRST_SECONDS) + _value(values, "training_seconds")
+    scheme = SCHEMES[values.get("scheme", {}).get("kind", Pairwise.KIND)]
+    waits = scheme.SHORT_STAGES * (stage or FIRST_SECONDS) + _value(values, "training_seconds")
     if 0 < lifetime < waits:
         problem = f"value {lifetime}, and the stages of a round may take {waits:g}"
         valid = f"at least {math.ceil(waits)}, or 0 for ever"

@@ -21,8 +21,8 @@ from protocol.adapters.nvflare.one_shot_rounds import OneShotRounds, Train
 from protocol.adapters.nvflare.site import Site
 from protocol.errors import PolicyError
 from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
-from protocol.exchange.stages import Stage
 from protocol.round.client import RoundClient
+from protocol.round.losses import Stage
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from secagg import LocalProtocolError

@@ -35,13 +35,14 @@ from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
 from protocol.adapters.stage_times import TRAINING_SECONDS, StageTimes, require_size
 from protocol.errors import ConfigurationError
-from protocol.exchange.aggregators import Aggregator
-from protocol.exchange.remote import RemoteAggregator, open_answer
-from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
+from protocol.exchange.remote import open_answer
 from protocol.exchange.sealing_book import SealingBook
-from protocol.exchange.stages import Refusal, Stage
+from protocol.exchange.stages import Outbound, Refusal
 from protocol.planning.configuration import Sketch, parse
+from protocol.round.losses import Stage
 from protocol.round.setup import RoundEncoding
+from protocol.schemes.scheme import Answers, KeyHolders
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import (
     LocalProtocolError,
@@ -101,6 +102,8 @@ class PrivateAveraging(ModelController):
         self._transport: TaskExchange | None = None
         self._to_members: TaskExchange | None = None
         self._book = SealingBook(b"")
+        self._named: list[bytes] = []
+        self._holders: KeyHolders | None = None
 
     def run(self) -> None:
         """The whole job; what it raises ends the job, with its message in the server's log."""
@@ -117,12 +120,15 @@ class PrivateAveraging(ModelController):
         model = self.load_model()
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
+        plan, named = agreement.plan, site.committee
+        self._named = [named[name] for name in sorted(named)]
+        self._holders = plan.scheme.key_holders(plan, self._named, site.registry.values())
         with Ledger.open(site.ledger, recover=True) as ledger:
             training = PrivateTraining(
-                agreement.plan,
+                plan,
                 agreement.dimension,
                 controller.build(self.num_rounds),
-                self._aggregator(site),
+                plan.scheme.remote(self),
                 ledger,
                 clock=time.time,
             )
@@ -143,7 +149,7 @@ class PrivateAveraging(ModelController):
     def _round(self, training: PrivateTraining, site: Site, model: FLModel, number: int) -> FLModel:
         """One round, tried again with a new cohort as often as a failure is tolerated."""
         for failures in range(self.failed_rounds + 1):
-            if site.agreement.plan.protocol == "one-shot":
+            if self._holders is not None:
                 self._ask_for_keys(site, training.state.attempts)
             clients = self._cohort(site, training.state.attempts)
             try:
@@ -197,20 +203,28 @@ class PrivateAveraging(ModelController):
             self._times.measure,
         )
 
-    def _aggregator(self, site: Site) -> Aggregator:
-        if site.agreement.plan.protocol == "pairwise":
-            return RemoteAggregator(self._exchange)
-        named = [site.committee[name] for name in sorted(site.committee)]
+    def exchange(self, stage: Stage, messages: Outbound, /) -> Answers:
+        """As `Carrier.exchange` says."""
+        return self._exchange(stage, messages)
 
-        def members_of(session_id: bytes, cohort: Sequence[bytes], number: int) -> list[Member]:
-            entries = self._book.entries(number)
-            return [entries[key] for key in named or cohort]
+    def collect(self, messages: Announcements, /) -> Answers:
+        """As `Carrier.collect` says."""
+        return self._exchange(OneShotTask.UPLOAD, messages)
 
-        return RemoteOneShotAggregator(
-            lambda messages: self._exchange(OneShotTask.UPLOAD, messages),
-            lambda stage, messages: self._exchange(TASK_OF_MEMBERS[stage], messages),
-            members_of,
-        )
+    def consult(self, stage: MemberStage, messages: MemberMessages, /) -> Answers:
+        """As `Carrier.consult` says."""
+        return self._exchange(TASK_OF_MEMBERS[stage], messages)
+
+    def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> list[Member]:
+        """As `Carrier.members` says."""
+        entries = self._book.entries(number)
+        return [entries[key] for key in self._named or cohort]
+
+    def note(self, index: int, reason: str, /) -> None:
+        """As `Carrier.note` says; the exchange has warned."""
+
+    def note_member(self, index: int, reason: str, /) -> None:
+        """As `Carrier.note_member` says; the exchange has warned."""
 
     def _exchange(self, step: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
         to_members = step in TASK_OF_MEMBERS.values()
@@ -255,7 +269,7 @@ class PrivateAveraging(ModelController):
         if keyless:
             problem = f"no sealing key of {keyless} in this job"
             raise ConfigurationError("committee", problem, "one of each member, handed over once")
-        if site.agreement.plan.protocol == "one-shot" and not site.committee:
+        if self._holders is not None and self._holders.everyone:
             known = [name for name in known if site.registry[name] in entries]
             if len(known) < size:
                 problem = f"{len(known)} registered clients have sent a sealing key in this job"

@@ -20,7 +20,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from protocol.adapters.nvflare.messages import OneShotTask, Step, enclose, open_reply, task_name
-from protocol.exchange.stages import Refusal, Stage
+from protocol.exchange.stages import Refusal
+from protocol.round.losses import Stage
 from secagg import LocalProtocolError
 
 CHECK_SECONDS = 1

@@ -23,7 +23,8 @@ from nvflare.app_common.app_constant import AppConstants
 from protocol.adapters.named_arrays import canonical
 from protocol.adapters.nvflare.models import Weights, task_digest
 from protocol.exchange.one_shot import MemberStage
-from protocol.exchange.stages import Refusal, Stage
+from protocol.exchange.stages import Refusal
+from protocol.round.losses import Stage
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"

@@ -30,25 +30,24 @@ from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
-    Cohort,
-    Privacy,
-    Section,
+    PlanTables,
     build_plan,
     load,
+    named_members,
 )
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.policy import ClientPolicy
 from secagg import Identity
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES
-from secagg.oneshot.committee import CommitteeKind
 
 FOLDER = "veilsum"
 COMMITTEE = "committee.json"
 
 
-class Agreement(Section):
+class Agreement(PlanTables):
     """What all parties of a federation agreed to, outside of any job."""
 
     rounds: int = Field(ge=1, description="that a client takes part in, over all jobs")
@@ -62,8 +61,6 @@ class Agreement(Section):
         le=KEY_ROUNDS,
         description="rounds of a job that one sealing key of a committee's member serves",
     )
-    privacy: Privacy
-    cohort: Cohort
     lifetime_seconds: int = Field(
         default=LIFETIME_SECONDS,
         ge=0,
@@ -79,18 +76,14 @@ class Agreement(Section):
             ConfigurationError: the figures do not fit together, or members are drawn, which this
                 adapter does not do.
         """
-        plan = build_plan(self.privacy, self.cohort, self.rounds, self.lifetime_seconds)
-        if plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.DRAWN:
-            valid = "left out: with NVFlare, members are named, or everyone who is invited"
-            raise ConfigurationError("cohort.committee_odds", f"value {plan.committee}", valid)
+        plan = build_plan(self, self.rounds, self.lifetime_seconds)
+        _ = named_members(plan)
         return plan
 
     @property
     def named_members(self) -> int:
         """Members of the named committee; 0 if there is none."""
-        plan = self.plan
-        named = plan.protocol == "one-shot" and plan.committee_kind is CommitteeKind.NAMED
-        return plan.committee_numbers.size if named else 0
+        return named_members(self.plan)
 
     def policy(self, named: Collection[bytes] = ()) -> ClientPolicy:
         """What a client that agreed insists on.
@@ -98,12 +91,11 @@ class Agreement(Section):
         Args:
             named: identity keys of a named committee's members.
         """
-        policy = self.plan.client_policy(self.dimension, named)
-        committee = policy.committee
-        if committee is not None:
-            committee = replace(committee, largest_key_rounds=self.key_rounds)
-        own = self.own_noise_multiplier
-        return replace(policy, minimum_own_noise_multiplier=own, committee=committee)
+        policy = client_policy(self.plan, self.dimension, named)
+        if policy.committee is not None:
+            committee = replace(policy.committee, largest_key_rounds=self.key_rounds)
+            policy = replace(policy, schemes=(committee,))
+        return replace(policy, minimum_own_noise_multiplier=self.own_noise_multiplier)
 
 
 class Site:

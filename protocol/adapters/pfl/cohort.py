@@ -20,18 +20,10 @@ from protocol.exchange.aggregators import (
     NoiseSource,
     RemovableSource,
     UpdateSource,
-    check_survivors,
     ideal_outcome,
 )
-from protocol.exchange.stages import (
-    PEER_ERRORS,
-    Dropouts,
-    ReleaseHook,
-    RoundOutcome,
-    Stage,
-    explained,
-    no_hook,
-)
+from protocol.exchange.stages import PEER_ERRORS, ReleaseHook, RoundOutcome, explained, no_hook
+from protocol.round.losses import Dropouts, Stage
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundEncoding, RoundSetup
 from secagg import FieldVector, LocalProtocolError, ParameterError
@@ -161,7 +153,7 @@ class CollectedSums:
             raise LocalProtocolError("collect a sum first")
         cohort, total = collected
         with explained(cohort.refused):
-            check_survivors(setup, dropouts, Stage.INPUT)
+            setup.require_left(Stage.INPUT, dropouts)
         outcome = cohort.outcome(total)
         before_release(outcome.total.survivors)
         return outcome

@@ -9,9 +9,10 @@ import numpy as np
 
 from dp import NoiseSeed
 from dp.dropouts import removed_noise
-from protocol.planning.calibration import calibrate
+from protocol.noise.calibration import calibrate
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import Identity
 from secagg.pairwise.prg import MASK_KEY_BYTES, accumulate_masks
 from simulations.bench.flower.order import FlowerOrder
@@ -91,7 +92,7 @@ def _setup(order: FlowerOrder) -> RoundSetup:
         wrap_probability=plan.wrap_probability,
     )
     cohort = [Identity.generate().public for _ in range(order.clients)]
-    return plan.setup(parameters, cohort, secrets.token_bytes(16), 0)
+    return pairwise_setup(plan, parameters, cohort, secrets.token_bytes(16), 0)
 
 
 def _batches(setup: RoundSetup) -> int:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import get_args
 
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
-from protocol.planning.plan_checks import ProtocolName
+from protocol.noise.noise import Independent
 from protocol.planning.training_plan import TrainingPlan
+from protocol.schemes import SCHEMES, OneShot, Pairwise
 from secagg import Mode, ParameterError
 
 FEWEST_ROUNDS = 10
@@ -55,7 +55,7 @@ class FlowerOrder:
     epsilon: float = 8.0
     exact_noise: bool = True
     rate: float = 8.0
-    protocols: tuple[str, ...] = get_args(ProtocolName)
+    protocols: tuple[str, ...] = tuple(SCHEMES)
 
     def __post_init__(self) -> None:
         ranges = {
@@ -76,7 +76,7 @@ class FlowerOrder:
                 self.plan(protocol)
         except ParameterError as error:
             problem = f"{self.clients} clients, {self.lost} lost: {error}"
-            raise ConfigurationError("lost", problem, "fewer, or --protocol pairwise") from None
+            raise ConfigurationError("lost", problem, "fewer, or --scheme pairwise") from None
 
     @property
     def all_rounds(self) -> int:
@@ -97,10 +97,9 @@ class FlowerOrder:
             tolerated_dropouts=max(self.lost, tenth),
             tolerated_colluders=tenth,
             clip_l2=ROOM * SHIFT * math.sqrt(self.dim),
+            noise=Independent(exact=self.exact_noise),
             # A one-shot round has no other mode.
-            mode=self.mode if protocol == "pairwise" else Mode.ACTIVE,
-            protocol="one-shot" if protocol == "one-shot" else "pairwise",
-            exact_noise=self.exact_noise,
+            scheme=OneShot() if protocol == OneShot.KIND else Pairwise(mode=self.mode),
             error_share=ERROR_SHARE,
         )
 

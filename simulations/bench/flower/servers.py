@@ -19,6 +19,7 @@ from protocol.adapters.flower import Patience, SecureGrid
 from protocol.adapters.flower.folders import new_network, rules_of
 from protocol.adapters.flower.home import simulated_network
 from protocol.planning.training_plan import TrainingPlan
+from protocol.schemes.pairwise import pairwise_of
 from simulations.bench.flower.clients import MODEL, WEIGHTS
 from simulations.bench.flower.order import FlowerOrder
 from simulations.bench.flower.processors import tree_seconds
@@ -123,7 +124,8 @@ def ours(
 def secaggplus(rounds: Rounds, grid: Any, context: Any) -> None:
     """Flower's SecAgg+ around its older FedAvg, on our graph and with our threshold."""
     order, tally = rounds.order, TallyGrid(grid)
-    degree, threshold = order.plan().graph
+    plan = order.plan()
+    degree, threshold = pairwise_of(plan).graph(plan)
     secure = workflows.SecAggPlusWorkflow(
         num_shares=degree + 1 if degree else 1.0, reconstruction_threshold=threshold
     )

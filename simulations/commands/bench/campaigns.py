@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from simulations.commands.bench.options import prose
-from simulations.common.protocols import ProtocolChoice
+from simulations.common.schemes import SchemeChoice
 from simulations.common.tables import JsonFlag, show
 
 
@@ -28,9 +28,9 @@ def faults_command(
             "repeated."
         ),
     ] = None,
-    protocol: Annotated[
-        ProtocolChoice, typer.Option(help="Whose rounds; the behaviours of both take turns.")
-    ] = ProtocolChoice.PAIRWISE,
+    scheme: Annotated[
+        SchemeChoice, typer.Option(help="Whose rounds; the behaviours of both take turns.")
+    ] = SchemeChoice.PAIRWISE,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the result. An interrupted campaign goes on from it."),
@@ -45,10 +45,10 @@ def faults_command(
 
     names = tuple(play or ())
     try:
-        behaviours_named(names, protocol.names)
+        behaviours_named(names, scheme.names)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--play") from None
-    question = Question(protocol.names, names, seed, rate, first)
+    question = Question(scheme.names, names, seed, rate, first)
     with Progress(console=prose) as progress:
         task = progress.add_task("schedules", total=schedules)
         try:

@@ -11,12 +11,12 @@ from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from simulations.bench.sampler import SampledLaw
 from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
 from simulations.common.committees import numbers_of
-from simulations.common.protocols import (
+from simulations.common.schemes import (
     CommitteeOption,
     Measures,
-    ProtocolChoice,
-    ProtocolOption,
-    show_protocols,
+    SchemeChoice,
+    SchemeOption,
+    show_schemes,
 )
 from simulations.common.tables import JsonFlag, show
 
@@ -29,7 +29,7 @@ def mask_command(
     bits: Bits = 32,
     repeats: Repeats = 5,
     peer: PeerChoice = None,
-    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    scheme: SchemeOption = SchemeChoice.PAIRWISE,
     clients: Annotated[
         int, typer.Option(help="Size of the cohort, in one-shot rounds.", min=2)
     ] = 1000,
@@ -44,7 +44,7 @@ def mask_command(
         "pairwise": lambda: bench_mask(dim, neighbours, bits, repeats, peer),
         "one-shot": lambda: bench_one_shot_mask(dim, clients, bits, repeats, numbers_of(committee)),
     }
-    show_protocols("mask", protocol, measures, ("seconds",), as_json)
+    show_schemes("mask", scheme, measures, ("seconds",), as_json)
 
 
 def shamir_command(

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from protocol.errors import ConfigurationError
-from protocol.exchange.stages import Stage, stages_of
+from protocol.round.losses import Stage, stages_of
+from protocol.schemes import Pairwise
 from secagg import Mode
 from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.commands.bench.options import (
@@ -28,12 +29,12 @@ from simulations.commands.bench.options import (
     prose,
 )
 from simulations.common.committees import numbers_of
-from simulations.common.protocols import (
+from simulations.common.schemes import (
     CommitteeOption,
     Measures,
-    ProtocolChoice,
-    ProtocolOption,
-    show_protocols,
+    SchemeChoice,
+    SchemeOption,
+    show_schemes,
 )
 from simulations.common.tables import JsonFlag, readable, show
 
@@ -55,7 +56,7 @@ def round_command(
     dropout: Dropout = 0.1,
     bits: Bits = 24,
     mode: Trust = Mode.ACTIVE,
-    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    scheme: SchemeOption = SchemeChoice.PAIRWISE,
     committee: CommitteeOption = None,
     repeats: Annotated[
         int, typer.Option(help="Times a one-shot server works; the fastest counts.", min=1)
@@ -68,7 +69,7 @@ def round_command(
 
     def pairwise() -> Mapping[str, Any]:
         figures = bench_round(clients, dim, dropout, bits, mode)
-        if protocol is ProtocolChoice.PAIRWISE:
+        if scheme is SchemeChoice.PAIRWISE:
             # Scripts read these figures: what is new is printed for the comparison only.
             return {name: value for name, value in figures.items() if "_cpu_" not in name}
         # Nothing is removable here, so nobody is asked to recover seeds.
@@ -88,7 +89,7 @@ def round_command(
         "client_cpu_seconds_median",
         "bytes_per_client",
     )
-    for figures in show_protocols("round", protocol, measures, compared, as_json):
+    for figures in show_schemes("round", scheme, measures, compared, as_json):
         exit_if_wrong(figures)
 
 
@@ -105,14 +106,14 @@ def growth_command(
     plot: Annotated[
         Path | None, typer.Option(help="PNG file for the plot of pairwise rounds.")
     ] = None,
-    protocol: ProtocolOption = ProtocolChoice.PAIRWISE,
+    scheme: SchemeOption = SchemeChoice.PAIRWISE,
     committee: CommitteeOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Server time per client as cohorts grow from 250 clients; the largest takes minutes."""
     from simulations.bench import growth
 
-    if plot is not None and protocol is ProtocolChoice.ONE_SHOT:
+    if plot is not None and scheme is SchemeChoice.ONE_SHOT:
         raise typer.BadParameter("shows pairwise rounds only", param_hint="--plot")
 
     def progress(figures: Mapping[str, Any]) -> None:
@@ -123,30 +124,30 @@ def growth_command(
 
     results: dict[str, Sequence[Mapping[str, Any]]] = {}
     # In this order, because a process never says that its peak of memory has gone down.
-    if "one-shot" in protocol.names:
+    if "one-shot" in scheme.names:
         results["one-shot"] = growth.bench_one_shot_growth(
             sizes(growth.ONE_SHOT_SIZES), dim, dropout, numbers_of(committee), progress
         )
-    if "pairwise" in protocol.names:
+    if "pairwise" in scheme.names:
         pairwise = growth.bench_growth(sizes(growth.SIZES), dim, dropout, mode, progress)
         results["pairwise"] = pairwise
     by_size = {
-        name: {str(each["clients"]): each for each in results[name]} for name in protocol.names
+        name: {str(each["clients"]): each for each in results[name]} for name in scheme.names
     }
     if as_json:
-        typer.echo(json.dumps(by_size if len(by_size) > 1 else by_size[protocol.names[0]]))
+        typer.echo(json.dumps(by_size if len(by_size) > 1 else by_size[scheme.names[0]]))
     else:
         for name, series in by_size.items():
-            title = "growth" if protocol is ProtocolChoice.PAIRWISE else f"growth, {name}"
+            title = "growth" if scheme is SchemeChoice.PAIRWISE else f"growth, {name}"
             _show_growth(title, name, list(series.values()))
     # Last, so that a file that cannot be written does not cost minutes of figures.
     if plot is not None:
         growth.plot_growth(pairwise, plot)
 
 
-def _show_growth(title: str, protocol: str, results: Sequence[Mapping[str, Any]]) -> None:
+def _show_growth(title: str, scheme: str, results: Sequence[Mapping[str, Any]]) -> None:
     columns = ["server_seconds", "server_seconds_per_client", "correct"]
-    if protocol == "pairwise":
+    if scheme == Pairwise.KIND:
         columns = ["degree", "threshold", *columns]
     else:
         columns[2:2] = ["server_cpu_seconds_per_client", "ratio_to_first"]
@@ -185,7 +186,7 @@ def flower_command(
     rate: Annotated[
         float, typer.Option(help="Compression rate of one more row; 1 leaves the row out.", min=1.0)
     ] = 8.0,
-    protocol: ProtocolOption = ProtocolChoice.BOTH,
+    scheme: SchemeOption = SchemeChoice.BOTH,
     cores: Annotated[
         int | None, typer.Option(help="Processors for Ray. Default: all.", min=1)
     ] = None,
@@ -203,7 +204,7 @@ def flower_command(
         epsilon=epsilon,
         exact_noise=exact_noise,
         rate=rate,
-        protocols=protocol.names,
+        protocols=scheme.names,
     )
     figures = bench_flower(
         order,

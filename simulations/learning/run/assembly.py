@@ -14,8 +14,9 @@ from protocol.exchange.one_shot import Absences, MemberStage
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.configuration import Privacy, build_plan
 from protocol.planning.training_plan import TrainingPlan
+from protocol.schemes.one_shot import local_committee, one_shot_of
 from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
-from protocol.training.local import local_aggregator, local_committee
+from protocol.training.local import local_aggregator
 from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.records import Notes
@@ -118,7 +119,7 @@ def _private(
 ) -> PrivateTraining:
     plan = training_plan(config)
     controller = config.sketch.build(config.rounds)
-    if state is not None and plan.returned is not None and config.engine.aggregator == "real":
+    if state is not None and plan.noise.remembered and config.engine.aggregator == "real":
         raise ConfigurationError(
             "engine.aggregator",
             "real, for a run to go on with: what its members remembered of their noise is gone",
@@ -163,7 +164,7 @@ def _power(
 ) -> PowerMean:
     if config.powersgd is None:
         raise ValueError("the configuration has no table powersgd")
-    plan = build_plan(config.privacy, config.cohort, SUMS * config.participations)
+    plan = build_plan(config, SUMS * config.participations)
     shapes = FactorShapes(layers, config.powersgd.rank)
     if arrays:
         state = restored(arrays)
@@ -191,7 +192,7 @@ def _local(
     algorithm = build_algorithm(config.local_dp, config.privacy, dimension, config.participations)
     channel: Channel | None = None
     if config.local_dp.through == "secure_sum":
-        plan = build_plan(config.privacy, config.cohort, config.participations)
+        plan = build_plan(config, config.participations)
         identities = secrets.identities(config.task.population)
         session = secrets.session_id(SESSION_ID_BYTES)
         channel = SecureLevels(plan, identities, session, secrets.rand_of)
@@ -221,8 +222,8 @@ def _aggregator(
     """The real protocol, or the sum that it computes."""
     identities = secrets.identities(config.task.population)
     committee = None
-    if plan.protocol == "one-shot":
-        members = secrets.members(plan.committee_numbers.size)
+    if plan.scheme.SEATS:
+        members = secrets.members(one_shot_of(plan).numbers(plan).size)
         committee = local_committee(
             plan, identities, members, secrets.sealing_key, rand_of=secrets.member_rand
         )

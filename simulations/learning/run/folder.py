@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import load
+from protocol.planning.configuration import IndependentTable, load
 from simulations.common.files import append_durably, write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig, write_config
@@ -222,15 +222,12 @@ def _named(seed: int | None) -> str:
 
 
 def _resolved(config: RunConfig) -> RunConfig:
-    """The configuration with its surplus noise taken off or not, as it says or leaves open.
-
-    Folders of version 0.1 say it in every case.
-    """
-    if config.cohort.exact_noise is not None:
+    """The configuration with its surplus noise taken off or not, as it says or leaves open."""
+    if not isinstance(config.noise, IndependentTable) or config.noise.exact is not None:
         return config
-    exact = config.privacy.mechanism == "binomial"
-    cohort = config.cohort.model_copy(update={"exact_noise": exact})
-    return config.model_copy(update={"cohort": cohort})
+    exact = config.noise.mechanism == "binomial"
+    noise = config.noise.model_copy(update={"exact": exact})
+    return config.model_copy(update={"noise": noise})
 
 
 def _line(record: Record) -> bytes:

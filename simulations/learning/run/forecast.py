@@ -67,20 +67,18 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     played: list[RankCost] = []
     if config.local_dp is not None:
         figures |= _local_figures(config, config.local_dp, federation.task.dimension)
-    elif config.engine.aggregator == "central" and config.privacy.noise != "independent":
+    elif config.engine.aggregator == "central" and config.noise.kind != "independent":
         figures |= _correlated_figures(config)
     elif config.engine.aggregator != "plain":
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
-            if plan.returned is not None:
-                noise = plan.planned_noise(first.size)
-                figures |= {"gain": noise.gain, "returned_share": noise.plan.returned_share}
+            figures |= plan.noise.figures(plan, first.size)
             resized = np.nan_to_num(np.resize(update, first.dimension))
-            if config.engine.aggregator == "real" and plan.protocol == "one-shot":
+            if config.engine.aggregator == "real" and plan.scheme.SEATS:
                 cost = one_shot_cost(plan, deployment.parameters, resized)
                 # What a member uploads costs about as much as what a client does.
-                adding = plan.returned_run.members if plan.returned else 0
+                adding = plan.noise.adding(plan)
                 played.append(cost.of_rank(config.cohort.size + adding, ranks))
             else:
                 seconds += _time_encoding(plan, deployment, resized)
@@ -103,7 +101,7 @@ def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, Trainin
         dimension = layout.dimension + (config.clipping is not None)
         first = config.sketch.build(config.rounds).initial(dimension, plan.prior)
         return [("", plan, first.spec)]
-    plan = build_plan(config.privacy, config.cohort, SUMS * config.participations)
+    plan = build_plan(config, SUMS * config.participations)
     shapes = FactorShapes(LayerShapes(layout.shapes), config.powersgd.rank)
     return [
         ("left_", plan, SketchSpec.identity(shapes.first_size)),
@@ -134,7 +132,7 @@ def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[
 def _correlated_figures(config: RunConfig) -> dict[str, object]:
     """Of a trusted server's noise that is not independent."""
     schedule = schedule_of(config)
-    returned = config.privacy.noise == "returned"
+    returned = config.noise.kind == "returned"
     plan: NoisePlan | BandedPlan = returned_plan(config) if returned else banded_plan(config)
     figures: dict[str, object] = {
         "rounds_apart": schedule.apart,

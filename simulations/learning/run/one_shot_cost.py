@@ -19,18 +19,18 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from protocol.exchange.local_committee import fresh_key
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
-from protocol.training.local import local_committee, one_shot_policy
+from protocol.schemes.one_shot import local_committee, one_shot_of, one_shot_setup, trusted_of
 from secagg import Identity
 from secagg.framing import encode_message, encode_set, split_items
 from secagg.keys import AgreementKey
 from secagg.merkle import HASH_BYTES
 from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.header import Header
 from secagg.oneshot.member import share_of
 from secagg.oneshot.messages import (
@@ -124,9 +124,9 @@ def one_shot_cost(
     """
     identities = [Identity.generate() for _ in range(plan.cohort)]
     keys = [identity.public for identity in identities]
-    seats = identities
-    if plan.committee_kind is CommitteeKind.NAMED:
-        seats = [Identity.generate() for _ in range(plan.committee_numbers.size)]
+    named = one_shot_of(plan).committee.STANDS
+    size = one_shot_of(plan).numbers(plan).size
+    seats = [Identity.generate() for _ in range(size)] if named else identities
     sealing: dict[bytes, AgreementKey] = {}
 
     def key_of(session_id: bytes, key: bytes) -> AgreementKey:
@@ -134,8 +134,9 @@ def one_shot_cost(
 
     committee = local_committee(plan, identities, seats, key_of)
     members = committee.members(_SESSION, keys, 0)
-    setup = plan.one_shot_setup(parameters, keys, members, _SESSION, 0)
-    policy, registry = one_shot_policy(plan, None, committee), frozenset(keys)
+    setup = one_shot_setup(plan, parameters, keys, members, _SESSION, 0)
+    trusted, registry = trusted_of(plan, committee), frozenset(keys)
+    policy = client_policy(plan, None, trusted.named, trusted.draw)
     context, cohort = setup.context, setup.known_cohort()
     uploads = UploadCollection(context, cohort)
     # The last member, who is none of the clients that are played.

@@ -19,13 +19,16 @@ def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
     """The configuration with other values, checked again.
 
     Args:
-        changes: pairs of a dotted key and a value.
+        changes: pairs of a dotted key and a value. A table of another `kind` begins empty.
 
     Raises:
         ConfigurationError: a key is unknown, or a value is out of range.
     """
     raw = config.model_dump(exclude_none=True)
-    for key, value in changes:
+    # Kinds first, and outer ones before inner ones: they say which other keys there are.
+    of_kinds = [change for change in changes if change[0].endswith(".kind")]
+    others = [change for change in changes if change not in of_kinds]
+    for key, value in (*sorted(of_kinds, key=lambda change: change[0].count(".")), *others):
         *tables, name = key.split(".")
         place = raw
         for table in tables:
@@ -33,6 +36,8 @@ def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
             if not isinstance(inner, dict):
                 raise ConfigurationError(key, f"{table} is a value", "a key of a table")
             place = inner
+        if name == "kind" and place.get(name) != value:
+            place.clear()
         place[name] = value
     return parse(raw, RunConfig)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.exchange.stages import Stage
+from protocol.round.losses import Stage
 from protocol.training.private import TrainingState
 from simulations.learning.configuration import Server
 from simulations.learning.federated import Invitation, MeanSource

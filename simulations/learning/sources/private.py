@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from protocol.checks import of_kind
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import noise_of_sums
@@ -112,9 +113,10 @@ class PrivateMean(PrivateRate):
         Beside it, what independent noise would have been by now for the same promise.
         """
         setup, record = result.setup, result.outcome.record
-        if record is None or not isinstance(setup, OneShotSetup):
+        if record is None:
             return
-        records, parameters = (*setup.context.records, record), setup.parameters
+        setup, parameters = of_kind("setup", setup, OneShotSetup), setup.parameters
+        records = (*setup.context.records, record)
         divisor = parameters.returned.divisor if parameters.returned else 1
         sigma = self._training.goal.noise_multiplier * parameters.sketch_clip_l2 / divisor
         facts["sum_noise_variance"] = noise_of_sums(setup, records)

@@ -17,8 +17,10 @@ from dp.local import Reports
 from dp.local.priv_quant import LevelReports
 from protocol.exchange.aggregators import system_rand
 from protocol.exchange.in_memory import MemoryRound, Peer
-from protocol.exchange.stages import RoundOutcome, Stage
+from protocol.exchange.stages import RoundOutcome
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import Stage
+from protocol.schemes.pairwise import pairwise_of
 from secagg import ClientSession, Identity, PrimeField, ServerSession, SessionContext, centre
 from secagg.shamir import Rand
 from simulations.common.integer_peer import IntegerPeer
@@ -114,7 +116,8 @@ class SecureLevels:
         seed: PublicSeed,
     ) -> SessionContext:
         """The round: of the plan, bound to the model, the seed and the range of a level."""
-        degree, threshold = self._plan.graph
+        scheme = pairwise_of(self._plan)
+        degree, threshold = scheme.graph(self._plan)
         bound = _LABEL + most.to_bytes(8, "little") + seed.value + model_digest(invitation.model)
         return SessionContext(
             session_id=self._session_id,
@@ -123,12 +126,12 @@ class SecureLevels:
             threshold=threshold,
             degree=degree,
             minimum_survivors=self._plan.minimum_survivors,
-            mode=self._plan.mode,
+            mode=scheme.mode,
             tolerated_colluders=self._plan.tolerated_colluders,
             bits=bits_of_sum(len(members) * most),
             length=length,
             application_digest=hashlib.sha256(bound).digest(),
-            security_bits=self._plan.ring_bits,
+            security_bits=scheme.ring_bits(self._plan),
         )
 
 

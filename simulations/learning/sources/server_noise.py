@@ -164,9 +164,9 @@ def server_noise(config: RunConfig, kept: Arrays = NOTHING) -> ServerNoise:
         ConfigurationError: there is no such plan.
     """
     participations = config.participations
-    if config.privacy.noise == "returned":
+    if config.noise.kind == "returned":
         plan = returned_plan(config)
         return ReturnedNoise(plan.returned_share, plan.fresh_ratio, participations, kept)
-    if config.privacy.noise == "banded":
+    if config.noise.kind == "banded":
         return BandedNoise(banded_plan(config).strategy, participations, kept)
     return IndependentNoise()

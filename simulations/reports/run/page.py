@@ -192,7 +192,7 @@ def _setting(run: Run) -> Iterable[tuple[str, str]]:
         )
     yield "clip", f"{privacy.clip_l2:g}"
     yield "tolerated", f"{cohort.tolerated_dropouts} lost, {cohort.tolerated_colluders} colluding"
-    yield "server", "may deviate" if cohort.mode == "active" else "follows the protocol"
+    yield "server", "may deviate" if config.scheme.mode == "active" else "follows the protocol"
     yield "compression", _compression(run)
     yield "lost on purpose", f"{config.lost_per_round} in every round"
 

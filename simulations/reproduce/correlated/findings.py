@@ -59,7 +59,7 @@ def planned_noise(config: RunConfig) -> list[float]:
     weights = noise_weights(config.server, config.rounds)
     goal = config.privacy.goal(config.participations)
     unit = goal.noise_multiplier * config.privacy.clip_l2 / config.cohort.size
-    if config.privacy.noise == "banded":
+    if config.noise.kind == "banded":
         variances = banded_plan(config).model_variances
     else:
         variances = _variances(config, weights)
@@ -68,7 +68,7 @@ def planned_noise(config: RunConfig) -> list[float]:
 
 def _variances(config: RunConfig, weights: NDArray[np.float64]) -> NDArray[np.float64]:
     fresh, share = 1.0, 0.0
-    if config.privacy.noise == "returned":
+    if config.noise.kind == "returned":
         plan = returned_plan(config)
         fresh, share = plan.fresh_ratio, plan.returned_share
     stays = (1.0 - share) * (weights**2).sum(axis=1)
@@ -80,7 +80,7 @@ def _variances(config: RunConfig, weights: NDArray[np.float64]) -> NDArray[np.fl
 
 def planned(config: RunConfig) -> dict[str, Any]:
     """Return what a private configuration's noise is planned to be."""
-    schedule, noise = schedule_of(config), config.privacy.noise
+    schedule, noise = schedule_of(config), config.noise.kind
     found: dict[str, Any] = {
         "participations": schedule.participations,
         "apart": schedule.apart,

@@ -249,21 +249,16 @@ class Plan:
             "epsilon": 1.0 if setting.epsilon is None else setting.epsilon,
             "delta": self.delta,
             "clip_l2": task.clip,
-            "noise": arm.noise,
         }
         cohort: dict[str, Any] = {
             "size": task.cohort,
             "tolerated_dropouts": 0,
             "tolerated_colluders": self.colluders,
         }
+        scheme: dict[str, Any] = {}
         if arm.noise == "returned" and arm.aggregator == "ideal":
-            cohort |= {
-                "protocol": "one-shot",
-                "committee_size": self.committee,
-                "committee_corrupt": self.corrupt,
-                "committee_away": self.away,
-            }
-            privacy["mechanism"] = "discrete-gaussian"
+            committee = {"size": self.committee, "corrupt": self.corrupt, "away": self.away}
+            scheme = {"kind": "one-shot", "committee": {"kind": "named", **committee}}
         return parse(
             {
                 "seed": seed,
@@ -273,6 +268,8 @@ class Plan:
                 "server": server,
                 "privacy": privacy,
                 "cohort": cohort,
+                "noise": {"kind": arm.noise},
+                "scheme": scheme,
                 "sketch": {"controller": "fixed", "rate": 1.0},
                 "engine": {
                     "aggregator": arm.aggregator,

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from dp import Ledger
-from protocol.planning.configuration import Cohort, Privacy, build_plan
+from protocol.planning.configuration import OneShotTable, PairwiseTable, PlanTables, build_plan
 from protocol.planning.deployment import DeploymentPlan, plan_deployment
 from protocol.training.local import local_aggregator
 from protocol.training.private import PrivateTraining
@@ -30,8 +30,8 @@ Protocol = Literal["pairwise", "one-shot"]
 
 def speaking(config: RunConfig, protocol: Protocol) -> RunConfig:
     """Return a configuration with another protocol."""
-    cohort = config.cohort.model_copy(update={"protocol": protocol})
-    return config.model_copy(update={"cohort": cohort})
+    tables = {"pairwise": PairwiseTable, "one-shot": OneShotTable}
+    return config.model_copy(update={"scheme": tables[protocol]()})
 
 
 def deployed(config: RunConfig, spec: SketchSpec, sums: int = 1) -> DeploymentPlan:
@@ -45,13 +45,18 @@ def deployed(config: RunConfig, spec: SketchSpec, sums: int = 1) -> DeploymentPl
     Raises:
         ConfigurationError, ParameterError: it cannot be run.
     """
-    return _planned(config.privacy, config.cohort, sums * config.participations, spec)
+    return _planned(_tables(config), sums * config.participations, spec)
+
+
+def _tables(config: RunConfig) -> PlanTables:
+    """Return what a plan depends on, and nothing else: it is remembered by that."""
+    return PlanTables(**{name: getattr(config, name) for name in PlanTables.model_fields})
 
 
 @lru_cache(maxsize=1024)
-def _planned(privacy: Privacy, cohort: Cohort, sums: int, spec: SketchSpec) -> DeploymentPlan:
+def _planned(tables: PlanTables, sums: int, spec: SketchSpec) -> DeploymentPlan:
     """Return the deployment that nobody is lost in; each may take half a second to calibrate."""
-    return plan_deployment(build_plan(privacy, cohort, sums), spec, 0)
+    return plan_deployment(build_plan(tables, sums), spec, 0)
 
 
 def mean_bytes(
@@ -78,16 +83,15 @@ def mean_bytes(
     }
     lengths = {spec_for_size(dimension, min(max(n, rows), dimension), rows).size for n in powers}
     counted = [
-        _counted(planned.privacy, planned.cohort, planned.participations, length)
-        for length in sorted(lengths)
+        _counted(_tables(planned), planned.participations, length) for length in sorted(lengths)
     ]
     return float(np.mean(np.interp(sizes, sorted(lengths), counted)))
 
 
 @lru_cache(maxsize=1024)
-def _counted(privacy: Privacy, cohort: Cohort, sums: int, length: int) -> float:
+def _counted(tables: PlanTables, sums: int, length: int) -> float:
     """Return the bytes of a client in a real round, the first of a plan, of vectors this long."""
-    plan = build_plan(privacy, cohort, sums)
+    plan = build_plan(tables, sums)
     people = [Identity.generate() for _ in range(plan.cohort)]
     with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
         aggregator = local_aggregator(plan, people, length)

@@ -72,7 +72,7 @@ def round_bytes(config: RunConfig, layers: LayerShapes) -> RoundBytes:
     if config.powersgd is not None:
         return _power_bytes(config, FactorShapes(layers, config.powersgd.rank))
     dimension = layers.dimension + (config.clipping is not None)
-    prior = build_plan(config.privacy, config.cohort, config.participations).prior
+    prior = build_plan(config, config.participations).prior
     spec = config.sketch.build(config.rounds).initial(dimension, prior).spec
     return _sum_bytes([deployed(config, spec)])
 

@@ -174,8 +174,8 @@ class Plan:
                 "size": cohort,
                 "tolerated_dropouts": round(self.dropouts * cohort),
                 "tolerated_colluders": round(self.colluders * cohort),
-                "exact_noise": False,
             },
+            "noise": {"exact": False},
             "sketch": {"controller": "fixed", "rate": 1.0, "rows": SKETCH_ROWS},
             # Small updates: a cohort at once costs less than chunk by chunk.
             "engine": {"workers": 1, "chunk": cohort},

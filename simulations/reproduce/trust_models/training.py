@@ -56,7 +56,7 @@ def overhead_bytes(config: RunConfig, dimension: int) -> int:
     Args:
         dimension: of an update.
     """
-    plan = build_plan(config.privacy, config.cohort, config.participations)
+    plan = build_plan(config, config.participations)
     sketch = config.sketch.build(config.rounds).initial(dimension, plan.prior).spec
     deployment = plan_deployment(plan, sketch, 0)
     vector = PrimeField(deployment.bits).packed_bytes(deployment.parameters.length)

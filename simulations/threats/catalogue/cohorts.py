@@ -9,6 +9,7 @@ import numpy as np
 
 from dp import BinomialRelease
 from protocol import ClientPolicy, PolicyError
+from protocol.planning.policies import client_policy
 from simulations.audits.base import (
     Figures,
     Floats,
@@ -38,7 +39,7 @@ _JOINED: Final = "joined"
 def sybils(effort: Effort, seed: int) -> Findings:
     """A6: fill up the cohort with clients of the server's."""
     crowd = SybilCohort.draw(seed)
-    policy = SYBIL_SETTINGS.plan.client_policy(LENGTH)
+    policy = client_policy(SYBIL_SETTINGS.plan, LENGTH)
     answers = _answers(crowd, policy, seed)
     trials = effort.choose(1500, 20_000)
     honest = crowd.setup.events(SYBILS + 1)

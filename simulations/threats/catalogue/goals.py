@@ -18,7 +18,6 @@ from protocol import (
     RoundSetup,
     StoredHistory,
 )
-from protocol.round.history import epsilon_of_rounds
 from secagg import Identity, LocalProtocolError, ParameterError
 from simulations.audits.base import identities_of, noise_seed
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
@@ -92,7 +91,7 @@ def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal
 
 def _price(setup: RoundSetup) -> PrivacyGoal:
     """What one such round costs, as a goal for one round."""
-    epsilon = epsilon_of_rounds(setup, PrivacyGoal(1.0, DELTA, 1))
+    epsilon = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 1))
     return PrivacyGoal(epsilon, DELTA, 1)
 
 

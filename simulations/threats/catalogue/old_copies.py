@@ -16,7 +16,6 @@ import numpy as np
 
 from dp import LedgerError
 from protocol import PolicyError, PrivacyGoal, StoredHistory
-from protocol.round.history import epsilon_of_rounds
 from secagg import ClientSession, FieldVector
 from secagg.field import unpack
 from secagg.pairwise.client_states import Party
@@ -185,7 +184,7 @@ def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], se
     first, second, third = (
         announced_round(identities, bytes(32), COINS, seed, number) for number in range(3)
     )
-    two = epsilon_of_rounds(first, PrivacyGoal(1.0, DELTA, 2))
+    two = first.released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 2))
     told = []
     # Without a goal, only marks keep a round from being answered again.
     for goal, again in ((PrivacyGoal(two, DELTA, 2), third), (None, second)):

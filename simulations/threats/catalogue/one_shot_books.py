@@ -19,12 +19,14 @@ from typing import Final
 import numpy as np
 
 from protocol import ClientHistory, ClientPolicy, PolicyError, PrivacyGoal, TrainingPlan
-from protocol.planning.committee import CommitteePlan
+from protocol.planning.policies import client_policy
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.setup import RoundEncoding
-from secagg.oneshot.committee import CommitteeKind
+from protocol.schemes import OneShot
+from protocol.schemes.committee import Named
+from protocol.schemes.one_shot import one_shot_setup
 from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
@@ -50,8 +52,7 @@ def _plan() -> TrainingPlan:
         tolerated_dropouts=2,
         tolerated_colluders=1,
         clip_l2=1.0,
-        protocol="one-shot",
-        committee=CommitteePlan(kind=CommitteeKind.NAMED, size=_MEMBERS, corrupt=1, away=1),
+        scheme=OneShot(committee=Named(size=_MEMBERS, corrupt=1, away=1)),
     )
 
 
@@ -76,12 +77,14 @@ class _World:
             SketchSpec.identity(_DIMENSION), model, PublicSeed(bytes(32))
         )
         entries = [keys.entry for keys in self.keys[committee]]
-        return self.plan.one_shot_setup(parameters, public_keys(self.clients), entries, _SESSION, 0)
+        return one_shot_setup(
+            self.plan, parameters, public_keys(self.clients), entries, _SESSION, 0
+        )
 
     def policy(self, *committees: int) -> ClientPolicy:
         """A client's, that pins the members of some committees."""
         named = [key for k in committees for key in public_keys(self.committees[k])]
-        return self.plan.client_policy(_DIMENSION, named)
+        return client_policy(self.plan, _DIMENSION, named)
 
     def upload(
         self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int

@@ -119,7 +119,7 @@ def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
         PolicyError: nor such a committee.
     """
     context = packed.context()
-    CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check(context, packed.places)
+    CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check_committee(context, packed.places)
     rng = np.random.default_rng([seed, number])
     inputs = small_inputs(rng, context)
     upload = OneShotVictims(OneShotSetting(), context, rng.bytes(8)).upload(

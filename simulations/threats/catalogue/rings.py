@@ -22,11 +22,15 @@ from protocol import (
     TrainingPlan,
 )
 from protocol.exchange.stages import PEER_ERRORS
-from protocol.planning.committee import CommitteePlan
+from protocol.noise.noise import Independent
+from protocol.planning.policies import client_policy
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.history import Failure
 from protocol.round.one_shot_client import OneShotRoundClient
-from protocol.training.local import local_committee
-from secagg.oneshot.committee import CommitteeKind
+from protocol.schemes import OneShot, Pairwise
+from protocol.schemes.committee import Drawn
+from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_setup
+from protocol.schemes.pairwise import pairwise_setup
 from secagg.oneshot.sortition import Registry
 from simulations.audits.base import Figures, derived_bytes, identities_of, public_keys
 from simulations.threats.attack import Attack, Effort, Findings, refusal, refused_with
@@ -43,7 +47,7 @@ from simulations.threats.rounds.grinding import (
 from simulations.threats.rounds.parties import TRUSTING, edited
 from sketch import PublicSeed, SketchSpec
 
-SCALED: Final = replace(TRUSTING, minimum_security_bits=1)
+SCALED: Final = replace(TRUSTING, schemes=(PairwiseClauses(minimum_security_bits=1),))
 """Takes part in anything, rings of a few bits included."""
 EXPIRING: Final = replace(SCALED, largest_lifetime_seconds=LIFETIME_SECONDS)
 GOAL: Final = replace(SCALED, goal=PrivacyGoal(1.0, 1e-5, 10), equal_rounds=False)
@@ -54,7 +58,7 @@ LARGE: Final = TrainingPlan(
     tolerated_dropouts=10,
     tolerated_colluders=20,
     clip_l2=1.0,
-    exact_noise=False,
+    noise=Independent(exact=False),
 )
 """A round of the full size, whose ring fails as rarely as its plan says."""
 
@@ -121,8 +125,8 @@ def _dropped(seed: int) -> str:
     cohort = public_keys(people)
     sketch = SketchSpec.identity(DIMENSION)
     parameters = LARGE.calibrate(sketch, bytes(32), PublicSeed(derived_bytes(seed, "public", 0)))
-    first = LARGE.setup(parameters, cohort, derived_bytes(seed, "session")[:16], 0)
-    history, policy = ClientHistory(goal), LARGE.client_policy(DIMENSION)
+    first = pairwise_setup(LARGE, parameters, cohort, derived_bytes(seed, "session")[:16], 0)
+    history, policy = ClientHistory(goal), client_policy(LARGE, DIMENSION)
     # One more than fit: a client that looks at one round at a time joins them all.
     fit = int(goal.rounds * goal.reserve.aggregation / first.context.ring_failure())
     for number in range(fit + 1):
@@ -155,17 +159,14 @@ def _told(error: Exception) -> str:
 
 STRICT: Final = PrivacyGoal(8.0, 1.5e-10, 1)
 """Sets aside a little more than draws with a beacon fail with, and as much as seven rings do."""
-RINGS: Final = replace(LARGE, goal=STRICT, security_bits=108)
+RINGS: Final = replace(LARGE, goal=STRICT, scheme=Pairwise(security_bits=108))
 DRAWS: Final = TrainingPlan(
     goal=STRICT,
     cohort=10,
     tolerated_dropouts=2,
     tolerated_colluders=1,
     clip_l2=1.0,
-    protocol="one-shot",
-    committee=CommitteePlan(
-        kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=0.97, security_bits=64
-    ),
+    scheme=OneShot(committee=Drawn(size=8, corrupt=1, away=1, odds=0.97, security_bits=64)),
 )
 
 Join = Callable[[ClientHistory, int], float]
@@ -196,11 +197,14 @@ def _beacon(session_id: bytes, number: int) -> bytes:
 def _rounds_with(plan: TrainingPlan, seed: int) -> Join:
     """Rounds of a plan to which the first of its clients is invited."""
     people = identities_of(seed, plan.cohort)
-    keys, session = public_keys(people), derived_bytes(seed, plan.protocol)[:16]
+    keys, session = public_keys(people), derived_bytes(seed, plan.scheme.KIND)[:16]
     seeds = PublicSeed(derived_bytes(seed, "public", 0))
     parameters = plan.calibrate(SketchSpec.identity(DIMENSION), bytes(32), seeds)
-    if plan.protocol != "one-shot":
-        first, policy = plan.setup(parameters, keys, session, 0), plan.client_policy(DIMENSION)
+    if not plan.scheme.SEATS:
+        first, policy = (
+            pairwise_setup(plan, parameters, keys, session, 0),
+            client_policy(plan, DIMENSION),
+        )
 
         def join_ring(history: ClientHistory, number: int) -> float:
             setup = replace(first, context=replace(first.context, round_number=number))
@@ -211,12 +215,12 @@ def _rounds_with(plan: TrainingPlan, seed: int) -> Join:
         return join_ring
     committee = local_committee(plan, people, beacon_of=_beacon)
     registry = Registry(keys)
-    draw = plan.draw_policy(registry.root, len(registry), _beacon)
-    drawing = plan.client_policy(DIMENSION, draw=draw)
+    draw = draw_policy(plan, registry.root, len(registry), _beacon)
+    drawing = client_policy(plan, DIMENSION, draw=draw)
 
     def join_draw(history: ClientHistory, number: int) -> float:
         members = committee.members(session, keys, number)
-        setup = plan.one_shot_setup(parameters, keys, members, session, number)
+        setup = one_shot_setup(plan, parameters, keys, members, session, number)
         client = OneShotRoundClient(people[0], frozenset(keys), drawing, history)
         client.join(setup.announce(0), bytes(32))
         return 0.0 if number else draw.failure

@@ -28,7 +28,6 @@ from protocol import (
     TrainingPlan,
 )
 from protocol.exchange.stages import PEER_ERRORS
-from protocol.round.history import epsilon_of_rounds
 from protocol.round.round_events import RoundEvents
 from protocol.round.setup import RoundEncoding
 from protocol.training.local import named_identities
@@ -210,7 +209,7 @@ class SlowHistory(ClientHistory):
         super().__init__(goal)
         self.meeting = Meeting(self.patience)
 
-    def _pay(self, event: Event, setup: RoundEncoding, remembered: Mapping[str, Any]) -> None:
+    def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         self.meeting.wait()
 
 
@@ -301,7 +300,7 @@ def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
     """Two rounds, and a goal that is more than enough for one and not quite for both."""
     identities = identities_of(seed, COHORT)
     setups = [announced_round(identities, bytes(32), COINS, seed, number) for number in range(2)]
-    both = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, DELTA, 2))
+    both = setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 2))
     return setups, PrivacyGoal(0.9 * both, DELTA, 2)
 
 

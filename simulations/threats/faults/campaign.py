@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from protocol.planning.plan_checks import ProtocolName
 from simulations.threats.faults import one_shot
 from simulations.threats.faults.behaviours import Play, Verdict
 from simulations.threats.faults.encoded import play_encoded
@@ -18,7 +17,7 @@ from simulations.threats.faults.servers import SERVERS, play_server
 from simulations.threats.faults.staged import play_liar, play_wire
 from simulations.threats.faults.tally import Tally, no_hang
 
-FAMILIES: Mapping[ProtocolName, Mapping[str, Mapping[str, Play]]] = {
+FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
     "pairwise": {
         "wire": {"wire: faults only": play_wire},
         "encoded": {"wire: updates encoded, masked, decoded": play_encoded},
@@ -47,7 +46,7 @@ FAMILIES: Mapping[ProtocolName, Mapping[str, Mapping[str, Play]]] = {
 }
 """Every hostile behaviour by its name in reports, in families, for each protocol."""
 
-PROTOCOLS: tuple[ProtocolName, ...] = tuple(FAMILIES)
+PROTOCOLS: tuple[str, ...] = tuple(FAMILIES)
 
 PLAYS: Mapping[str, Play] = {
     name: play
@@ -79,9 +78,7 @@ class Campaign:
         return sum(self.behaviours.values(), Counter())
 
 
-def behaviours_named(
-    names: Sequence[str], protocols: Sequence[ProtocolName] = PROTOCOLS
-) -> tuple[str, ...]:
+def behaviours_named(names: Sequence[str], protocols: Sequence[str] = PROTOCOLS) -> tuple[str, ...]:
     """The protocols' behaviours of these names or families; all of them for no name at all.
 
     Raises:
@@ -108,7 +105,7 @@ def run_campaign(
     progress: Callable[[], None] = lambda: None,
     *,
     names: Sequence[str] = (),
-    protocols: Sequence[ProtocolName] = PROTOCOLS,
+    protocols: Sequence[str] = PROTOCOLS,
     first: int = 0,
     campaign: Campaign | None = None,
 ) -> Campaign:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.planning.plan_checks import ProtocolName
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
@@ -30,7 +29,7 @@ class Question:
         seed, rate, first: see `run_campaign`.
     """
 
-    protocols: tuple[ProtocolName, ...]
+    protocols: tuple[str, ...]
     play: tuple[str, ...]
     seed: int
     rate: float

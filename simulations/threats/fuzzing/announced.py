@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from protocol import PrivacyGoal, TrainingPlan
-from protocol.planning.committee import CommitteePlan
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
-from protocol.training.local import local_committee
+from protocol.schemes import OneShot
+from protocol.schemes.committee import Drawn, Everyone, Named
+from protocol.schemes.one_shot import local_committee, one_shot_setup
 from secagg import RemoteProtocolError
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
@@ -59,11 +60,9 @@ def _mutate_words(rng: Rng, data: bytes, pool: Sequence[bytes]) -> bytes:
 def _example(kind: CommitteeKind) -> OneShotSetup:
     numbers = {"size": _MEMBERS, "corrupt": 1, "away": 1}
     committees = {
-        CommitteeKind.NAMED: CommitteePlan(kind=CommitteeKind.NAMED, **numbers),
+        CommitteeKind.NAMED: Named(**numbers),
         # All but certain that enough are drawn.
-        CommitteeKind.DRAWN: CommitteePlan(
-            kind=CommitteeKind.DRAWN, odds=1.0 - 2.0**-30, **numbers
-        ),
+        CommitteeKind.DRAWN: Drawn(odds=1.0 - 2.0**-30, **numbers),
     }
     plan = TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-5, 3),
@@ -71,8 +70,7 @@ def _example(kind: CommitteeKind) -> OneShotSetup:
         tolerated_dropouts=2,
         tolerated_colluders=1,
         clip_l2=1.0,
-        protocol="one-shot",
-        committee=committees.get(kind),
+        scheme=OneShot(committee=committees.get(kind, Everyone())),
     )
     parameters = plan.calibrate(SketchSpec.identity(8), _MODEL, PublicSeed(bytes(32)))
     clients = [identity_of(u) for u in range(_CLIENTS)]
@@ -80,7 +78,7 @@ def _example(kind: CommitteeKind) -> OneShotSetup:
     named = [member_identity(j) for j in range(_MEMBERS)]
     committee = local_committee(plan, clients, named, _sealing_key)
     members = committee.members(session, keys, 0)
-    return plan.one_shot_setup(parameters, keys, members, session, 0)
+    return one_shot_setup(plan, parameters, keys, members, session, 0)
 
 
 def _sealing_key(session_id: bytes, identity: bytes) -> AgreementKey:

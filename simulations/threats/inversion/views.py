@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dp import BinomialMechanism
 from protocol import IdealAggregator, Pipeline, PrivacyGoal, RoundParameters, RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
 from simulations.audits.base import Floats, derived_bytes, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings
 from simulations.learning.data import Split
@@ -108,7 +109,7 @@ def announced(
     if not noised:
         parameters = _without_noise(parameters)
     keys = public_keys(identities_of(0, clients))
-    return settings.plan.setup(parameters, keys, derived_bytes(seed, "session")[:16], 0)
+    return pairwise_setup(settings.plan, parameters, keys, derived_bytes(seed, "session")[:16], 0)
 
 
 def _without_noise(parameters: RoundParameters) -> RoundParameters:

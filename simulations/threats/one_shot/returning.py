@@ -19,14 +19,16 @@ import numpy as np
 
 from protocol import ClientHistory, ClientPolicy, PrivacyGoal, TrainingPlan
 from protocol.errors import PolicyError
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.returned import ReturnedPlan
+from protocol.noise.noise import Returned, returned_run
+from protocol.planning.policies import client_policy
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
+from protocol.schemes import OneShot
+from protocol.schemes.committee import Named
+from protocol.schemes.one_shot import one_shot_setup
 from secagg import ProtocolError
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.records import MemberUploads, RoundRecord
@@ -58,10 +60,8 @@ def plan_of(goal: PrivacyGoal = GOAL, rounds: int = ROUNDS, apart: int = APART) 
         tolerated_dropouts=1,
         tolerated_colluders=1,
         clip_l2=1.0,
-        mechanism="discrete-gaussian",
-        protocol="one-shot",
-        committee=CommitteePlan(kind=CommitteeKind.NAMED, size=MEMBERS, corrupt=1, away=0),
-        returned=ReturnedPlan(rounds=rounds, apart=apart),
+        noise=Returned(rounds=rounds, apart=apart),
+        scheme=OneShot(committee=Named(size=MEMBERS, corrupt=1, away=0)),
         error_share=0.2,
     )
 
@@ -111,7 +111,7 @@ class ReturningRun:
     def policy(self, **changes: Any) -> ClientPolicy:
         """Of every client, who trusts both committees."""
         named = [key for some in self.committees for key in public_keys(some)]
-        return replace(plan_of().client_policy(DIMENSION, named), **changes)
+        return replace(client_policy(plan_of(), DIMENSION, named), **changes)
 
     def setup(
         self,
@@ -133,15 +133,21 @@ class ReturningRun:
         """
         parameters = parameters or parameters_of(self.plan)
         uploads = MemberUploads(
-            fewest=self.plan.fewest_members,
+            fewest=returned_run(self.plan).fewest_members,
             returning=returning and bool(records),
             fewest_returning=fewest_returning,
             block=parameters.block_digest(),
             records=tuple(records),
         )
         members = [keys.entry for keys in self.keys[committee]]
-        return self.plan.one_shot_setup(
-            parameters, public_keys(self.clients), members, SESSION, number, uploads=uploads
+        return one_shot_setup(
+            self.plan,
+            parameters,
+            public_keys(self.clients),
+            members,
+            SESSION,
+            number,
+            uploads=uploads,
         )
 
     def begin(
@@ -313,7 +319,7 @@ def member_policy(run: ReturningRun) -> MemberPolicy:
     return MemberPolicy(
         minimum_survivors=plan.minimum_survivors,
         tolerated_colluders=plan.tolerated_colluders,
-        corrupt=plan.committee_numbers.corrupt,
+        corrupt=returned_run(plan).corrupt_members,
         registry=run.registry,
-        fewest_members=plan.fewest_members,
+        fewest_members=returned_run(plan).fewest_members,
     )

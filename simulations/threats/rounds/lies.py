@@ -11,7 +11,6 @@ import numpy as np
 from dp import SkellamMechanism
 from protocol import ClientPolicy, RoundSetup
 from protocol.round.field_size import MAX_WRAP_PROBABILITY
-from protocol.round.policy import noise_multiplier
 from secagg import Identity, Mode
 from simulations.audits.base import (
     Floats,
@@ -114,7 +113,7 @@ def high_digits(values: Integers) -> Floats:
 def strict_policy(setup: RoundSetup) -> ClientPolicy:
     """The policy of a client that wants this round and nothing worse."""
     return ClientPolicy(
-        minimum_noise_multiplier=noise_multiplier(setup),
+        minimum_noise_multiplier=setup.released.noise_multiplier,
         minimum_survivors=setup.context.minimum_survivors,
         smallest_cohort=setup.context.size,
         largest_cohort=setup.context.size,

@@ -30,6 +30,7 @@ from protocol import (
 )
 from protocol.exchange.in_memory import Peer
 from protocol.exchange.stages import PEER_ERRORS
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement
 from secagg import (
     ClientSession,
@@ -52,7 +53,7 @@ from simulations.threats.game.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
     minimum_noise_multiplier=0.0,
-    allow_semi_honest=True,
+    schemes=(PairwiseClauses(allow_semi_honest=True),),
     largest_linf_bound=MAX_LINF_BOUND,
     mechanisms=tuple(MECHANISMS),
 )

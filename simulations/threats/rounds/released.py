@@ -11,6 +11,7 @@ import numpy as np
 
 from dp import BinomialMechanism
 from protocol import PrivacyGoal, RoundParameters, RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
 from simulations.audits.base import Figures, Floats, Integers, public_keys
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.rounds.games import allowed_accuracy, guessing_rate
@@ -32,7 +33,9 @@ class BareRounds(WholePath):
     @cached_property
     def _bare(self) -> RoundSetup:
         parameters = replace(self.settings.parameters(self.seed), mechanism=BinomialMechanism(0))
-        return self.settings.plan.setup(parameters, public_keys(self.identities), bytes(16), 0)
+        return pairwise_setup(
+            self.settings.plan, parameters, public_keys(self.identities), bytes(16), 0
+        )
 
     def setup(self, number: int) -> RoundSetup:
         """See `WholePath.setup`; one and the same for all rounds, so only for the ideal sum."""

@@ -12,6 +12,7 @@ from dp import NoiseSeed
 from dp.dropouts import removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import FieldSum, Identity, centre
 from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
@@ -74,7 +75,7 @@ class SybilCohort:
         identities = identities_of(seed, sybils + 1, "sybil")
         parameters = path.claimed.parameters
         settings = replace(SYBIL_SETTINGS, cohort=sybils + 1)
-        setup = settings.plan.setup(parameters, public_keys(identities), bytes(16), 0)
+        setup = pairwise_setup(settings.plan, parameters, public_keys(identities), bytes(16), 0)
         update = on_grid(parameters, long_vector(parameters.sketch_clip_l2 * parameters.scale))
         return cls(setup, identities[0], identities[1:], update)
 
@@ -115,7 +116,7 @@ class OpenedBatches:
         """A round over vectors of this length."""
         settings = exact_settings(length)
         cohort = public_keys(identities_of(seed, SYBILS + 1, "opened"))
-        setup = settings.plan.setup(settings.parameters(seed), cohort, bytes(16), 0)
+        setup = pairwise_setup(settings.plan, settings.parameters(seed), cohort, bytes(16), 0)
         return cls(setup, seed)
 
     def noise(self) -> tuple[Floats, int]:

@@ -13,6 +13,7 @@ from dp import Event, NoiseSeed
 from dp.dropouts import removed_noise
 from protocol import Dropouts, RoundParameters, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import FieldSum, centre
 from simulations.audits.base import (
     Figures,
@@ -139,7 +140,7 @@ class CheatedRound:
 def cheated_setup(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:
     """A round of these settings with these parameters."""
     cohort = public_keys(identities_of(seed, COHORT, "cheated"))
-    return settings.plan.setup(parameters, cohort, bytes(16), 0)
+    return pairwise_setup(settings.plan, parameters, cohort, bytes(16), 0)
 
 
 def without_margin(settings: PathSettings, seed: int) -> RoundParameters:

@@ -14,6 +14,7 @@ import numpy as np
 
 from dp import BinomialMechanism
 from protocol import Pipeline, RoundParameters, RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import FieldVector, PrimeField, centre, lift
 from secagg.field import add_into
 from simulations.audits.base import (
@@ -69,7 +70,7 @@ class ExtremeRounds:
         )
         plan = replace(SETTINGS.plan, wrap_probability=0.0)
         keys = public_keys(identities_of(self.seed, SETTINGS.cohort))
-        return plan.setup(parameters, keys, bytes(16), 0)
+        return pairwise_setup(plan, parameters, keys, bytes(16), 0)
 
     @cached_property
     def _pipeline(self) -> Pipeline:

@@ -81,8 +81,9 @@ from protocol.adapters.nvflare.models import (
 )
 from protocol.adapters.nvflare.site import Site, make_identity, read_registry, write_registry
 from protocol.errors import ConfigurationError, PolicyError
-from protocol.exchange.stages import Refusal, Stage
+from protocol.exchange.stages import Refusal
 from protocol.round.client import RoundClient
+from protocol.round.losses import Stage
 from protocol.round.pipeline import Clip, MeanRelease, Pipeline
 from protocol.training.private import PrivateTraining
 from secagg import FieldVector, Identity, ParameterError
@@ -175,7 +176,7 @@ class TestRounds:
     def test_noise_is_what_the_agreement_says(
         self, tmp_path: Path, rounds: dict[str, list[Any]], mechanism: MechanismName
     ) -> None:
-        agreement = AGREEMENT.replace("[privacy]\n", f'[privacy]\nmechanism = "{mechanism}"\n')
+        agreement = AGREEMENT + f'[noise]\nmechanism = "{mechanism}"\n'
         federation = Federation(tmp_path, agreement)
         assert federation.run() == []
         (total,), (result,) = rounds["totals"], rounds["results"]
@@ -185,7 +186,7 @@ class TestRounds:
 
     def test_a_site_with_another_agreement_adds_no_such_noise(self, tmp_path: Path) -> None:
         federation = Federation(tmp_path)
-        other = AGREEMENT.replace("[privacy]\n", '[privacy]\nmechanism = "skellam"\n')
+        other = AGREEMENT + '[noise]\nmechanism = "skellam"\n'
         (federation.folder("server") / "agreement.toml").write_text(other)
         assert federation.run() != []
 

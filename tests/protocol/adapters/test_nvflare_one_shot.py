@@ -33,8 +33,8 @@ from secagg import LocalProtocolError
 ALPHA = 1e-6
 BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 """Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
-TERMS = 'tolerated_colluders = 0\nprotocol = "one-shot"'
-ONE_SHOT = AGREEMENT.replace("tolerated_colluders = 1", TERMS)
+SCHEME = '\n[scheme]\nkind = "one-shot"\n'
+ONE_SHOT = AGREEMENT.replace("tolerated_colluders = 1", "tolerated_colluders = 0") + SCHEME
 
 
 @pytest.fixture(autouse=True)
@@ -195,7 +195,7 @@ def test_a_site_that_agreed_to_pairwise_rounds_gives_no_key(
     make_federation: Callable[..., Federation],
 ) -> None:
     federation = make_federation()
-    pairwise = ONE_SHOT.replace('protocol = "one-shot"', "")
+    pairwise = ONE_SHOT.replace(SCHEME, "")
     (federation.folder(NAMES[0]) / "agreement.toml").write_text(pairwise)
     assert "5 registered clients have sent a sealing key" in str(federation.run())
     (sent,) = [data for who, _, data in federation.results if who == NAMES[0]]
@@ -263,7 +263,7 @@ def test_any_task_erases_a_key_whose_time_is_over(
 class TestNamedCommittees:
     """Members that the sites' own files name; a client need not be one, nor a member a client."""
 
-    NAMED = ONE_SHOT + "committee_size = 4\ncommittee_corrupt = 0\ncommittee_away = 1\n"
+    NAMED = ONE_SHOT + "[scheme.committee]\nsize = 4\ncorrupt = 0\naway = 1\n"
     MEMBER: tuple[str, ...] = ("check", "sign", "open")
 
     @pytest.mark.parametrize("restarts", [False, True])
@@ -365,11 +365,11 @@ class TestNamedCommittees:
 
 
 def test_a_drawn_committee_is_not_to_be_had(tmp_path: Path) -> None:
-    odds = "committee_odds = 0.9\n"
+    odds = 'kind = "drawn"\nodds = 0.9\n'
     federation = Federation(
         tmp_path, TestNamedCommittees.NAMED + odds, committee=NAMES[:4], num_rounds=1
     )
-    with pytest.raises(ConfigurationError, match="members are named, or everyone who is invited"):
+    with pytest.raises(ConfigurationError, match="named, or everyone who is invited"):
         _ = Site(federation.folder(NAMES[0])).agreement.plan
 
 

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.doubles.plans import plan_of_words
+
 pytest.importorskip("pfl", reason="pfl is not installed; make test-pfl has a place for it")
 torch = pytest.importorskip("torch", reason="pfl trains with torch here")
 
@@ -165,7 +167,7 @@ def make_plan(rounds: int = 3, **other: Any) -> TrainingPlan:
         "tolerated_colluders": 1,
         "clip_l2": 1.0,
     }
-    return TrainingPlan(**{**values, **other})
+    return plan_of_words({**values, **other})
 
 
 def gather(

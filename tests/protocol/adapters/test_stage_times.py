@@ -10,6 +10,7 @@ from protocol.adapters.stage_times import FIRST_SECONDS, LEAST_SECONDS, StageTim
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.setup import RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
 from sketch.hashing import PublicSeed
 from sketch.spec import SketchKind, SketchSpec
 
@@ -42,7 +43,7 @@ def setup_of(clients: int) -> RoundSetup:
     spec = SketchSpec(SketchKind.IDENTITY, 100, 1, 100)
     parameters = plan.calibrate(spec, bytes(32), PublicSeed(bytes(32)))
     cohort = [hashlib.sha256(bytes([i])).digest() for i in range(clients)]
-    return plan.setup(parameters, cohort, bytes(16), 0)
+    return pairwise_setup(plan, parameters, cohort, bytes(16), 0)
 
 
 def test_what_a_stage_sends_takes_time_on_the_line() -> None:

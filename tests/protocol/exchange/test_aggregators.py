@@ -16,14 +16,17 @@ from dp import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism
 from protocol.exchange import aggregators
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.exchange.stages import Stage
+from protocol.round.clauses import PairwiseClauses
+from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import FieldVector, Identity, Mode, TooFewSurvivorsError
 
 OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+    minimum_noise_multiplier=0.0,
+    schemes=(PairwiseClauses(allow_semi_honest=True),),
+    mechanisms=tuple(MECHANISMS),
 )
 
 stages = st.sampled_from(list(Stage))

@@ -19,8 +19,8 @@ from protocol.exchange.divided import DividedUploads
 from protocol.exchange.in_step import InStep
 from protocol.exchange.one_shot import MemberStage, OneShotOutcome
 from protocol.exchange.ranks import Ranks
-from protocol.exchange.stages import Dropouts, Stage
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Dropouts, Stage
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline

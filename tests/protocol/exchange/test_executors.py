@@ -15,7 +15,7 @@ import pytest
 
 from dp import NoiseSeed
 from protocol.exchange.aggregators import RealAggregator
-from protocol.exchange.stages import Stage
+from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import Identity

@@ -12,8 +12,9 @@ from dp import LedgerError, NoiseSeed, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound, Peer
-from protocol.exchange.stages import Stage, stages_of
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
+from protocol.round.losses import Stage, stages_of
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import (
@@ -26,7 +27,9 @@ from secagg import (
     TooFewSurvivorsError,
 )
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, schemes=(PairwiseClauses(allow_semi_honest=True),)
+)
 
 
 @pytest.fixture

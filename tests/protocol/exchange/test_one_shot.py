@@ -17,10 +17,12 @@ from protocol.exchange.one_shot import (
     MemberStage,
     OneShotOutcome,
 )
-from protocol.exchange.stages import RoundOutcome, Stage
-from protocol.planning.committee import CommitteePlan
+from protocol.exchange.stages import RoundOutcome
+from protocol.planning.policies import client_policy
+from protocol.round.losses import Stage
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
+from protocol.schemes.committee import Everyone
 from secagg import OpeningFailedError, ParameterError, TooFewSurvivorsError
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
@@ -131,14 +133,14 @@ def test_a_round_is_answered_once() -> None:
 
 def test_a_committee_of_strangers_is_refused() -> None:
     world = World(plan_of(CommitteeKind.NAMED))
-    policy = world.plan.client_policy(DIMENSION, [identity("other", i).public for i in range(8)])
+    policy = client_policy(world.plan, DIMENSION, [identity("other", i).public for i in range(8)])
     with pytest.raises(PolicyError, match="strangers"):
         policy.check(world.setup())
     pairwise = plan_of(CommitteeKind.EVERYONE, protocol="pairwise")
     with pytest.raises(PolicyError, match="no committee is trusted"):
-        pairwise.client_policy(DIMENSION).check(world.setup())
+        client_policy(pairwise, DIMENSION).check(world.setup())
     with pytest.raises(PolicyError, match="everyone only"):
-        plan_of(CommitteeKind.EVERYONE).client_policy(DIMENSION).check(world.setup())
+        client_policy(plan_of(CommitteeKind.EVERYONE), DIMENSION).check(world.setup())
 
 
 def test_the_hook_can_stop_a_round_before_anybody_signs() -> None:
@@ -157,7 +159,7 @@ def test_the_hook_can_stop_a_round_before_anybody_signs() -> None:
         ({"protocol": "two-shot"}, "protocol"),
         ({"degree": 4}, "degree"),
         ({"tolerated_dropouts": 5}, "tolerated_dropouts"),
-        ({"protocol": "pairwise", "committee": CommitteePlan()}, "committee"),
+        ({"protocol": "pairwise", "committee": Everyone()}, "committee"),
         ({"cohort": 4, "tolerated_dropouts": 1}, "committee"),
     ],
 )

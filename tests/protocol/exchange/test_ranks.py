@@ -11,7 +11,8 @@ from rank_doubles import on_ranks
 from dp import NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.ranks import ALONE, Ranks, add_in_field
-from protocol.exchange.stages import RoundOutcome, Stage
+from protocol.exchange.stages import RoundOutcome
+from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from secagg import PrimeField, TooFewSurvivorsError

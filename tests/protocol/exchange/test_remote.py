@@ -27,9 +27,11 @@ from protocol.exchange.remote import (
     open_answer,
     refuse,
 )
-from protocol.exchange.stages import PEER_ERRORS, Outbound, Refusal, Stage
+from protocol.exchange.stages import PEER_ERRORS, Outbound, Refusal
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
@@ -51,7 +53,9 @@ from secagg.storage import TokenFolder
 from sketch.controllers import FixedRate
 
 OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+    minimum_noise_multiplier=0.0,
+    schemes=(PairwiseClauses(allow_semi_honest=True),),
+    mechanisms=tuple(MECHANISMS),
 )
 
 

@@ -27,9 +27,10 @@ from protocol.exchange.remote_one_shot import (
     split_announcement,
     with_announcement,
 )
-from protocol.exchange.stages import PEER_ERRORS, Refusal, Stage
-from protocol.planning.committee import CommitteePlan
+from protocol.exchange.stages import PEER_ERRORS, Refusal
+from protocol.planning.policies import client_policy
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.lottery import Lottery, Members
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
@@ -37,6 +38,9 @@ from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.round_time import RoundTime
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadReceipt
+from protocol.schemes import OneShot
+from protocol.schemes.committee import Drawn, Named
+from protocol.schemes.one_shot import draw_policy, one_shot_setup
 from secagg import (
     LocalProtocolError,
     ParameterError,
@@ -62,8 +66,8 @@ def plan_of(kind: CommitteeKind) -> TrainingPlan:
     """Six clients, two may be lost; a named committee is made of strangers, a drawn one of some."""
     numbers = {"size": 5, "corrupt": 0, "away": 1}
     committees = {
-        CommitteeKind.NAMED: CommitteePlan(kind=CommitteeKind.NAMED, **numbers),
-        CommitteeKind.DRAWN: CommitteePlan(kind=CommitteeKind.DRAWN, odds=0.9, **numbers),
+        CommitteeKind.NAMED: Named(**numbers),
+        CommitteeKind.DRAWN: Drawn(odds=0.9, **numbers),
     }
     return TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-5, 3),
@@ -71,7 +75,7 @@ def plan_of(kind: CommitteeKind) -> TrainingPlan:
         tolerated_dropouts=2,
         tolerated_colluders=0,
         clip_l2=1.0,
-        protocol="one-shot",
+        scheme=OneShot(),
         committee=committees.get(kind),
     )
 
@@ -126,8 +130,8 @@ class Elsewhere:
             self.lottery = Lottery(registry, self.plan.committee.whole_odds, 5)
             first = self.lottery.candidates(SESSION, 0)[:5]
             self.members = [each for each in self.clients if each.public in first]
-            draw = self.plan.draw_policy(registry.root, len(registry))
-        self.policy = self.plan.client_policy(DIMENSION, frozenset(names), draw)
+            draw = draw_policy(self.plan, registry.root, len(registry))
+        self.policy = client_policy(self.plan, DIMENSION, frozenset(names), draw)
         self.histories = [ClientHistory(self.policy.goal) for _ in self.clients]
         self.signed = [ClientHistory() for _ in self.members]
         self.sealing = [
@@ -153,7 +157,7 @@ class Elsewhere:
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
         members = self.entries(SESSION, self.keys, number)
-        return self.plan.one_shot_setup(parameters, self.keys, members, SESSION, number)
+        return one_shot_setup(self.plan, parameters, self.keys, members, SESSION, number)
 
     def aggregator(self) -> RemoteOneShotAggregator:
         return RemoteOneShotAggregator(
@@ -530,7 +534,7 @@ class TestMember:
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
         )
         members = world.entries(SESSION, world.keys, 0)
-        setup = world.plan.one_shot_setup(parameters, world.keys, members, SESSION, 0, 1000)
+        setup = one_shot_setup(world.plan, parameters, world.keys, members, SESSION, 0, 1000)
         first, now = with_announcement(setup.announce_to_member(), b""), [1061.0]
 
         def member() -> RoundMember:

@@ -10,7 +10,7 @@ from dp import BinomialRelease, DominationAccountant, MomentsAccountant, Sensiti
 from dp.mechanisms import MECHANISMS
 from protocol import RoundParameters
 from protocol.goal import PrivacyGoal, goal_entry
-from protocol.planning.calibration import calibrate, sharpest
+from protocol.noise.calibration import calibrate, sharpest
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, spec_for_size
 

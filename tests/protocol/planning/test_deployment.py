@@ -17,9 +17,10 @@ from dp import Ledger, epsilons
 from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import TrainingPlan
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
+from protocol.planning.policies import client_policy
+from protocol.round.losses import Stage
 from protocol.training.private import PrivateTraining
 from secagg import Identity, ParameterError
 from sketch import SketchSpec, spec_for_size
@@ -142,7 +143,7 @@ def test_the_plan_is_what_rounds_announce(cohort: list[Identity], tmp_path: Path
             plan=chosen,
             dimension=D,
             ledger=ledger,
-            aggregator=RealAggregator(cohort, chosen.client_policy(D)),
+            aggregator=RealAggregator(cohort, client_policy(chosen, D)),
             controller=FixedRate(1.0),
         )
         result = run.run_round(keys(cohort), bytes(32), update, {})
@@ -155,8 +156,8 @@ def test_the_plan_is_what_rounds_announce(cohort: list[Identity], tmp_path: Path
     assert setup.context.bits == deployment.bits <= deployment.bits_exact
     assert setup.context.seeds == deployment.seeds
     assert (setup.context.degree, setup.context.threshold) == (
-        deployment.graph.degree,
-        deployment.graph.threshold,
+        deployment.priced.degree,
+        deployment.priced.threshold,
     )
     # What a client sends and receives; framing takes a few bytes of each message.
     sent = result.outcome.bytes_per_survivor() - len(setup.announce())

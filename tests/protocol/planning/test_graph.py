@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from protocol.planning.graph import COMPLETE_UP_TO, default_graph, plan_graph
+from protocol.schemes.graph import COMPLETE_UP_TO, default_graph, plan_graph
 from secagg import Mode, ParameterError, SessionContext
 from secagg.pairwise.graph_parameters import Adversary
 

@@ -31,7 +31,7 @@ def test_the_tables_of_a_deployment_refuse_it_by_name(section: type[Section]) ->
 
 
 def test_another_unknown_key_is_told_which_there_are() -> None:
-    with pytest.raises(ConfigurationError, match="colour: unknown key; valid: apart, "):
+    with pytest.raises(ConfigurationError, match="colour: unknown key; valid: size, "):
         parse({**GOOD[Cohort], "colour": 7}, Cohort)
 
 

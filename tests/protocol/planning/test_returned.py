@@ -13,11 +13,7 @@ from dp.correlated import CorrelatedAccountant, Promises, RoundParts, correlated
 from dp.correlated.parts_planning import plan_parts
 from dp.correlated.planning import Optimiser, Schedule
 from protocol.goal import delta_for_noise
-from protocol.planning.returned import (
-    PlannedNoise,
-    ReturnedRun,
-    calibrate_returned,
-)
+from protocol.noise.returned import PlannedNoise, ReturnedRun, calibrate_returned
 from secagg import ParameterError
 
 RUN = ReturnedRun(

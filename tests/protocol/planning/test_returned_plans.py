@@ -23,20 +23,23 @@ from returned_worlds import (
 )
 
 from dp import DiscreteGaussianMechanism
-from protocol.exchange.stages import NOBODY
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.returned import ReturnedPlan, member_uploads
+from protocol.checks import of_kind
+from protocol.noise.noise import Independent, Returned, returned_run
+from protocol.noise.returned import member_uploads
+from protocol.round.losses import NOBODY
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_events import RunEvents
+from protocol.schemes import Pairwise
+from protocol.schemes.committee import Drawn, Everyone, Named
+from protocol.schemes.one_shot import one_shot_setup
 from secagg import ParameterError
-from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import fewest_members
 from sketch import PublicSeed, SketchSpec
 
 SKETCH = SketchSpec.identity(DIMENSION)
 SEED = PublicSeed(bytes(32))
-NAMED = CommitteePlan(kind=CommitteeKind.NAMED, size=MEMBERS, corrupt=1, away=1)
+NAMED = Named(size=MEMBERS, corrupt=1, away=1)
 
 
 def calibrated(**options: Any) -> RoundParameters:
@@ -49,17 +52,14 @@ def calibrated(**options: Any) -> RoundParameters:
 @pytest.mark.parametrize(
     ("argument", "changes"),
     [
-        ("committee", {"committee": CommitteePlan()}),
+        ("committee", {"committee": Everyone()}),
         (
             "committee",
-            {"committee": dataclasses.replace(NAMED, kind=CommitteeKind.DRAWN, odds=0.9)},
+            {"committee": Drawn(size=MEMBERS, corrupt=0, away=1, odds=0.9)},
         ),
-        ("mechanism", {"mechanism": "skellam"}),
-        ("mechanism", {"mechanism": "binomial"}),
-        ("returned", {"protocol": "pairwise", "committee": None}),
-        ("apart", {"returned": ReturnedPlan(rounds=8, apart=4)}),
-        ("away", {"returned": ReturnedPlan(rounds=ROUNDS, apart=APART, away=0.5)}),
-        ("exact_noise", {"exact_noise": True}),
+        ("scheme", {"scheme": Pairwise()}),
+        ("apart", {"noise": Returned(rounds=8, apart=4)}),
+        ("away", {"noise": Returned(rounds=ROUNDS, apart=APART, away=0.5)}),
     ],
 )
 def test_plans_that_cannot_have_returned_noise_are_refused(
@@ -72,8 +72,8 @@ def test_plans_that_cannot_have_returned_noise_are_refused(
 
 def test_a_plan_without_returned_noise_has_no_run() -> None:
     with pytest.raises(ParameterError) as raised:
-        _ = plan_of(returned=None).returned_run
-    assert raised.value.argument == "returned"
+        _ = returned_run(plan_of(noise=Independent(mechanism="discrete-gaussian")))
+    assert raised.value.argument == "noise"
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,19 @@ def test_a_plan_without_returned_noise_has_no_run() -> None:
 )
 def test_figures_of_a_run_that_cannot_be_are_named(name: str, value: Any) -> None:
     with pytest.raises(ParameterError) as raised:
-        ReturnedPlan(**{"rounds": ROUNDS, "apart": APART, name: value})
+        Returned(**{"rounds": ROUNDS, "apart": APART, name: value})
     assert raised.value.argument == name
 
 
 def test_the_fewest_members_are_those_sure_to_be_there() -> None:
     """All but the corrupt, as many honest ones that these have left out, and those away."""
     for size, corrupt, gone in ((8, 1, 1), (12, 1, 2), (16, 2, 1), (17, 3, 0)):
-        committee = CommitteePlan(kind=CommitteeKind.NAMED, size=size, corrupt=corrupt, away=gone)
+        committee = Named(size=size, corrupt=corrupt, away=gone)
         plan = plan_of(committee=committee)
         sure = size - 2 * corrupt - gone
-        assert plan.fewest_members == max(sure, fewest_members(size, corrupt))
-        assert plan.returned_run.fewest_members == plan.fewest_members
-        assert plan.returned_run.fewest_returning == max(0, 2 * plan.fewest_members - size)
+        run = returned_run(plan)
+        assert run.fewest_members == max(sure, fewest_members(size, corrupt))
+        assert run.fewest_returning == max(0, 2 * run.fewest_members - size)
 
 
 # -- parameters -----------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def test_the_fewest_members_are_those_sure_to_be_there() -> None:
 
 def test_a_round_has_the_noise_of_the_run() -> None:
     plan, parameters = plan_of(), calibrated()
-    noise = plan.planned_noise(DIMENSION)
+    noise = of_kind("noise", plan.noise, Returned).planned(plan, DIMENSION)
     assert parameters.mechanism == noise.client
     assert isinstance(parameters.mechanism, DiscreteGaussianMechanism)
     assert parameters.returned is not None
@@ -124,7 +124,7 @@ def test_rounds_do_not_take_unequal_shares(options: dict[str, Any]) -> None:
 
 def test_other_noise_does_not_come_back() -> None:
     parameters = calibrated()
-    binomial = plan_of(returned=None, mechanism="binomial", wrap_probability=0.0)
+    binomial = plan_of(noise=Independent(), wrap_probability=0.0)
     coins = binomial.calibrate(SKETCH, DIGEST, SEED).mechanism
     with pytest.raises(ParameterError) as raised:
         dataclasses.replace(parameters, mechanism=coins)
@@ -170,7 +170,7 @@ def test_the_terms_follow_from_what_became_of_the_last_round(
     records: Any, options: dict[str, bool], expected: tuple[bool, int]
 ) -> None:
     plan, parameters = plan_of(), calibrated()
-    terms = member_uploads(plan.returned_run, parameters, records, **options)
+    terms = member_uploads(returned_run(plan), parameters, records, **options)
     assert (terms.returning, terms.fewest_returning) == expected
     assert (terms.fewest, terms.records) == (5, records)
     assert terms.block == parameters.block_digest()
@@ -180,8 +180,8 @@ def test_a_first_round_needs_no_terms() -> None:
     world = ReturnedWorld()
     parameters = calibrated()
     members = world.committee.members(bytes(16), world.cohort(0), 0)
-    setup = world.plan.one_shot_setup(parameters, world.cohort(0), members, bytes(16), 0)
-    assert setup.context.member_uploads == member_uploads(world.plan.returned_run, parameters)
+    setup = one_shot_setup(world.plan, parameters, world.cohort(0), members, bytes(16), 0)
+    assert setup.context.member_uploads == member_uploads(returned_run(world.plan), parameters)
     assert setup.context.invited == N
     assert setup.identities == tuple(world.cohort(0))
     assert setup.adding_members == MEMBERS
@@ -193,7 +193,7 @@ def test_a_client_cannot_be_a_member_of_the_run() -> None:
     members = world.committee.members(bytes(16), world.cohort(0), 0)
     keys = [*world.cohort(0)[:-1], members[0].identity]
     with pytest.raises(ParameterError) as raised:
-        world.plan.one_shot_setup(calibrated(), keys, members, bytes(16), 0)
+        one_shot_setup(world.plan, calibrated(), keys, members, bytes(16), 0)
     assert raised.value.argument == "cohort"
 
 
@@ -232,10 +232,10 @@ def test_rounds_without_returned_noise_have_no_run() -> None:
     with pytest.raises(ParameterError) as raised:
         RunEvents(world.setup().context, dataclasses.replace(calibrated(), returned=None))
     assert raised.value.argument == "returned"
-    plain = plan_of(returned=None)
+    plain = plan_of(noise=Independent(mechanism="discrete-gaussian"))
     members = world.committee.members(bytes(16), world.cohort(0), 0)
     parameters = plain.calibrate(SKETCH, DIGEST, SEED)
-    setup = plain.one_shot_setup(parameters, world.cohort(0), members, bytes(16), 0)
+    setup = one_shot_setup(plain, parameters, world.cohort(0), members, bytes(16), 0)
     assert isinstance(setup, OneShotSetup)
     assert setup.adding_members == 0
     with pytest.raises(ParameterError):

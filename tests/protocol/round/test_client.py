@@ -26,11 +26,13 @@ from dp.keystream import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
-from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
-from protocol.round.policy import ClientPolicy, noise_multiplier, own_noise_multiplier
+from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
 from secagg import (
     FieldVector,
@@ -45,7 +47,9 @@ from secagg import (
 from sketch import SketchKind, SketchSpec
 from sketch.spec import _LAYOUT, SPEC_VERSION
 
-OPEN_POLICY = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN_POLICY = ClientPolicy(
+    minimum_noise_multiplier=0.0, schemes=(PairwiseClauses(allow_semi_honest=True),)
+)
 
 
 @pytest.fixture
@@ -163,7 +167,7 @@ class TestClient:
         registry: frozenset[bytes],
     ) -> None:
         setup = make_setup()
-        exact = noise_multiplier(setup)
+        exact = setup.released.noise_multiplier
         client = self.client(identities, registry, minimum_noise_multiplier=exact)
         assert client.join(setup.announce(), bytes(32))
 
@@ -257,7 +261,7 @@ class TestPolicy:
         setup = colluding(make_setup())
         # Six invited, four must survive, one of them may collude.
         expected = math.sqrt(3 * 101) / 2 / setup.parameters.l2_bound
-        assert noise_multiplier(setup) == pytest.approx(expected, rel=1e-12)
+        assert setup.released.noise_multiplier == pytest.approx(expected, rel=1e-12)
 
     def test_length_is_that_of_the_update_as_well_as_of_its_sketch(
         self, make_setup: Callable[..., RoundSetup]
@@ -270,7 +274,9 @@ class TestPolicy:
         self, make_setup: Callable[..., RoundSetup]
     ) -> None:
         setup = colluding(make_setup(coins=20_000))
-        one, four = (epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4))
+        one, four = (
+            setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4)
+        )
         assert 1.8 * one < four < 4 * one
         goal = PrivacyGoal(four, 1e-5, 4)
         ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(setup)
@@ -285,13 +291,13 @@ class TestPolicy:
         accountant = DominationAccountant(goal.reserve)
         bounds = setup.parameters.l2_bound, setup.parameters.linf_bound
         accountant.compose(BinomialRelease(3 * 20_000, *bounds, 200), 2)
-        assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5)
+        assert setup.released.epsilon_of_rounds(goal) == accountant.epsilon(1e-5)
 
     def test_a_goal_may_be_counted_by_moments(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(13.0, 1e-5, 2, 6.0)
         accountant = MomentsAccountant(goal.reserve)
         accountant.compose(setup.events(setup.context.minimum_survivors).server, 2)
-        assert epsilon_of_rounds(setup, goal) == accountant.epsilon(1e-5) < 13.0
+        assert setup.released.epsilon_of_rounds(goal) == accountant.epsilon(1e-5) < 13.0
         history = ClientHistory(goal)
         history.answer(setup)
         history.charge(setup)
@@ -302,7 +308,9 @@ class TestPolicy:
     ) -> None:
         setup = colluding(make_setup(mechanism=mechanism))
         l2 = setup.parameters.l2_bound
-        assert noise_multiplier(setup) == pytest.approx(math.sqrt(3 * mechanism.variance) / l2)
+        assert setup.released.noise_multiplier == pytest.approx(
+            math.sqrt(3 * mechanism.variance) / l2
+        )
         assert own_noise_multiplier(setup) == pytest.approx(math.sqrt(mechanism.variance) / l2)
 
     @pytest.mark.parametrize("name", MECHANISMS)
@@ -316,7 +324,7 @@ class TestPolicy:
             return colluding(make_setup(mechanism=mechanism))
 
         setup = rounds(20_000.0)
-        four = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 4))
+        four = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 4))
         goal = PrivacyGoal(four, 1e-5, 4)
         policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, mechanisms=(name,))
         policy.check(setup)
@@ -339,7 +347,7 @@ class TestPolicy:
             for kind in (DiscreteGaussianMechanism, SkellamMechanism)
         )
         goal = PrivacyGoal(60.0, 1e-5, 1)
-        multiplier = 0.5 * noise_multiplier(narrow)
+        multiplier = 0.5 * narrow.released.noise_multiplier
         for setup in (narrow, wide):
             policy = ClientPolicy(minimum_noise_multiplier=multiplier, mechanisms=MECHANISMS)
             policy.check(setup)
@@ -353,7 +361,7 @@ class TestPolicy:
         setup = make_setup(coins=6, scale=0.8, linf_bound=5)
         goal = PrivacyGoal(8.0, 1e-5, 1)
         multiplier = 0.3
-        assert noise_multiplier(setup) > multiplier
+        assert setup.released.noise_multiplier > multiplier
         ClientPolicy(minimum_noise_multiplier=multiplier).check(setup)
         with pytest.raises(PolicyError, match="epsilon"):
             ClientPolicy(minimum_noise_multiplier=multiplier, goal=goal).check(setup)
@@ -362,14 +370,14 @@ class TestPolicy:
         self, make_setup: Callable[..., RoundSetup]
     ) -> None:
         goal = PrivacyGoal(8.0, 1e-5, 1)
-        assert epsilon_of_rounds(make_setup(coins=0), goal) == math.inf
+        assert make_setup(coins=0).released.epsilon_of_rounds(goal) == math.inf
 
     def test_coins_beyond_every_table_are_refused(
         self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
         monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", (4 * 101 - 1) / 4)
-        assert epsilon_of_rounds(setup, goal) == math.inf
+        assert setup.released.epsilon_of_rounds(goal) == math.inf
         with pytest.raises(PolicyError, match="account for"):
             ClientHistory(goal).answer(setup)
 
@@ -423,7 +431,7 @@ class TestHistory:
         self, make_setup: Callable[..., RoundSetup]
     ) -> None:
         setups = [make_setup(coins=20_000, round_number=number) for number in range(4)]
-        three = epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3))
+        three = setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 3))
         history = ClientHistory(PrivacyGoal(three, 1e-5, 3))
         for setup in setups[:3]:
             history.answer(setup)
@@ -444,7 +452,7 @@ class TestHistory:
         updates: Callable[[int], np.ndarray],
     ) -> None:
         setup = make_setup(coins=20_000)
-        one = epsilon_of_rounds(setup, PrivacyGoal(1.0, 1e-5, 1))
+        one = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 1))
         history = ClientHistory(PrivacyGoal(one, 1e-5, 1))
         first, second = (
             ready(make_setup(coins=20_000, round_number=number), history)[0] for number in range(2)
@@ -668,7 +676,7 @@ class TestPolicyClauses:
             tolerated_colluders=2,
             clip_l2=1.0,
         )
-        policy = plan.client_policy(10)
+        policy = client_policy(plan, 10)
         assert (policy.registry_colluders, policy.largest_cohort) == (2, 20)
 
     def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(

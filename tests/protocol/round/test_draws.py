@@ -20,15 +20,16 @@ from dp import Ledger
 from protocol import ClientPolicy, PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.exchange.one_shot import LocalCommittee
-from protocol.planning.committee import CommitteePlan
-from protocol.planning.configuration import Cohort as CohortSection
+from protocol.planning.configuration import DrawnTable
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.lottery import DrawnMembers, Lottery
 from protocol.round.member import SealingKeys
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenDraw
+from protocol.schemes.committee import Drawn
+from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_setup
 from protocol.training.charged_sums import MOST_DRAWS, ChargedSums
-from protocol.training.local import local_aggregator, local_committee
+from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.context import OneShotContext
@@ -109,7 +110,7 @@ class Announced:
     def check(self, places: Places | None = None, **changes: Any) -> None:
         """Hold it against a policy that it meets unless changed."""
         policy = policy_of(**{"registry_root": registered().root, **changes})
-        CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check(
+        CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check_committee(
             self.context, places or self.drawn.places
         )
 
@@ -233,7 +234,7 @@ def test_what_draws_may_fail_with_is_a_part_of_delta() -> None:
 
     def policy(delta: float, committee: CommitteePolicy) -> ClientPolicy:
         goal = PrivacyGoal(8.0, delta, 3)
-        return ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, committee=committee)
+        return ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, schemes=(committee,))
 
     assert policy(1.01e-10, committee)
     with pytest.raises(ParameterError) as raised:
@@ -466,7 +467,7 @@ def test_a_number_with_too_few_candidates_is_passed_over(tmp_path: Path) -> None
     """Without a beacon the same number would draw the same candidates, for ever."""
     plan = plan_of(
         CommitteeKind.DRAWN,
-        committee=CommitteePlan(kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=0.8),
+        committee=Drawn(size=8, corrupt=1, away=1, odds=0.8),
     )
     identities = [identity("client", i) for i in range(10)]
     committee = local_committee(plan, identities)
@@ -485,7 +486,7 @@ def test_a_number_with_too_few_candidates_is_passed_over(tmp_path: Path) -> None
 
 
 def test_numbers_do_not_run_for_ever(tmp_path: Path) -> None:
-    committee = CommitteePlan(kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=1e-6)
+    committee = Drawn(size=8, corrupt=1, away=1, odds=1e-6)
     plan = plan_of(CommitteeKind.DRAWN, committee=committee)
     identities = [identity("client", i) for i in range(10)]
     aggregator = local_aggregator(plan, identities, DIMENSION)
@@ -500,9 +501,7 @@ def test_rounds_with_a_beacon(world: World) -> None:
     """The registry is that of the clients, and all parties ask the same source."""
     plan = plan_of(
         CommitteeKind.DRAWN,
-        committee=CommitteePlan(
-            kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=0.97, security_bits=64
-        ),
+        committee=Drawn(size=8, corrupt=1, away=1, odds=0.97, security_bits=64),
     )
     identities = [identity("client", i) for i in range(10)]
     with pytest.raises(ParameterError, match="security_bits"):
@@ -512,7 +511,7 @@ def test_rounds_with_a_beacon(world: World) -> None:
     setup = world.setup()
     keys = [each.public for each in identities]
     members = committee.members(SESSION, keys, 0)
-    setup = plan.one_shot_setup(setup.parameters, keys, members, SESSION, 0)
+    setup = one_shot_setup(plan, setup.parameters, keys, members, SESSION, 0)
     assert setup.context.committee.draw is not None
     assert setup.context.committee.draw.beacon == beacon_of(SESSION, 0)
     assert len(aggregator.run(setup, update, {}).total.survivors) == 10
@@ -531,19 +530,17 @@ def test_rounds_with_a_beacon(world: World) -> None:
         ({"odds": 1}, "odds"),
         ({"size": None}, "size"),
         ({"corrupt": None}, "corrupt"),
-        ({"kind": CommitteeKind.NAMED}, "odds"),
-        ({"kind": CommitteeKind.NAMED, "odds": None, "security_bits": 128}, "security_bits"),
     ],
 )
 def test_infeasible_plans(changes: dict[str, Any], argument: str) -> None:
-    terms = {"kind": CommitteeKind.DRAWN, "size": 8, "corrupt": 1, "away": 1, "odds": 0.5}
+    terms = {"size": 8, "corrupt": 1, "away": 1, "odds": 0.5}
     with pytest.raises(ParameterError) as raised:
-        CommitteePlan(**{**terms, **changes})
+        Drawn(**{**terms, **changes})
     assert raised.value.argument == argument
 
 
 def test_a_plan_tolerates_the_tail_of_all_corrupt_identities() -> None:
-    plan = CommitteePlan(kind=CommitteeKind.DRAWN, size=320, corrupt=100, away=5, odds=0.04)
+    plan = Drawn(size=320, corrupt=100, away=5, odds=0.04)
     assert plan.numbers(1000, 10, 10).corrupt == corrupt_bound(100, plan.whole_odds, 128) == 47
     assert plan.numbers(1000, 10, 10).size == 320
     small = dataclasses.replace(plan, size=230)
@@ -556,20 +553,17 @@ def test_plans_and_members_are_of_one_kind(world: World) -> None:
     assert isinstance(drawn, DrawnMembers)
     rest = (setup.parameters, world.keys)
     with pytest.raises(ParameterError, match="draw"):
-        world.plan.one_shot_setup(*rest, drawn.members, SESSION, 0)
+        one_shot_setup(world.plan, *rest, drawn.members, SESSION, 0)
     named = plan_of(CommitteeKind.NAMED)
     with pytest.raises(ParameterError, match="draw"):
-        named.one_shot_setup(*rest, drawn, SESSION, 0)
+        one_shot_setup(named, *rest, drawn, SESSION, 0)
     with pytest.raises(ParameterError, match="committee"):
-        named.draw_policy(ROOT, 10)
+        draw_policy(named, ROOT, 10)
     with pytest.raises(ParameterError, match="lottery"):
         LocalCommittee(CommitteeKind.DRAWN, world.identities, world.member_policy)
 
 
 def test_a_configuration_draws_where_it_gives_odds() -> None:
-    numbers = {"committee_size": 8, "committee_corrupt": 1, "committee_away": 1}
-    section = CohortSection(
-        size=10, tolerated_dropouts=2, tolerated_colluders=1, committee_odds=0.9, **numbers
-    )
-    plan = section.committee()
-    assert plan == CommitteePlan(kind=CommitteeKind.DRAWN, size=8, corrupt=1, away=1, odds=0.9)
+    table = DrawnTable(kind="drawn", size=8, corrupt=1, away=1, odds=0.9)
+    plan = table.build()
+    assert plan == Drawn(size=8, corrupt=1, away=1, odds=0.9)

@@ -16,12 +16,14 @@ from dp import Ledger
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import RealAggregator, UpdateSource
 from protocol.exchange.remote import RemoteClient, refuse
-from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round import stored_round
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.training.power import PowerTraining
@@ -33,8 +35,11 @@ from secagg.storage import StoredStateError, TokenFolder
 from sketch.controllers import FixedRate
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
+from tests.doubles.plans import plan_of_words
 
-OPEN = ClientPolicy(minimum_noise_multiplier=0.0, allow_semi_honest=True)
+OPEN = ClientPolicy(
+    minimum_noise_multiplier=0.0, schemes=(PairwiseClauses(allow_semi_honest=True),)
+)
 MODEL = bytes(32)
 OPENED = 1_750_000_000
 HOUR = 3600
@@ -364,8 +369,8 @@ class TestPolicy:
 
 
 def plan(**changes: Any) -> TrainingPlan:
-    return TrainingPlan(
-        **{
+    return plan_of_words(
+        {
             "goal": PrivacyGoal(20.0, 1e-5, 2),
             "cohort": 6,
             "tolerated_dropouts": 1,
@@ -382,7 +387,7 @@ class TestPlan:
         self, identities: list[Identity], ledger: Ledger, updates: Callable[[int], np.ndarray]
     ) -> None:
         watch = Watch(0.9)
-        real = RealAggregator(identities, plan().client_policy(200), unix_clock=watch)
+        real = RealAggregator(identities, client_policy(plan(), 200), unix_clock=watch)
         training = PrivateTraining(plan(), 200, FixedRate(1.0), real, ledger, clock=watch)
         cohort = [identity.public for identity in identities]
         result = training.run_round(cohort, MODEL, updates)
@@ -403,7 +408,7 @@ class TestPlan:
         self, identities: list[Identity], ledger: Ledger
     ) -> None:
         forever = plan(lifetime_seconds=0)
-        real = RealAggregator(identities, forever.client_policy(200))
+        real = RealAggregator(identities, client_policy(forever, 200))
         training = PrivateTraining(forever, 200, FixedRate(1.0), real, ledger, clock=Watch())
         context = training.next_setup([i.public for i in identities], MODEL).context
         assert (context.opened_at, context.lifetime_seconds) == (0, 0)
@@ -415,5 +420,5 @@ class TestPlan:
         assert refused.value.argument == "lifetime_seconds"
 
     def test_its_clients_want_the_expiry(self) -> None:
-        assert plan().client_policy(200).largest_lifetime_seconds == HOUR
-        assert plan(lifetime_seconds=0).client_policy(200).largest_lifetime_seconds is None
+        assert client_policy(plan(), 200).largest_lifetime_seconds == HOUR
+        assert client_policy(plan(lifetime_seconds=0), 200).largest_lifetime_seconds is None

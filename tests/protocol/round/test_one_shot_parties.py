@@ -20,6 +20,7 @@ from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.round.setup import RoundEncoding
+from protocol.schemes.one_shot import one_shot_of
 from secagg import (
     LocalProtocolError,
     ParameterError,
@@ -54,7 +55,7 @@ def client_of(world: World, index: int = 0, **options: Any) -> OneShotRoundClien
 def member_of(world: World, policy: MemberPolicy | None = None) -> RoundMember:
     """Member 0, with a history of its own."""
     who = identity("member", 0)
-    if world.plan.committee_kind is CommitteeKind.EVERYONE:
+    if one_shot_of(world.plan).committee.KIND is CommitteeKind.EVERYONE:
         who = world.identities[0]
     return RoundMember(
         who, SealingKeys(who, SESSION), policy or world.member_policy, ClientHistory()
@@ -142,7 +143,7 @@ def test_what_is_no_announcement_is_refused(world: World, cut: int) -> None:
 
 def test_bytes_that_are_no_text_are_refused(world: World) -> None:
     data = world.setup().announce(0)
-    kind = world.plan.committee_kind.value.encode()
+    kind = one_shot_of(world.plan).committee.KIND.value.encode()
     assert kind in data
     with pytest.raises(RemoteProtocolError):
         OneShotAnnouncement.read(data.replace(kind, b"\xff" * len(kind)))
@@ -189,9 +190,9 @@ def test_corrupt_members_of_everyone_are_corrupt_clients() -> None:
         removal=(),
     )
     policy = CommitteePolicy(kind=CommitteeKind.EVERYONE, corrupt=1)
-    policy.check(setup.context)
+    policy.check_committee(setup.context)
     with pytest.raises(PolicyError, match="corrupt"):
-        policy.check(context)
+        policy.check_committee(context)
     bold = dataclasses.replace(world.member_policy, tolerated_colluders=0)
     announcement = changed(setup.announce_to_member(), tolerated_colluders=0, removable=False)
     with pytest.raises(PolicyError, match="tolerated_colluders"):

@@ -16,7 +16,10 @@ from dp import Ledger
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.deployment import plan_deployment
+from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.account import IndependentAccount
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.history import ClientHistory
@@ -24,17 +27,19 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.rings import SPARE_ROUNDS, fitting_security_bits, is_safe
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
+from protocol.schemes.pairwise import pairwise_of, pairwise_setup
 from protocol.training.records import Records
 from secagg import Identity, Mode, ParameterError
 from secagg.grinding import ring_failure
 from sketch import PublicSeed, SketchSpec
+from tests.doubles.plans import plan_of_words
 
 COHORT, DIMENSION, OPENED, HOUR = 400, 50, 1_750_000_000, 3600
 
 
 def plan(goal: PrivacyGoal, **changes: Any) -> TrainingPlan:
-    return TrainingPlan(
-        **{
+    return plan_of_words(
+        {
             "goal": goal,
             "cohort": COHORT,
             "tolerated_dropouts": 20,
@@ -77,17 +82,21 @@ def make_setup(people: list[Identity]) -> Callable[..., RoundSetup]:
             SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32))
         )
         opened = OPENED if made.lifetime_seconds else 0
-        setup = made.setup(parameters, [p.public for p in people], bytes(16), 0, opened)
+        setup = pairwise_setup(made, parameters, [p.public for p in people], bytes(16), 0, opened)
         return RoundSetup(dataclasses.replace(setup.context, **changes), parameters)
 
     return make
+
+
+def graph_of(made: TrainingPlan) -> tuple[int, int]:
+    return pairwise_of(made).graph(made)
 
 
 class TestPlan:
     def test_the_graph_alone_does_not_fail_more_often_than_delta(self) -> None:
         """A graph of forty bits fails with 4.5e-13 in one round, without a single try more."""
         made = plan(STRICT)
-        failure = ring_failure(COHORT, made.ring_bits, 0, active=True)
+        failure = ring_failure(COHORT, pairwise_of(made).ring_bits(made), 0, active=True)
         assert failure <= STRICT.reserve.aggregation <= STRICT.delta / STRICT.rounds
         with pytest.raises(ParameterError) as refused:
             plan(STRICT, security_bits=40)
@@ -97,8 +106,8 @@ class TestPlan:
 
     def test_an_expiry_saves_neighbours(self) -> None:
         forever, hour = plan(GOAL), plan(GOAL, lifetime_seconds=HOUR)
-        assert hour.ring_bits < forever.ring_bits
-        assert hour.graph[0] < forever.graph[0]
+        assert pairwise_of(hour).ring_bits(hour) < pairwise_of(forever).ring_bits(forever)
+        assert graph_of(hour)[0] < graph_of(forever)[0]
 
     def test_the_fewest_bits_that_fit(self) -> None:
         for goal, lifetime in ((GOAL, 0), (GOAL, HOUR), (STRICT, 0), (STRICT, HOUR)):
@@ -117,24 +126,25 @@ class TestPlan:
         assert fitting_security_bits(strictest, COHORT, Mode.ACTIVE, 0) == 160
 
     def test_a_curious_server_needs_no_more_than_eighty(self) -> None:
-        assert plan(STRICT, mode=Mode.SEMI_HONEST).ring_bits == 80
+        curious = plan(STRICT, mode=Mode.SEMI_HONEST)
+        assert pairwise_of(curious).ring_bits(curious) == 80
 
     def test_what_no_ring_can_do_is_refused_with_its_cures(self) -> None:
         hopeless = PrivacyGoal(8.0, 1e-25, 1000)
         with pytest.raises(ParameterError, match="the complete graph"):
             plan(hopeless)
-        assert plan(hopeless, degree=0).graph[0] == 0
+        assert graph_of(plan(hopeless, degree=0))[0] == 0
 
     def test_small_cohorts_have_no_ring(self) -> None:
         small = plan(STRICT, cohort=60, tolerated_dropouts=3, tolerated_colluders=3)
-        assert (small.graph[0], small.ring_bits) == (0, 80)
+        assert (graph_of(small)[0], pairwise_of(small).ring_bits(small)) == (0, 80)
 
     def test_what_is_given_is_kept(self) -> None:
         made = plan(GOAL, security_bits=128)
-        assert made.ring_bits == 128
-        assert made.graph[0] > plan(GOAL).graph[0]
-        degree, threshold = made.graph
-        assert plan(GOAL, degree=degree, security_bits=128).graph == (degree, threshold)
+        assert pairwise_of(made).ring_bits(made) == 128
+        assert graph_of(made)[0] > graph_of(plan(GOAL))[0]
+        degree, threshold = graph_of(made)
+        assert graph_of(plan(GOAL, degree=degree, security_bits=128)) == (degree, threshold)
 
     @pytest.mark.parametrize("bits", [0, 161, 80.0])
     def test_bits_that_no_graph_has(self, bits: float) -> None:
@@ -143,7 +153,8 @@ class TestPlan:
 
     def test_the_deployment_says_what_it_is_for(self) -> None:
         deployment = plan_deployment(plan(GOAL), SketchSpec.identity(DIMENSION))
-        assert deployment.graph.security_bits == plan(GOAL).ring_bits == 96
+        assert deployment.priced.security_bits == 96
+        assert pairwise_of(plan(GOAL)).ring_bits(plan(GOAL)) == 96
 
     def test_rounds_carry_it(self, make_setup: Callable[..., RoundSetup]) -> None:
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
@@ -209,7 +220,7 @@ class TestClient:
         self, people: list[Identity], make_setup: Callable[..., RoundSetup]
     ) -> None:
         made = plan(GOAL)
-        assert self.join(people, make_setup(made), made.client_policy(DIMENSION))
+        assert self.join(people, make_setup(made), client_policy(made, DIMENSION))
 
     def test_a_ring_that_fails_too_often_for_the_goal_is_refused(
         self, people: list[Identity], make_setup: Callable[..., RoundSetup]
@@ -239,7 +250,7 @@ class TestClient:
         setup = make_setup(plan(GOAL), security_bits=79)
         policy = self.policy(goal=None)
         assert "at least 80" in str(self.refused(people, setup, policy))
-        less = dataclasses.replace(policy, minimum_security_bits=79)
+        less = dataclasses.replace(policy, schemes=(PairwiseClauses(minimum_security_bits=79),))
         assert self.join(people, setup, less)
 
     @pytest.mark.parametrize("stored", [False, True])
@@ -260,7 +271,7 @@ class TestClient:
         failure, share = rounds[0].context.ring_failure(), GOAL.reserve.aggregation
         fitting = math.floor(GOAL.rounds * Fraction(share) / Fraction(failure))
         assert SPARE_ROUNDS * GOAL.rounds <= fitting < len(rounds)
-        policy, history = made.client_policy(DIMENSION), ClientHistory(GOAL)
+        policy, history = client_policy(made, DIMENSION), ClientHistory(GOAL)
         for number, setup in enumerate(rounds[:fitting]):
             if stored and number % 100 == 0:
                 history = reopened(history, tmp_path)
@@ -317,7 +328,7 @@ class TestClient:
         monkeypatch.setattr(
             type(setup.context), "ring_failure", lambda *_, **__: goal.reserve.aggregation
         )
-        monkeypatch.setattr(ClientHistory, "_check", lambda *_: 0.0)
+        monkeypatch.setattr(IndependentAccount, "check", lambda *_: 0.0)
         history: ClientHistory = ClientHistory(goal)
 
         def answer(number: int, draw: DrawPolicy | None = None) -> None:

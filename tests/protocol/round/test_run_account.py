@@ -22,17 +22,20 @@ from returned_worlds import (
     record,
 )
 
-from dp import LedgerError
+from dp import Entry, LedgerError, NonPrivateRelease
 from protocol import PrivacyGoal
 from protocol.errors import PolicyError
-from protocol.planning.returned import ReturnedPlan
+from protocol.noise.noise import Independent, Returned
+from protocol.planning.policies import client_policy
 from protocol.round import run_account
-from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.clauses import ReturnedClauses
+from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.policy import ClientPolicy, noise_multiplier, own_noise_multiplier
+from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.returned_events import RunEvents
 from protocol.round.run_account import RunAccount, RunAccountant
 from protocol.round.stored_history import StoredHistory
+from protocol.schemes.one_shot import one_shot_setup
 from secagg import LocalProtocolError, ParameterError
 from secagg.oneshot.records import RoundRecord
 
@@ -85,7 +88,7 @@ def test_a_run_as_planned_stays_within_the_goal(history: ClientHistory) -> None:
     worst = [take_part(other, setup_of(t, *least[:t])) for t in (0, 4, 8)]
     assert spent[-1] < worst[-1] <= GOAL.epsilon
     assert worst[-1] == pytest.approx(
-        WORLD.setup().run_events.epsilon_of_run(GOAL, APART), rel=0.02
+        WORLD.setup().released.epsilon_of_rounds(GOAL, APART), rel=0.02
     )
 
 
@@ -181,7 +184,7 @@ def test_the_twin_that_believes_any_records(monkeypatch: pytest.MonkeyPatch) -> 
     history = ClientHistory(GOAL)
     take_part(history, setup_of(3, *full(2)))
     known = setup_of(20).context.heads
-    monkeypatch.setattr(history._run, "_known", (0, known[0]))
+    monkeypatch.setattr(history._account, "_known", (0, known[0]))
     history.answer(setup_of(20), apart=1)
 
 
@@ -253,7 +256,7 @@ def true_epsilons(told: Sequence[RoundRecord], bounds: Sequence[float]) -> list[
     accountant, found = RunAccountant(), []
     for t in range(len(told)):
         setup = setup_of(told[t].round_number, *told[:t])
-        events = setup.run_events.of(told[t])
+        events = setup.run_events.of(told[t].clients, told[t])
         event = dataclasses.replace(events.server, l2_sensitivity=bounds[t])
         accountant.compose(event)
         found.append(accountant.epsilon(GOAL.delta))
@@ -277,9 +280,9 @@ def test_in_any_run_a_client_counts_enough(seed: int) -> None:
 def test_the_twin_that_hopes_for_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """It counts on everybody's noise, and pays too little."""
 
-    def best(self: RunEvents, l2_bound: float) -> list[Any]:
+    def best(self: RunEvents) -> list[Any]:
         whole = dataclasses.replace(self._ends()[0], clients=N, entered=MEMBERS, returned=0)
-        return [self.parts.release(self.index, whole, self._before, l2_bound)]
+        return [self.parts.release(self.index, whole, self._before, self._parameters.l2_bound)]
 
     monkeypatch.setattr(RunEvents, "worst", best)
     broken = 0
@@ -305,9 +308,8 @@ def test_a_restart_restores_everything(tmp_path: Path) -> None:
             assert take_part(stored, setup) == expected
     with StoredHistory(tmp_path, GOAL) as stored:
         assert stored.epsilon == kept.epsilon
-        run = stored._run
-        assert run is not None
-        assert vars(run) == vars(kept._run)
+        assert stored._account is not None
+        assert vars(stored._account) == vars(kept._account)
         refused(lambda: stored.answer(setup_of(11, *full(11))), "epsilon", "used up")
         refused(lambda: stored.answer(setup_of(9, session=b"s" * 16)), "session_id")
         refused(lambda: stored.answer(setup_of(9, *full(3)), apart=1), "records")
@@ -356,7 +358,9 @@ def test_charges_that_do_not_say_how_the_run_stands_are_refused(
                                              "head": "xyz"}])  # fmt: skip
 def test_what_is_no_charge_is_not_restored(remembered: dict[str, Any]) -> None:
     with pytest.raises(LocalProtocolError):
-        RunAccount(bytes(16), GOAL).restore(0, remembered)
+        metadata = {"session": "00", "round": 0, "run": remembered}
+        entry = Entry(0, NonPrivateRelease(), metadata)
+        RunAccount(GOAL).restore(entry)
 
 
 # -- two kinds of rounds --------------------------------------------------------------------------
@@ -364,12 +368,12 @@ def test_what_is_no_charge_is_not_restored(remembered: dict[str, Any]) -> None:
 
 def plain_setup(number: int) -> OneShotSetup:
     """A round of the same clients and members whose noise stays."""
-    plan = plan_of(returned=None)
+    plan = plan_of(noise=Independent(mechanism="discrete-gaussian"))
     base = setup_of(number)
     parameters = plan.calibrate(base.parameters.sketch, bytes(32), base.parameters.public_seed)
     session, keys = base.context.session_id, WORLD.cohort(0)
     members = WORLD.committee.members(session, keys, number)
-    return plan.one_shot_setup(parameters, keys, members, session, number)
+    return one_shot_setup(plan, parameters, keys, members, session, number)
 
 
 @pytest.mark.parametrize("first", ["stays", "comes back"])
@@ -409,17 +413,21 @@ def kept() -> float:
     return float(np.sqrt(6 * parameters.mechanism.variance) / parameters.l2_bound)
 
 
+def clauses(**changes: Any) -> ReturnedClauses:
+    return ReturnedClauses(**{"apart": APART, **changes})
+
+
 @pytest.mark.parametrize(
     ("changes", "parameter"),
     [
         ({}, ""),
-        ({"returned_noise": False}, "returns"),
+        ({"returned": None}, "returns"),
         ({"largest_variance": 0.999, "scaled": True}, "variance"),
         ({"largest_variance": 1.001, "scaled": True}, ""),
-        ({"minimum_kept_multiplier": 0.999 * kept()}, ""),
-        ({"minimum_kept_multiplier": 1.001 * kept()}, "kept_multiplier"),
-        ({"apart": 3}, "epsilon"),
-        ({"apart": 5}, ""),
+        ({"returned": clauses(minimum_kept_multiplier=0.999 * kept())}, ""),
+        ({"returned": clauses(minimum_kept_multiplier=1.001 * kept())}, "kept_multiplier"),
+        ({"returned": clauses(apart=3)}, "epsilon"),
+        ({"returned": clauses(apart=5)}, ""),
         ({"goal": dataclasses.replace(GOAL, epsilon=7.9)}, "epsilon"),
         ({"goal": dataclasses.replace(GOAL, epsilon=7.9), "equal_rounds": False}, ""),
         ({"mechanisms": ("binomial",)}, "mechanism"),
@@ -451,14 +459,14 @@ def test_members_of_too_much_noise_are_refused_beside_clients_of_little() -> Non
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, 1 << 40])
 def test_what_is_no_distance_between_uploads_is_named(value: Any) -> None:
     with pytest.raises(ParameterError) as raised:
-        dataclasses.replace(WORLD.policy, apart=value)
+        clauses(apart=value)
     assert raised.value.argument == "apart"
 
 
 @pytest.mark.parametrize("value", [-1.0, float("nan")])
 def test_what_is_no_multiplier_is_named(value: float) -> None:
     with pytest.raises(ParameterError) as raised:
-        dataclasses.replace(WORLD.policy, minimum_kept_multiplier=value)
+        clauses(minimum_kept_multiplier=value)
     assert raised.value.argument == "minimum_kept_multiplier"
 
 
@@ -468,28 +476,30 @@ def test_members_noise_counts_in_the_multiplier_and_not_in_ones_own() -> None:
     bound = setup.parameters.l2_bound
     honest_members = parts.fewest_members - 2 * parts.corrupt_members
     expected = 6 * parts.client_variance + honest_members * parts.member_variance
-    assert noise_multiplier(setup) == pytest.approx(np.sqrt(expected) / bound, rel=1e-12)
+    assert setup.released.noise_multiplier == pytest.approx(np.sqrt(expected) / bound, rel=1e-12)
     own = np.sqrt(setup.parameters.mechanism.variance) / bound
     assert own_noise_multiplier(setup) == pytest.approx(own, rel=1e-12)
 
 
 def test_the_policy_asks_for_the_run_as_planned() -> None:
     setup = setup_of(0)
-    run = epsilon_of_rounds(setup, GOAL, APART)
+    run = setup.released.epsilon_of_rounds(GOAL, APART)
     assert 0.97 * GOAL.epsilon < run <= GOAL.epsilon
-    assert epsilon_of_rounds(setup, GOAL, APART - 1) > GOAL.epsilon
+    assert setup.released.epsilon_of_rounds(GOAL, APART - 1) > GOAL.epsilon
     # A goal of more rounds than the run has room for is one of those that fit.
     more = dataclasses.replace(GOAL, rounds=20)
-    assert epsilon_of_rounds(setup, more, APART) == pytest.approx(
-        epsilon_of_rounds(setup, dataclasses.replace(GOAL, rounds=3), APART), rel=0.2
+    assert setup.released.epsilon_of_rounds(more, APART) == pytest.approx(
+        setup.released.epsilon_of_rounds(dataclasses.replace(GOAL, rounds=3), APART), rel=0.2
     )
 
 
 def test_a_plan_gives_its_clients_all_of_this() -> None:
     plan = plan_of()
-    assert (WORLD.policy.returned_noise, WORLD.policy.apart) == (True, APART)
-    stays = plan_of(returned=None).client_policy(40, WORLD.committee.named)
-    assert (stays.returned_noise, stays.apart) == (False, 1)
+    assert WORLD.policy.returned == clauses()
+    stays = client_policy(
+        plan_of(noise=Independent(mechanism="discrete-gaussian")), 40, WORLD.committee.named
+    )
+    assert (stays.returned, stays.apart) == (None, 1)
     assert checked(stays) == "returns"
-    assert plan.returned == ReturnedPlan(rounds=ROUNDS, apart=APART)
+    assert plan.noise == Returned(rounds=ROUNDS, apart=APART)
     assert isinstance(plan.goal, PrivacyGoal)

@@ -23,7 +23,7 @@ from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_r
 from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
 from protocol.round.client import RoundClient
-from protocol.round.history import ClientHistory, Failure, epsilon_of_rounds
+from protocol.round.history import ClientHistory, Failure
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
@@ -41,7 +41,7 @@ def setups(make_setup: Callable[..., RoundSetup]) -> list[RoundSetup]:
 @pytest.fixture
 def goal(setups: list[RoundSetup]) -> PrivacyGoal:
     """Enough for three of them."""
-    return PrivacyGoal(epsilon_of_rounds(setups[0], PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
+    return PrivacyGoal(setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
 
 
 def take_part(history: ClientHistory, setup: RoundSetup) -> None:
@@ -382,7 +382,7 @@ class TestMarksAndCharges:
             mark.rename(mark.with_suffix(""))
         with StoredHistory(folder, goal) as history:
             with pytest.raises(PolicyError, match="round_number"):
-                history._goal = None
+                history._account = None
                 history.answer(setups[0])
         assert len(marks_of(folder, ".charged")) == 3
         self.no_charges(folder, None)

@@ -18,10 +18,11 @@ from dp import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
-from protocol.exchange.stages import Stage
 from protocol.round import stored_round
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import Announcement, RoundSetup
 from secagg import FieldSum, Identity, LocalProtocolError, Mode, ServerSession, SessionAbortedError
@@ -30,7 +31,9 @@ from secagg.storage import StoredStateError, TokenFolder
 from sketch import SketchSpec
 
 OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0, allow_semi_honest=True, mechanisms=tuple(MECHANISMS)
+    minimum_noise_multiplier=0.0,
+    schemes=(PairwiseClauses(allow_semi_honest=True),),
+    mechanisms=tuple(MECHANISMS),
 )
 MODEL = bytes(32)
 

@@ -15,6 +15,7 @@ from dp import Ledger, NonFiniteUpdateError
 from dp.minimal_clip import ClipController
 from protocol import TrainingPlan
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
+from protocol.planning.policies import client_policy
 from protocol.training.adaptive_clip import (
     AdaptiveClipTraining,
     ClippingState,
@@ -160,7 +161,7 @@ def test_the_real_protocol_runs_it(ledger: Ledger) -> None:
     people = [Identity.generate() for _ in range(8)]
     made = plan(8)
     run = training(
-        ledger, made=made, inner=RealAggregator(people, made.client_policy(D + 1)), clip=0.3
+        ledger, made=made, inner=RealAggregator(people, client_policy(made, D + 1)), clip=0.3
     )
     result = run.run_round(keys(people), MODEL, lambda _: 0.2 * DIRECTION)
     assert result.update.shape == (D,)

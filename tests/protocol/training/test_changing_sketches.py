@@ -10,8 +10,9 @@ from training_doubles import keys, plan_of
 
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.exchange.stages import stages_of
+from protocol.planning.policies import client_policy
 from protocol.round.client import RoundClient
+from protocol.round.losses import stages_of
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
@@ -74,7 +75,7 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(
     few = {"tolerated_dropouts": 1, "tolerated_colluders": 0}
     plan = plan_of(len(SPECS), 100.0, cohort=len(identities), **few)
     mean, controller = np.full(D, 0.5 / np.sqrt(D)), Scripted()
-    real = RealAggregator(identities, plan.client_policy(D))
+    real = RealAggregator(identities, client_policy(plan, D))
     training = PrivateTraining(plan, D, controller, real, ledger)
     assert controller.told == [plan.prior]
     for number, spec in enumerate(SPECS):

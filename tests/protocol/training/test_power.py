@@ -19,8 +19,9 @@ from dp import (
 )
 from protocol import TrainingPlan
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
+from protocol.round.losses import Stage
 from protocol.training.power import PowerState, PowerTraining, bases_digest, factors_of
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch import PublicSeed
@@ -120,7 +121,7 @@ def test_the_real_protocol_sums_the_same_integers(cohort: list[Identity], tmp_pa
         made, secrets = plan(exact_noise=False), Secrets()
         with Ledger.open(tmp_path / f"{kind}.jsonl") as ledger:
             run = training(
-                ledger, made, secrets.aggregator(kind, cohort, made.client_policy(None)), secrets
+                ledger, made, secrets.aggregator(kind, cohort, client_policy(made, None)), secrets
             )
             results.append(run.run_round(keys(cohort), MODEL, updates.__getitem__, lost))
     ideal, real = results
@@ -245,7 +246,7 @@ def test_clients_that_know_one_length_refuse_the_other(
     cohort: list[Identity], ledger: Ledger
 ) -> None:
     made = plan()
-    inner = RealAggregator(cohort, made.client_policy(SHAPES.first_size))
+    inner = RealAggregator(cohort, client_policy(made, SHAPES.first_size))
     run = training(ledger, made, inner)
     with pytest.raises(TooFewSurvivorsError, match="0 clients answered"):
         run.run_round(keys(cohort), MODEL, same)

@@ -24,8 +24,10 @@ from dp.mechanisms import MECHANISMS, MechanismName, mechanism_of
 from protocol import RoundOutcome, TrainingPlan
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
-from protocol.exchange.stages import ReleaseHook, Stage
+from protocol.exchange.stages import ReleaseHook
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
+from protocol.round.losses import Stage
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.setup import RoundSetup, coin_schedule, removal_table
 from protocol.training.private import PrivateTraining
@@ -81,7 +83,9 @@ def constant(_: int) -> np.ndarray:
 
 
 def aggregator_of(kind: str, cohort: list[Identity]) -> Aggregator:
-    return IdealAggregator() if kind == "ideal" else RealAggregator(cohort, plan().client_policy(D))
+    return (
+        IdealAggregator() if kind == "ideal" else RealAggregator(cohort, client_policy(plan(), D))
+    )
 
 
 class Watched:
@@ -272,7 +276,7 @@ def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(
 
 
 def test_no_round_is_announced_twice(cohort: list[Identity], ledger: Ledger) -> None:
-    watched = Watched(RealAggregator(cohort, plan().client_policy(D)))
+    watched = Watched(RealAggregator(cohort, client_policy(plan(), D)))
     run = training(ledger, watched)
     with pytest.raises(TooFewSurvivorsError):
         run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), Stage.SHARE))
@@ -354,10 +358,10 @@ class TestClientPolicy:
         chosen = {"mode": mode, "mechanism": mechanism}
         with Ledger.open(tmp_path / "l.jsonl") as ledger:
             setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), **chosen)
-        plan(**chosen).client_policy(D).check(setup)
+        client_policy(plan(**chosen), D).check(setup)
         for other in set(MECHANISMS) - {mechanism}:
             with pytest.raises(PolicyError, match="mechanism"):
-                plan(mode=mode, mechanism=other).client_policy(D).check(setup)
+                client_policy(plan(mode=mode, mechanism=other), D).check(setup)
 
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
     @pytest.mark.parametrize("name", MECHANISMS)
@@ -368,32 +372,32 @@ class TestClientPolicy:
         amount = max(setup.parameters.mechanism.amount * share, 0.001)
         less = mechanism_of(name, int(amount) if name == "binomial" else amount)
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
-            plan(mechanism=name).client_policy(D).check(self.weaker(setup, mechanism=less))
+            client_policy(plan(mechanism=name), D).check(self.weaker(setup, mechanism=less))
 
     def test_it_refuses_what_else_the_plan_does_not_say(
         self, cohort: list[Identity], ledger: Ledger
     ) -> None:
         setup = self.setup_of(cohort, ledger)
-        policy = plan().client_policy(D)
+        policy = client_policy(plan(), D)
         with pytest.raises(PolicyError, match="clip_l2"):
             policy.check(self.weaker(setup, clip_l2=1.5))
         with pytest.raises(PolicyError, match="dimension"):
-            plan().client_policy(D + 1).check(setup)
+            client_policy(plan(), D + 1).check(setup)
         with pytest.raises(PolicyError, match="minimum_survivors"):
-            plan(tolerated_dropouts=2).client_policy(D).check(setup)
+            client_policy(plan(tolerated_dropouts=2), D).check(setup)
         with pytest.raises(PolicyError, match="tolerated_colluders"):
-            plan(tolerated_colluders=2).client_policy(D).check(setup)
+            client_policy(plan(tolerated_colluders=2), D).check(setup)
 
     def test_it_refuses_a_server_that_only_promises(
         self, cohort: list[Identity], ledger: Ledger
     ) -> None:
         setup = self.setup_of(cohort, ledger, mode=Mode.SEMI_HONEST)
         with pytest.raises(PolicyError, match="mode"):
-            plan().client_policy(D).check(setup)
+            client_policy(plan(), D).check(setup)
 
     def test_clients_count_for_themselves(self, cohort: list[Identity], tmp_path: Path) -> None:
         """Two servers, each within the goal; the client is the one who sees both."""
-        real = RealAggregator(cohort, plan().client_policy(D))
+        real = RealAggregator(cohort, client_policy(plan(), D))
         for number in range(2):
             with Ledger.open(tmp_path / f"{number}.jsonl") as ledger:
                 run = training(ledger, real)
@@ -437,7 +441,7 @@ def test_noise_is_exact_however_many_are_lost(
     """The coins that stay are the target, give or take one for each honest survivor."""
     for lost in range(4):
         with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(cohort, plan().client_policy(D))
+            real = RealAggregator(cohort, client_policy(plan(), D))
             # Uncompressed, so that the error is noise alone: chi-square with D degrees of freedom,
             # whose mean of squares leaves 0.5 .. 1.5 with probability below 1e-7.
             chosen = IdealAggregator() if kind == "ideal" else real
@@ -463,7 +467,7 @@ def test_noise_that_comes_as_a_whole_stays_as_a_whole(
     chosen = plan(mechanism=mechanism)
     for lost in range(4):
         with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(cohort, chosen.client_policy(D))
+            real = RealAggregator(cohort, client_policy(chosen, D))
             aggregator = IdealAggregator() if kind == "ideal" else real
             run = training(ledger, aggregator, FixedRate(1.0), mechanism=mechanism)
             gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
@@ -484,7 +488,7 @@ def test_noise_that_comes_as_a_whole_stays_as_a_whole(
 @pytest.mark.parametrize(
     ("wrong", "match"),
     [
-        ({"exact_noise": True}, "exact_noise.*comes as a whole"),
+        ({"exact_noise": True}, "exact.*comes as a whole"),
         ({"wrap_probability": 0.0}, "wrap_probability.*no largest value"),
     ],
 )
@@ -524,7 +528,7 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(
 def test_the_controller_changes_the_size_between_rounds(
     cohort: list[Identity], ledger: Ledger
 ) -> None:
-    aggregator = RealAggregator(cohort, plan(rounds=4).client_policy(D))
+    aggregator = RealAggregator(cohort, client_policy(plan(rounds=4), D))
     run = training(ledger, aggregator, Halving(), rounds=4)
     results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]

@@ -10,14 +10,15 @@ from training_doubles import MODEL, Killed9Error, KilledIn, Secrets, keys, plan_
 
 from dp import Ledger
 from protocol.exchange.aggregators import Aggregator, IdealAggregator
-from protocol.exchange.stages import Stage
+from protocol.planning.policies import client_policy
+from protocol.round.losses import Stage
 from protocol.training.private import PrivateTraining, TrainingState
 from secagg import Identity, LocalProtocolError
 from sketch.controllers import AdaptNorm
 
 D = 300
 PLAN = plan_of(3)
-POLICY = PLAN.client_policy(D)
+POLICY = client_policy(PLAN, D)
 
 
 def training(

@@ -36,8 +36,8 @@ from dp.audit import replayed_epsilon
 from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import MemberStage
-from protocol.exchange.stages import NOBODY, Stage
 from protocol.goal import delta_for_noise
+from protocol.round.losses import NOBODY, Stage
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.training import records
 from protocol.training.accounts import label

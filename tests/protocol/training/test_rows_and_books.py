@@ -20,8 +20,9 @@ from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.round import setup as setups
+from protocol.round.account import IndependentAccount
 from protocol.round.client import RoundClient
-from protocol.round.history import ClientHistory, epsilon_of_rounds
+from protocol.round.history import ClientHistory
 from protocol.round.parameters import MAX_SKETCH_ROWS
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
@@ -160,18 +161,18 @@ class TestOverlap:
         self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rounds = [make_setup(coins=3000, round_number=number) for number in range(8)]
-        one = epsilon_of_rounds(rounds[0], PrivacyGoal(1.0, 1e-6, 1))
+        one = rounds[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-6, 1))
         goal = PrivacyGoal(2.5 * one, 1e-6, 2)
         history = ClientHistory(goal)
-        check = ClientHistory._check
+        check = IndependentAccount.check
 
-        def slowly(self: ClientHistory, setup: RoundSetup, apart: int = 1) -> float:
+        def slowly(self: IndependentAccount, setup: RoundSetup, apart: int = 1) -> float:
             found = check(self, setup, apart)
             # Whoever does not wait for the others passes the check now.
             time.sleep(0.02)
             return found
 
-        monkeypatch.setattr(ClientHistory, "_check", slowly)
+        monkeypatch.setattr(IndependentAccount, "check", slowly)
 
         def charge(setup: RoundSetup) -> bool:
             try:
@@ -189,9 +190,9 @@ class TestOverlap:
         self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         history, setup = ClientHistory(), make_setup()
-        check = ClientHistory._check
+        check = IndependentAccount.check
         monkeypatch.setattr(
-            ClientHistory, "_check", lambda self, *what: (time.sleep(0.02), check(self, *what))
+            IndependentAccount, "check", lambda self, *what: (time.sleep(0.02), check(self, *what))
         )
 
         def answer(_: int) -> bool:

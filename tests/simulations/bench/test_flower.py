@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from protocol.errors import ConfigurationError
+from protocol.schemes.pairwise import pairwise_of
 from secagg import Mode
 from simulations.bench.flower import FlowerOrder, bench_flower, engine, floor, report
 from simulations.bench.flower.engine import System
@@ -58,7 +59,7 @@ def test_orders_out_of_range_are_refused(name: str, value: float) -> None:
 @pytest.mark.parametrize("mode", list(Mode))
 def test_our_plan_allows_for_those_that_vanish(order: FlowerOrder, mode: Mode) -> None:
     plan = dataclasses.replace(order, mode=mode).plan()
-    assert plan.cohort == order.clients and plan.mode is mode
+    assert plan.cohort == order.clients and pairwise_of(plan).mode is mode
     other = dataclasses.replace(order, mode=mode).plan("one-shot")
     assert other.cohort == order.clients and other.mode is Mode.ACTIVE
     assert other.minimum_survivors == plan.minimum_survivors
@@ -141,7 +142,10 @@ def test_limits_count_every_mask_and_every_noise_vector(monkeypatch: pytest.Monk
         floor, "interleaved_seconds", lambda work, _: {name: run_once(work[name]) for name in work}
     )
     figures = floor.floor_figures(FOUR, cores=2)
-    assert figures["degree"] == 3 and figures["threshold"] == FOUR.plan().graph[1]
+    assert (
+        figures["degree"] == 3
+        and figures["threshold"] == pairwise_of(FOUR.plan()).graph(FOUR.plan())[1]
+    )
     # In units of one client's four masks: four clients, three self masks, three left behind.
     assert figures["limit_masks_seconds"] == (4 + 6 / 4) / 2
     # Four clients draw what stays and one batch more; nobody else vanished, so nothing goes.

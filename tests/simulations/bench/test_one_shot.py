@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from command_line import invoke, run_json
 
-from protocol.planning.committee import CommitteeNumbers, committee_numbers
+from protocol.schemes.committee import CommitteeNumbers, committee_numbers
 from secagg import ParameterError
 from secagg.oneshot.ring import Ring
 from simulations.bench import growth, one_shot_mask, one_shot_round
@@ -38,7 +38,7 @@ def test_a_committee_with_too_many_corrupt_members_is_refused() -> None:
 
 def test_a_mask_is_compared_with_the_bare_transforms() -> None:
     figures = run_json(
-        *("bench", "mask", "--protocol", "one-shot", "--dim", "5000", "--bits", "16"),
+        *("bench", "mask", "--scheme", "one-shot", "--dim", "5000", "--bits", "16"),
         *("--clients", "50", "--repeats", "1", *COMMITTEE),
     )
     ratio = figures["seconds"] / figures["transforms_seconds"]
@@ -68,7 +68,7 @@ def test_the_bare_transforms_are_one_forward_and_one_back_for_each_block(
 
 
 def test_a_round_is_correct_and_its_parts_add_up() -> None:
-    figures = run_json(*ROUND, "--protocol", "one-shot")
+    figures = run_json(*ROUND, "--scheme", "one-shot")
     assert figures["correct"] is True
     assert figures["dropped"] == 2
     assert figures["round_trips"] == {"client": 1, "member": 4}
@@ -126,7 +126,7 @@ def test_a_wrong_sum_is_seen_and_is_status_1(monkeypatch: pytest.MonkeyPatch) ->
         return values
 
     monkeypatch.setattr(one_shot_round, "centre", off_by_one)
-    assert invoke(*ROUND, "--protocol", "one-shot").exit_code == 1
+    assert invoke(*ROUND, "--scheme", "one-shot").exit_code == 1
 
 
 def test_a_round_that_warms_up_wrongly_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_the_default_is_the_pairwise_protocol_with_its_own_figures() -> None:
 
 @pytest.mark.parametrize(("mode", "exchanges"), [("active", 5), ("semi_honest", 4)])
 def test_both_protocols_are_compared(mode: str, exchanges: int) -> None:
-    figures = run_json(*ROUND, "--protocol", "both", "--mode", mode)
+    figures = run_json(*ROUND, "--scheme", "both", "--mode", mode)
     pairwise, one_shot = figures["pairwise"], figures["one-shot"]
     assert pairwise["correct"] is one_shot["correct"] is True
     assert pairwise["round_trips"] == {"client": exchanges}
@@ -154,7 +154,7 @@ def test_both_protocols_are_compared(mode: str, exchanges: int) -> None:
 
 
 def test_both_masks_are_compared_in_tables_for_people() -> None:
-    result = invoke("bench", "mask", "--dim", "100", "--repeats", "1", "--protocol", "both")
+    result = invoke("bench", "mask", "--dim", "100", "--repeats", "1", "--scheme", "both")
     assert result.exit_code == 0
     for text in ("mask, pairwise", "ratio_to_keystream", "mask, one-shot", "ratio_to_transforms"):
         assert text in result.stdout
@@ -172,7 +172,7 @@ GROWTH = ("bench", "growth", "--dim", "200", *COMMITTEE, "--largest", "250")
 
 @pytest.mark.usefixtures("small_series")
 def test_growth_stops_at_the_largest_and_compares_with_the_first() -> None:
-    figures = run_json(*GROWTH, "--protocol", "one-shot")
+    figures = run_json(*GROWTH, "--scheme", "one-shot")
     assert list(figures) == ["8", "12", "16"]
     first = figures["8"]["server_cpu_seconds_per_client"]
     for clients, each in figures.items():
@@ -186,16 +186,16 @@ def test_growth_stops_at_the_largest_and_compares_with_the_first() -> None:
 
 @pytest.mark.usefixtures("small_series")
 def test_growth_of_both_protocols() -> None:
-    figures = run_json(*GROWTH, "--protocol", "both")
+    figures = run_json(*GROWTH, "--scheme", "both")
     assert list(figures["pairwise"]) == ["8", "12"]
     assert list(figures["one-shot"]) == ["8", "12", "16"]
     assert "degree" in figures["pairwise"]["8"]
-    shown = invoke(*GROWTH, "--protocol", "both").stdout
+    shown = invoke(*GROWTH, "--scheme", "both").stdout
     assert "growth, pairwise" in shown and "growth, one-shot" in shown
 
 
 def test_the_plot_is_of_pairwise_rounds() -> None:
-    result = invoke(*GROWTH, "--protocol", "one-shot", "--plot", "growth.png")
+    result = invoke(*GROWTH, "--scheme", "one-shot", "--plot", "growth.png")
     assert result.exit_code == 2
     assert "pairwise rounds only" in result.stderr
 

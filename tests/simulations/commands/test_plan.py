@@ -209,7 +209,7 @@ def test_an_empty_ledger_leaves_the_choice(tmp_path: Path) -> None:
 
 
 def test_the_one_shot_protocol_alone_has_a_committee_and_a_ring() -> None:
-    arguments = ("--clients", "1000", "--dropout", "0.3", "--protocol", "one-shot")
+    arguments = ("--clients", "1000", "--dropout", "0.3", "--scheme", "one-shot")
     figures = plan(*arguments)
     assert figures["committee"] == {
         "kind": "named",
@@ -230,29 +230,29 @@ def test_the_one_shot_protocol_alone_has_a_committee_and_a_ring() -> None:
 
 
 def test_everyone_is_on_the_committee_of_a_small_cohort() -> None:
-    small = plan("--clients", "50", "--protocol", "one-shot")["committee"]
+    small = plan("--clients", "50", "--scheme", "one-shot")["committee"]
     assert (small["kind"], small["size"], small["corrupt"]) == ("everyone", 50, 2)
 
 
 def test_more_corrupt_candidates_put_more_on_the_committee() -> None:
     few, many = (
-        plan("--clients", "1000", "--protocol", "one-shot", "--corrupt", share)["committee"]
+        plan("--clients", "1000", "--scheme", "one-shot", "--corrupt", share)["committee"]
         for share in ("0.01", "0.05")
     )
     assert few["corrupt"] < many["corrupt"]
     message = refused(
-        ParameterError, "--clients", "1000", "--protocol", "one-shot", "--corrupt", "0.2"
+        ParameterError, "--clients", "1000", "--scheme", "one-shot", "--corrupt", "0.2"
     )
     assert "committee" in message
 
 
 def test_a_one_shot_round_that_loses_too_many_is_refused() -> None:
-    arguments = ("--clients", "100", "--dropout", "0.6", "--protocol", "one-shot")
+    arguments = ("--clients", "100", "--dropout", "0.6", "--scheme", "one-shot")
     assert "must survive" in refused(ParameterError, *arguments)
 
 
 def test_both_protocols_have_the_same_noise_and_other_bytes() -> None:
-    both = plan("--clients", "50", *GOAL, "--protocol", "both")
+    both = plan("--clients", "50", *GOAL, "--scheme", "both")
     pairwise, one_shot = both["pairwise"], both["one-shot"]
     assert pairwise == plan("--clients", "50", *GOAL)
     for same in ("epsilons", "bits", "coins_per_client", "squared_error", "colluders"):
@@ -263,7 +263,7 @@ def test_both_protocols_have_the_same_noise_and_other_bytes() -> None:
 
 
 def test_both_protocols_have_a_table_each() -> None:
-    shown = invoke("plan", "--clients", "50", *GOAL, "--protocol", "both").stdout
+    shown = invoke("plan", "--clients", "50", *GOAL, "--scheme", "both").stdout
     for text in ("plan, pairwise", "plan, one-shot", "sealed shares for the members"):
         assert text in shown
     assert "other" not in [line.strip() for line in shown.splitlines()]

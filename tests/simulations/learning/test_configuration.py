@@ -56,7 +56,7 @@ def test_unknown_keys_are_named_with_the_known_ones(key: str, valid: str) -> Non
         ("privacy.epsilon", "five"),
         ("privacy.delta", 1.0),
         ("cohort.size", 1),
-        ("cohort.mode", "trusting"),
+        ("scheme.mode", "trusting"),
         ("sketch.controller", "magic"),
         ("faults.dropout", 1.0),
         ("rounds", 0),
@@ -98,35 +98,35 @@ def test_more_lost_clients_than_the_noise_was_made_for_are_refused() -> None:
 def test_a_cohort_that_cannot_lose_so_many_is_refused() -> None:
     config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
     with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):
-        build_plan(config.privacy, config.cohort, config.participations)
+        build_plan(config, config.participations)
 
 
 @pytest.mark.parametrize("aggregator", ["central", "plain"])
 def test_noise_that_no_client_adds_is_refused(aggregator: str) -> None:
-    config = parse(changed("privacy.mechanism", "skellam"), RunConfig)
+    config = parse(changed("noise.mechanism", "skellam"), RunConfig)
     config.check()
     other = config.model_copy(
         update={"engine": config.engine.model_copy(update={"aggregator": aggregator})}
     )
-    with pytest.raises(ConfigurationError, match=r"privacy\.mechanism"):
+    with pytest.raises(ConfigurationError, match=r"noise\.mechanism"):
         other.check()
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("privacy.wrap_probability", 0.0), ("cohort.exact_noise", True)]
+    ("key", "value"), [("privacy.wrap_probability", 0.0), ("noise.exact", True)]
 )
 def test_what_coins_alone_can_do_is_named_by_its_key(key: str, value: object) -> None:
     config = parse(changed(key, value), RunConfig)
-    build_plan(config.privacy, config.cohort, config.participations)
-    privacy = config.privacy.model_copy(update={"mechanism": "discrete-gaussian"})
+    build_plan(config, config.participations)
+    noise = config.noise.model_copy(update={"mechanism": "discrete-gaussian"})
     with pytest.raises(ConfigurationError) as caught:
-        build_plan(privacy, config.cohort, config.participations)
+        build_plan(config.model_copy(update={"noise": noise}), config.participations)
     assert caught.value.key == key
 
 
 def test_no_such_mechanism() -> None:
     with pytest.raises(ConfigurationError, match="'binomial', 'skellam' or 'discrete-gaussian'"):
-        parse(changed("privacy.mechanism", "laplace"), RunConfig)
+        parse(changed("noise.mechanism", "laplace"), RunConfig)
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"rounds = ", b"[[[]"])

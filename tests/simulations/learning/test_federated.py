@@ -12,8 +12,8 @@ import pytest
 
 from dp import Ledger
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.exchange.stages import Stage
 from protocol.planning.configuration import build_plan
+from protocol.round.losses import Stage
 from protocol.training.private import PrivateTraining
 from secagg import Identity
 from simulations.learning import federated

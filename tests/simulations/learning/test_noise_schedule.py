@@ -16,6 +16,7 @@ from simulations.learning.noise_schedule import (
     noise_weights,
     returned_plan,
     schedule_of,
+    training_plan,
 )
 from simulations.learning.run.overrides import changed
 from simulations.learning.server_optimizer import ModelState, optimize
@@ -27,7 +28,7 @@ FITTING = {
     "cohort.tolerated_dropouts": 4,
     "sketch": {"controller": "fixed", "rate": 1.0},
     "server.final_learning_rate": 6.0,
-    "privacy.noise": "returned",
+    "noise.kind": "returned",
     "engine.aggregator": "central",
 }
 
@@ -43,8 +44,8 @@ def test_it_is_planned_for_what_the_schedule_gives() -> None:
     assert schedule_of(config) == Schedule(60, 12, 5)
     assert returned_plan(config).gain == pytest.approx(1.77, abs=0.005)
     assert banded_plan(config).gain == pytest.approx(1.90, abs=0.005)
-    assert returned_plan(fitting(cohort__apart=4)).gain < returned_plan(config).gain
-    assert returned_plan(fitting(privacy__returned_share=0.5)).returned_share == 0.5
+    assert returned_plan(fitting(noise__apart=4)).gain < returned_plan(config).gain
+    assert returned_plan(fitting(noise__share=0.5)).returned_share == 0.5
 
 
 @pytest.mark.parametrize(
@@ -55,11 +56,11 @@ def test_it_is_planned_for_what_the_schedule_gives() -> None:
         ("powersgd", {"powersgd": {"rank": 2}, "engine.aggregator": "ideal"}, "multiplied"),
         ("denoise", {"denoise": {}}, "comes back in the next"),
         ("server.optimizer", {"server.optimizer": "adam"}, "rates of coordinates"),
-        ("privacy.noise", {"engine.aggregator": "plain"}, "real or ideal or central"),
-        ("privacy.noise", {"task.population": 38}, "gains nothing.*in 60 of 60.*1 apart"),
-        ("privacy.noise", {"privacy.returned_share": 0.0}, "gains nothing"),
-        ("privacy.returned_share", {"privacy.returned_share": 0.99999}, "0.9999"),
-        ("cohort.apart", {"cohort.apart": 6}, "at most 5, as cohorts of 38.*192"),
+        ("noise.kind", {"engine.aggregator": "plain"}, "real or ideal or central"),
+        ("noise.kind", {"task.population": 38}, "gains nothing.*in 60 of 60.*1 apart"),
+        ("noise.kind", {"noise.share": 0.0}, "gains nothing"),
+        ("noise.share", {"noise.share": 0.99999}, "0.9999"),
+        ("noise.apart", {"noise.apart": 6}, "at most 5, as cohorts of 38.*192"),
         ("rounds", {"rounds": 5000}, "4096"),
     ],
 )
@@ -73,9 +74,9 @@ def test_what_does_not_go_together_is_named_with_its_reason(
 
 
 def test_a_banded_matrix_needs_a_trusted_server() -> None:
-    fitting(privacy__noise="banded").check()
+    fitting(noise__kind="banded").check()
     with pytest.raises(ConfigurationError, match=r"'banded' for ideal.*aggregator = central"):
-        fitting(privacy__noise="banded", engine__aggregator="ideal").check()
+        fitting(noise__kind="banded", engine__aggregator="ideal").check()
 
 
 def test_a_multiplier_of_one_round_is_refused() -> None:
@@ -86,29 +87,25 @@ def test_a_multiplier_of_one_round_is_refused() -> None:
     assert caught.value.key == "privacy.noise_multiplier"
 
 
-@pytest.mark.parametrize(
-    ("key", "changes"),
-    [
-        ("privacy.returned_share", {"privacy.returned_share": 0.5}),
-        ("cohort.apart", {"cohort.apart": 2}),
-    ],
-)
-def test_independent_noise_has_none_of_it(key: str, changes: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="left out") as caught:
-        changed(demo_config(), list(changes.items())).check()
+@pytest.mark.parametrize("key", ["noise.share", "noise.apart"])
+def test_independent_noise_has_none_of_it(key: str) -> None:
+    with pytest.raises(ConfigurationError, match="unknown key; valid: exact, kind") as caught:
+        changed(demo_config(), [(key, 0.5)])
     assert caught.value.key == key
+
+
+def test_the_share_is_planned_where_clients_and_members_add_the_noise() -> None:
+    with pytest.raises(ConfigurationError, match="left out") as caught:
+        training_plan(fitting(noise__share=0.5))
+    assert caught.value.key == "noise.share"
 
 
 @pytest.mark.parametrize("noise", ["returned", "banded"])
 def test_sums_of_clients_have_noise_of_their_own_round(noise: str) -> None:
-    config = fitting(privacy__noise=noise)
+    config = fitting(noise__kind=noise)
     with pytest.raises(ConfigurationError, match="noise that clients add") as caught:
-        build_plan(config.privacy, config.cohort, config.participations)
-    assert caught.value.key == "privacy.noise"
-    apart = changed(demo_config(), [("cohort.size", 38)]).cohort.model_copy(update={"apart": 3})
-    with pytest.raises(ConfigurationError, match="independent") as caught:
-        build_plan(demo_config().privacy, apart, 3)
-    assert caught.value.key == "cohort.apart"
+        build_plan(config, config.participations)
+    assert caught.value.key == "noise.kind"
 
 
 def test_weights_are_what_the_servers_steps_add_up() -> None:

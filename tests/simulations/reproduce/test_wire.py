@@ -76,7 +76,7 @@ class TestBytes:
 
 def test_the_protocols_differ(config: RunConfig) -> None:
     """The configuration's own protocol does not count."""
-    one_shot = changed(config, [("cohort.protocol", "one-shot")])
+    one_shot = changed(config, [("scheme.kind", "one-shot")])
     found = {name: mean_bytes(config, name, DIMENSION, [900]) for name in PROTOCOLS}
     assert found["pairwise"] != found["one-shot"]
     assert found == {name: mean_bytes(one_shot, name, DIMENSION, [900]) for name in PROTOCOLS}

@@ -394,7 +394,7 @@ def test_the_command_fails_when_the_campaign_does(monkeypatch: Patch) -> None:
 
 
 def test_the_behaviours_of_both_protocols_take_turns() -> None:
-    arguments = ["--protocol", "both", "--schedules", "4", "--play", "wire", "--json"]
+    arguments = ["--scheme", "both", "--schedules", "4", "--play", "wire", "--json"]
     result = CliRunner().invoke(app, ["bench", "faults", *arguments])
     wires = [*FAMILIES["pairwise"]["wire"], *FAMILIES["one-shot"]["wire"]]
     assert list(json.loads(result.stdout)["behaviours"]) == wires

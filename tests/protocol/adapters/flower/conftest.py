@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from protocol.goal import PrivacyGoal
-from protocol.planning.training_plan import TrainingPlan
+from protocol.planning.configuration import named_members
 from secagg import Mode
+from tests.doubles.plans import plan_of_words
 
 if importlib.util.find_spec("flwr") is not None:
     with warnings.catch_warnings():
@@ -40,7 +41,7 @@ if importlib.util.find_spec("flwr") is not None:
     from flwr.clientapp import ClientApp
     from flwr.supercore.task_identity import TaskIdentity
 
-    from protocol.adapters.flower.folders import named_members, new_network, rules_of
+    from protocol.adapters.flower.folders import new_network, rules_of
     from protocol.adapters.flower.home import SIMULATION_VARIABLE
 
 
@@ -69,7 +70,7 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
             "clip_l2": 1.0,
             "mode": Mode.ACTIVE,
         }
-        plan = TrainingPlan(**{**values, **overrides})
+        plan = plan_of_words({**values, **overrides})
         rules = rules_of(plan, allow_evaluation_in_the_clear=allow_evaluation_in_the_clear)
         made_network = new_network(tmp_path / str(RUN_ID), clients, rules, named_members(plan))
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}

@@ -52,7 +52,7 @@ def test_the_example_learns_in_the_simulation_engine(
 ) -> None:
     with network.Network(tmp_path, clients=10, simulation=True) as engine:
         settings = {"veilsum.simulation-dir": str(tmp_path / "homes"), "num-server-rounds": 3}
-        settings["veilsum.cohort.protocol"] = protocol
+        settings["veilsum.scheme.kind"] = protocol
         report = engine.run(settings, seconds=600.0)
     assert report["survivors"] == [10] * 3 and report["lost"] == [[]] * 3
     assert report["round trips"] == trips
@@ -130,7 +130,7 @@ def test_a_network_goes_on_when_a_node_is_slow_one_restarts_and_one_dies(
         given = network.deployment_settings(engine, 5, 2, **SETTINGS)
         # Training takes some seconds, so that nobody has answered yet when it is hit.
         given |= {"num-server-rounds": 2, "local-epochs": 1000, "veilsum.stage-seconds": ""}
-        report = engine.run({**given, "veilsum.cohort.protocol": protocol}, seconds=1200.0)
+        report = engine.run({**given, "veilsum.scheme.kind": protocol}, seconds=1200.0)
         faults.join(1.0)
         assert faults.left == set() and engine.processes.ended() == ["supernode-4"]
     # The slow one is in both means; the restarted one, under a new number, in the second.

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocol.schemes import OneShot, Pairwise
+from protocol.schemes.committee import Everyone, Named
+
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
@@ -31,7 +34,6 @@ from protocol.adapters.flower.settings import read_settings
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import refuse
 from protocol.exchange.sealing_book import SealingBook
-from protocol.planning.committee import CommitteePlan
 from protocol.planning.configuration import load
 from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
 from protocol.round.member import SealingKeys
@@ -43,11 +45,8 @@ from secagg.tags import Usage
 
 N = 6
 SESSION = bytes(range(16))
-EVERYONE: dict[str, Any] = {"protocol": "one-shot"}
-NAMED: dict[str, Any] = {
-    "protocol": "one-shot",
-    "committee": CommitteePlan(kind=CommitteeKind.NAMED, size=4, corrupt=0, away=1),
-}
+EVERYONE: dict[str, Any] = {"committee": Everyone()}
+NAMED: dict[str, Any] = {"committee": Named(size=4, corrupt=0, away=1)}
 BOTH = pytest.mark.parametrize("kind", [EVERYONE, NAMED], ids=["everyone", "named"])
 
 
@@ -519,7 +518,7 @@ class TestLostReplies:
 
 def shorten_keys(home: Path) -> None:
     """Have a client use, and accept, sealing keys for two rounds only."""
-    policy, name = home / "policy.toml", "committee_key_rounds"
+    policy, name = home / "policy.toml", "key_rounds"
     policy.write_text(policy.read_text().replace(f"{name} = {KEY_ROUNDS}", f"{name} = 2"))
 
 
@@ -628,27 +627,28 @@ class TestSettings:
             "veilsum.cohort.size": 6,
             "veilsum.cohort.tolerated-dropouts": 2,
             "veilsum.cohort.tolerated-colluders": 0,
-            "veilsum.cohort.protocol": "one-shot",
+            "veilsum.scheme.kind": "one-shot",
             "veilsum.ledger": str(folder / "ledger.jsonl"),
             "veilsum.registry": str(folder / "registry.txt"),
             **more,
         }
 
     def named(self) -> dict[str, Any]:
-        prefix = "veilsum.cohort.committee-"
+        prefix = "veilsum.scheme.committee."
         return {prefix + "size": 4, prefix + "corrupt": 0, prefix + "away": 1}
 
     def test_everyone(self, tmp_path: Path) -> None:
         settings = read_settings(self.values(tmp_path))
-        assert settings.plan().protocol == "one-shot"
+        assert settings.plan().scheme == OneShot()
         keys = [Identity.generate().public for _ in range(6)]
         write_registry(tmp_path / "registry.txt", keys)
         places = places_of(settings, settings.plan(), 1)
         assert places.registry == frozenset(keys) and places.committee == frozenset()
         rules = rules_of(settings.plan())
-        assert (rules.committee, rules.corrupt_members) == ("everyone", 0)
+        assert rules.committee is not None
+        assert (rules.committee.kind, rules.corrupt_members) == ("everyone", 0)
         assert rules.policy().committee is not None
-        pairwise = rules_of(replace(settings.plan(), protocol="pairwise"))
+        pairwise = rules_of(replace(settings.plan(), scheme=Pairwise()))
         assert pairwise.policy().committee is None
 
     def test_a_named_committee_has_a_file(self, tmp_path: Path) -> None:
@@ -681,10 +681,9 @@ class TestSettings:
             read_settings(self.values(tmp_path, **waits, **{"veilsum.lifetime-seconds": 399}))
 
     def test_a_drawn_committee_is_not_to_be_had(self, tmp_path: Path) -> None:
-        odds = {"veilsum.cohort.committee-odds": 0.9}
-        plan = read_settings(self.values(tmp_path, **self.named(), **odds)).plan()
-        with pytest.raises(ConfigurationError, match="named, or everyone who is invited"):
-            rules_of(plan)
+        kind = {"veilsum.scheme.committee.kind": "drawn", "veilsum.scheme.committee.odds": 0.9}
+        with pytest.raises(SettingsError, match="named, or everyone who is invited"):
+            read_settings(self.values(tmp_path, **self.named(), **kind))
 
     def test_a_grid_of_another_committee_than_planned_is_refused(
         self, make_world: Callable[..., World]
@@ -693,6 +692,6 @@ class TestSettings:
         with pytest.raises(ConfigurationError, match="0 identities; valid: 4, as planned"):
             world.secure(committee=())
         world.opened.pop().close()
-        world.plan = replace(world.plan, protocol="pairwise", committee=None)
+        world.plan = replace(world.plan, scheme=Pairwise())
         with pytest.raises(ConfigurationError, match="4 identities; valid: 0, as planned"):
             world.secure()

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from protocol.schemes import Pairwise
+from protocol.schemes.pairwise import pairwise_of
+
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import FIRST_NODE, RUN_ID, FakeGrid, FakeTime, Node, flat, make_app, model
@@ -152,7 +155,7 @@ def test_what_nobody_says_has_a_default() -> None:
         plan = plan_of(secure)
         assert (plan.goal.epsilon, plan.goal.delta, plan.goal.rounds) == (200.0, 1e-5, 3)
         assert (plan.cohort, plan.tolerated_dropouts, plan.tolerated_colluders) == (20, 4, 1)
-        assert plan.mode is Mode.ACTIVE and plan.lifetime_seconds > 0
+        assert pairwise_of(plan).mode is Mode.ACTIVE and plan.lifetime_seconds > 0
         assert isinstance(secure._rounds._controller, AdaptNorm)
         assert (secure._patience.stage, secure._patience.training) == (None, 3600.0)
 
@@ -193,7 +196,7 @@ def test_every_argument_arrives() -> None:
     values = {
         **{"epsilon": 3.0, "delta": 1e-7, "clip_l2": 0.3, "mechanism": "skellam", "rounds": 4},
         **{"cohort": 9, "tolerated_dropouts": 1, "tolerated_colluders": 1},
-        **{"protocol": "one-shot"},
+        **{"scheme": "one-shot"},
         **{"ledger": "/l", "registry": "/r"},
         **{"allow_evaluation_in_the_clear": True, "allow_queries_in_the_clear": True},
         **{"stage_seconds": 1.0, "training_seconds": 2.0, "connect_seconds": 3.0},
@@ -217,7 +220,7 @@ def test_a_plan_counts_for_what_it_is_made_of() -> None:
         tolerated_dropouts=1,
         tolerated_colluders=0,
         clip_l2=1.0,
-        mode=Mode.SEMI_HONEST,
+        scheme=Pairwise(mode=Mode.SEMI_HONEST),
     )
     controller = FixedRate(2.0)
     with guard(simulated(6, config={}), {}, plan=plan, controller=controller) as secure:

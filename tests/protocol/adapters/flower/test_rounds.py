@@ -26,8 +26,8 @@ from protocol.adapters.flower import Patience, RoundLostError, RoundReport, Secu
 from protocol.adapters.flower.errors import MOST_REASONS, told
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
-from protocol.exchange.stages import Stage
 from protocol.goal import PrivacyGoal
+from protocol.round.losses import Stage
 from secagg import Mode, ParameterError, Reason, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import AdaptNorm
 

@@ -14,6 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from protocol.adapters.flower.home import CommitteeRules, PairwiseRules
+from protocol.round.clauses import PairwiseClauses
+from protocol.schemes.pairwise import pairwise_of
+
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
@@ -75,7 +79,9 @@ def test_a_good_configuration_becomes_a_plan() -> None:
     settings = read_settings(config())
     plan = settings.plan()
     assert plan.goal.epsilon == 8.0 and plan.goal.rounds == 5 and plan.clip_l2 == 1.0
-    assert plan.cohort == 10 and plan.minimum_survivors == 8 and plan.mode is Mode.ACTIVE
+    assert (
+        plan.cohort == 10 and plan.minimum_survivors == 8 and pairwise_of(plan).mode is Mode.ACTIVE
+    )
     assert isinstance(settings.controller(), AdaptNorm)
     fixed = read_settings(config(sketch__controller="fixed", sketch__rate=4.0))
     assert fixed.controller() == FixedRate(4.0)
@@ -94,11 +100,11 @@ def test_a_good_configuration_becomes_a_plan() -> None:
         ({"insecure-seed": 7}, "veilsum.insecure-seed", "secrets are never configured"),
         ({"privacy__insecure-seed": 7}, "veilsum.privacy.insecure-seed", "never configured"),
         ({"engine__insecure-seed": 7}, "veilsum.engine", "unknown key"),
-        ({"cohort__mode": "trusting"}, "veilsum.cohort.mode", "'active' or 'semi_honest'"),
+        ({"scheme__mode": "trusting"}, "veilsum.scheme.mode", "'active' or 'semi_honest'"),
         ({"sketch__controller": "genius"}, "veilsum.sketch.controller", "adapt_norm"),
         ({"lifetime-seconds": 700_000}, "veilsum.lifetime-seconds", "less than or equal to 604800"),
         ({"lifetime-seconds": -1}, "veilsum.lifetime-seconds", "greater than or equal to 0"),
-        ({"cohort__security-bits": 0}, "veilsum.cohort.security-bits", "greater than or equal"),
+        ({"scheme__security-bits": 0}, "veilsum.scheme.security-bits", "greater than or equal"),
         ({"stage-seconds": 0.0}, "veilsum.stage-seconds", "greater than 0"),
         ({"cohort__tolerated-dropouts": 9}, "veilsum.cohort.tolerated-dropouts", "at most"),
         (
@@ -228,8 +234,9 @@ def test_no_settings_at_all_say_where_they_go() -> None:
 def test_rounds_live_a_day_unless_told_otherwise() -> None:
     assert read_settings(config()).plan().lifetime_seconds == 86_400
     assert read_settings(config(**{"lifetime-seconds": 0})).plan().lifetime_seconds == 0
-    settings = read_settings(config(**{"lifetime-seconds": 7200, "cohort__security-bits": 88}))
-    assert (settings.plan().lifetime_seconds, settings.plan().ring_bits) == (7200, 88)
+    settings = read_settings(config(**{"lifetime-seconds": 7200, "scheme__security-bits": 88}))
+    plan = settings.plan()
+    assert (plan.lifetime_seconds, pairwise_of(plan).ring_bits(plan)) == (7200, 88)
 
 
 def test_a_round_lives_as_long_as_its_stages_may_take() -> None:
@@ -426,7 +433,7 @@ def test_the_command_makes_a_network(tmp_path: Path, capsys: pytest.CaptureFixtu
     policy = rules.policy()
     assert (rules.epsilon, rules.delta, policy.largest_clip_l2) == (8.0, 1e-6, 0.5)
     assert policy.minimum_survivors == 2 and policy.registry_colluders == 1
-    assert policy.goal.rounds == 5 and not policy.allow_semi_honest
+    assert policy.goal.rounds == 5 and policy.schemes == (PairwiseClauses(),)
     # Nobody's key is ever written over.
     assert main(provision(tmp_path)) == 1
     assert "exists" in capsys.readouterr().err
@@ -456,11 +463,11 @@ def test_rules_survive_being_written(tmp_path: Path) -> None:
         clip_l2=2.5,
         minimum_survivors=4,
         tolerated_colluders=0,
-        security_bits=88,
         lifetime_seconds=7200,
         dimension=650,
         mechanism="discrete-gaussian",
-        allow_semi_honest=True,
+        pairwise=PairwiseRules(security_bits=88, allow_semi_honest=True),
+        committee=CommitteeRules(kind="named", corrupt=2),
         allow_evaluation_in_the_clear=True,
         name_refused_clauses=True,
     )

@@ -44,7 +44,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "ideal": {"engine.aggregator": "ideal"},
     "real": {"engine.aggregator": "real"},
     "central": {"engine.aggregator": "central"},
-    "skellam": {"engine.aggregator": "real", "privacy.mechanism": "skellam"},
+    "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
     "fedsel": {

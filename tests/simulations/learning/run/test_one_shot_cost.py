@@ -10,7 +10,8 @@ import pytest
 from one_shot_worlds import DIMENSION, plan_of, update
 
 from protocol.planning.deployment import plan_deployment
-from protocol.training.local import local_aggregator, local_committee
+from protocol.schemes.one_shot import local_committee, one_shot_setup
+from protocol.training.local import local_aggregator
 from secagg import Identity
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.member import OneShotMember
@@ -88,7 +89,8 @@ def test_bytes_are_those_of_a_round(
     committee = local_committee(plan, identities)
     aggregator = local_aggregator(plan, identities, DIMENSION, committee=committee)
     keys, session = [identity.public for identity in identities], bytes(16)
-    setup = plan.one_shot_setup(
+    setup = one_shot_setup(
+        plan,
         plan_deployment(plan, SketchSpec.identity(DIMENSION)).parameters,
         keys,
         committee.members(session, keys, 0),

@@ -43,7 +43,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "plain": {"engine.aggregator": "plain"},
     "noise that stays": {
         "engine.aggregator": "ideal",
-        "privacy.mechanism": "skellam",
+        "noise.mechanism": "skellam",
     },
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
@@ -51,17 +51,18 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "fedsel": {**LOCAL, "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
     "residuals": {**LOCAL, "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05}},
     "nothing remembered": {**LOCAL, "local_dp": {"algorithm": "piecewise"}},
-    "one-shot": {"engine.aggregator": "real", "cohort.protocol": "one-shot"},
+    "one-shot": {"engine.aggregator": "real", "scheme.kind": "one-shot"},
     "one-shot, a named committee": {
         "engine.aggregator": "real",
-        "cohort.protocol": "one-shot",
-        "cohort.committee_size": 8,
-        "cohort.committee_corrupt": 1,
-        "cohort.committee_away": 1,
+        "scheme.kind": "one-shot",
+        "scheme.committee.kind": "named",
+        "scheme.committee.size": 8,
+        "scheme.committee.corrupt": 1,
+        "scheme.committee.away": 1,
     },
     "one-shot, two sums": {
         "engine.aggregator": "real",
-        "cohort.protocol": "one-shot",
+        "scheme.kind": "one-shot",
         "powersgd": {"rank": 2},
     },
     "passes, one after another": {

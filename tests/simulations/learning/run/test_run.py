@@ -77,19 +77,20 @@ KINDS = {
         "privacy.epsilon": 300.0,
         "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
     },
-    "skellam": {"engine.aggregator": "real", "privacy.mechanism": "skellam"},
+    "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
     "discrete gaussian": {
         "engine.aggregator": "ideal",
-        "privacy.mechanism": "discrete-gaussian",
+        "noise.mechanism": "discrete-gaussian",
     },
     # Now and then too few of the thirty are drawn, and a number is passed over.
     "drawn": {
         "engine.aggregator": "real",
-        "cohort.protocol": "one-shot",
-        "cohort.committee_size": 8,
-        "cohort.committee_corrupt": 1,
-        "cohort.committee_away": 1,
-        "cohort.committee_odds": 0.3,
+        "scheme.kind": "one-shot",
+        "scheme.committee.kind": "drawn",
+        "scheme.committee.size": 8,
+        "scheme.committee.corrupt": 1,
+        "scheme.committee.away": 1,
+        "scheme.committee.odds": 0.3,
     },
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
@@ -375,14 +376,14 @@ def test_a_folder_of_another_configuration_is_left_alone(data: Dataset, tmp_path
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
 
 
-def test_a_folder_of_version_0_1_says_that_surplus_noise_is_taken_off(tmp_path: Path) -> None:
+def test_a_folder_may_say_that_surplus_noise_is_taken_off(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run", small()).close()
     path = tmp_path / "run" / "config.toml"
     text = path.read_text()
-    assert "exact_noise" not in text
-    path.write_text(text.replace("[cohort]", "[cohort]\nexact_noise = true"))
+    assert "exact" not in text
+    path.write_text(text.replace("[noise]", "[noise]\nexact = true"))
     RunFolder(tmp_path / "run", small()).close()
-    path.write_text(text.replace("[cohort]", "[cohort]\nexact_noise = false"))
+    path.write_text(text.replace("[noise]", "[noise]\nexact = false"))
     with pytest.raises(ConfigurationError, match="another configuration"):
         RunFolder(tmp_path / "run", small())
 
@@ -516,7 +517,7 @@ def test_noise_and_averages_are_remembered_across_an_interruption(
         cohort__size=10,
         sketch={"controller": "fixed", "rate": 4.0},
         server__average=0.5,
-        privacy__noise=noise,
+        noise__kind=noise,
     )
     whole = run(config, data, tmp_path / "whole")
     assert len({record["epsilons"]["outsider"] for record in whole.records}) == 1
@@ -637,7 +638,7 @@ def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(tmp_path: P
     """Of a rank: time, and bytes that grow with the clients; other runs have no such figures."""
     config = tmp_path / "config.toml"
     config.write_text(tomli_w.dumps(SMALL))
-    one_shot = ["--set", "engine.aggregator=real", "--set", "cohort.protocol=one-shot"]
+    one_shot = ["--set", "engine.aggregator=real", "--set", "scheme.kind=one-shot"]
     figures = run_json("run", config, "--dry-run", *one_shot)
     assert figures["estimated_minutes"] > 0 < figures["megabytes_of_memory_for_clients"]
     # Ten uploads fit into memory.

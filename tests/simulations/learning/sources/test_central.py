@@ -12,7 +12,7 @@ from scipy import stats
 from dp import PrivacyError
 from dp.clipping import clip_l2
 from dp.correlated.strategies import BandedStrategy
-from protocol.exchange.stages import Stage
+from protocol.round.losses import Stage
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
 from simulations.learning.noise_schedule import banded_plan, returned_plan
@@ -116,7 +116,7 @@ def correlated(noise: str) -> RunConfig:
         "task.population": POPULATION,
         "cohort.size": COHORT,
         "sketch": {"controller": "fixed", "rate": 1.0},
-        "privacy.noise": noise,
+        "noise.kind": noise,
     }
     return changed(demo_config(), list(changes.items()))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from protocol.exchange.stages import Stage
+from protocol.round.losses import Stage
 from simulations.learning.configuration import demo_config
 from simulations.learning.federated import CohortUpdates, Invitation
 from simulations.learning.run.overrides import changed

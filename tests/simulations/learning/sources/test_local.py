@@ -15,8 +15,8 @@ from dp.events import LocalRelease
 from dp.local import Duchi
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import ALONE, Ranks
-from protocol.exchange.stages import Stage
 from protocol.planning.configuration import Privacy, build_plan, parse
+from protocol.round.losses import Stage
 from secagg import Identity, TooFewSurvivorsError
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.federated import CohortUpdates, Invitation

@@ -12,7 +12,7 @@ import pytest
 from dp import BinomialMechanism
 from dp.mechanisms import MechanismName
 from protocol import ClientPolicy, PrivacyGoal, RoundParameters, RoundSetup
-from protocol.planning.calibration import calibrate
+from protocol.noise.calibration import calibrate
 from simulations.audits.base import Check
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.attack import Effort

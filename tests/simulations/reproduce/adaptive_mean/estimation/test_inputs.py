@@ -14,6 +14,8 @@ from estimation_doubles import DELTA, central, goal_for, keys, table, task_of
 from dp import BudgetExceededError, DominationAccountant, Ledger
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
+from protocol.schemes.pairwise import pairwise_setup
 from secagg import Identity, TooFewSurvivorsError
 from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
 from simulations.reproduce.adaptive_mean.estimation.base import Estimate
@@ -48,7 +50,7 @@ def test_shares_of_one_stay_within_the_goal(shares: tuple[float, ...], tmp_path:
         right = round_goal(goal, share)
         wrong = PrivacyGoal(right.epsilon * math.sqrt(1.1), right.delta, 1)
         parameters = plan.calibrate(spec, bytes(32), PublicSeed(bytes(32)), goal=wrong)
-        account.compose(plan.setup(parameters, keys(6), bytes(16), 0).events(6).server)
+        account.compose(pairwise_setup(plan, parameters, keys(6), bytes(16), 0).events(6).server)
     assert account.epsilon(DELTA) > goal.epsilon
 
 
@@ -102,7 +104,7 @@ def _real(tmp_path: Path, policy_share: float, equal_rounds: bool = False) -> Es
         # history adds them up.
         multiplier = (1.0 - 1e-6) / (largest_mu(goal) * math.sqrt(policy_share))
         policy = replace(
-            asked.plan.client_policy(TASK.dimension),
+            client_policy(asked.plan, TASK.dimension),
             minimum_noise_multiplier=multiplier,
             equal_rounds=equal_rounds,
         )

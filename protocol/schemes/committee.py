@@ -9,9 +9,12 @@ fewest bytes is taken. docs/one-shot-security.md, "Who can stop a round", has th
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
+from protocol.checks import require_int
 from protocol.round.lottery import DrawnMembers, Members
 from secagg import CapacityError, ParameterError, PrimeField
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
@@ -28,52 +31,99 @@ from secagg.oneshot.wire import wire_bytes
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 
 
+class CommitteePlan(ABC):
+    """Who opens the sums of a run, as far as that is known before any round."""
+
+    KIND: ClassVar[CommitteeKind]
+    STANDS: ClassVar[bool] = False
+    """Whether the members stay the same over a run."""
+
+    @abstractmethod
+    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
+        """The committee's numbers in a round of so many clients.
+
+        Raises:
+            ParameterError: no numbers are safe and finish; says what to change.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Everyone(CommitteePlan):
+    """Everyone who is invited is a member: corrupt and away as many as of the cohort."""
+
+    KIND: ClassVar[CommitteeKind] = CommitteeKind.EVERYONE
+
+    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
+        """As `CommitteePlan.numbers` says."""
+        return committee_numbers(cohort, colluders, dropouts)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitteePlan:
-    """Who opens the sums of a run, as far as that is known before any round.
+class _Seated(CommitteePlan):
+    """Of so many seats: see `Named` and `Drawn`."""
+
+    size: int
+    corrupt: int
+    away: int
+
+    def __post_init__(self) -> None:
+        require_int("size", self.size, 1)
+        require_int("corrupt", self.corrupt, 0)
+        require_int("away", self.away, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named(_Seated):
+    """Members that are named, and stay the same.
 
     Args:
-        kind: everyone who is invited, members that are named, or members that are drawn.
-        size: s, of a named or drawn committee; left out for everyone.
-        corrupt: c, members that may work for the server; for everyone the tolerated colluders. Of a
-            drawn committee K, identities of the registry that may.
-        away: honest members that may be away; for everyone the dropouts.
-        odds: of each identity in the registry to be a candidate, in (0, 1); of a drawn committee
-            only. More should be drawn than are seated: not all are there, and draws vary.
-        security_bits: of one draw, of a drawn committee: at least 128 unless rounds have a beacon.
+        size: s.
+        corrupt: c, members that may work for the server.
+        away: honest members that may be away.
 
     Raises:
-        ParameterError: a number is missing, or left over.
+        ParameterError: a number is out of range.
     """
 
-    kind: CommitteeKind = CommitteeKind.EVERYONE
-    size: int | None = None
-    corrupt: int | None = None
-    away: int | None = None
-    odds: float | None = None
+    KIND: ClassVar[CommitteeKind] = CommitteeKind.NAMED
+    STANDS: ClassVar[bool] = True
+
+    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
+        """As `CommitteePlan.numbers` says."""
+        return committee_numbers(self.size, self.corrupt, self.away)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn(_Seated):
+    """Members that are drawn by lot, from a registry, in every round.
+
+    Args:
+        size: s, members of each committee.
+        corrupt: K, identities of the registry that may work for the server.
+        away: honest members that may be away.
+        odds: of each identity in the registry to be a candidate, in (0, 1). More should be drawn
+            than are seated: not all are there, and draws vary.
+        security_bits: of one draw: at least 128 unless rounds have a beacon.
+
+    Raises:
+        ParameterError: a number is out of range.
+    """
+
+    KIND: ClassVar[CommitteeKind] = CommitteeKind.DRAWN
+
+    odds: float
     security_bits: int | None = None
 
     def __post_init__(self) -> None:
-        drawn = self.kind is CommitteeKind.DRAWN
-        named = self.kind is CommitteeKind.NAMED or drawn
+        _Seated.__post_init__(self)
         # Written so that NaN fails the test.
-        if drawn and not (type(self.odds) is float and 1.0 / CERTAIN <= self.odds < 1.0):
+        if not (type(self.odds) is float and 1.0 / CERTAIN <= self.odds < 1.0):
             raise ParameterError("odds", self.odds, "a float of at least 2^-64 and below 1")
-        for name in ("odds", "security_bits"):
-            if not drawn and getattr(self, name) is not None:
-                raise ParameterError(name, getattr(self, name), "left out: members are not drawn")
-        for name in ("size", "corrupt", "away"):
-            value = getattr(self, name)
-            if not named and value is not None:
-                raise ParameterError(name, value, "left out: everyone who is invited is a member")
-            lowest = 1 if name == "size" else 0
-            if named and (type(value) is not int or value < lowest):
-                raise ParameterError(name, value, f"an int from {lowest} on")
 
     @property
     def whole_odds(self) -> int:
-        """The odds of a drawn committee in units of 2^-64."""
-        return round((self.odds or 0.0) * CERTAIN)
+        """The odds in units of 2^-64."""
+        return round(self.odds * CERTAIN)
 
     @property
     def draw_bits(self) -> int:
@@ -81,17 +131,9 @@ class CommitteePlan:
         return BITS_WITHOUT_BEACON if self.security_bits is None else self.security_bits
 
     def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """The committee's numbers in a round of so many clients.
-
-        Raises:
-            ParameterError: no numbers are safe and finish; says what to change.
-        """
-        if self.kind is CommitteeKind.EVERYONE:
-            return committee_numbers(cohort, colluders, dropouts)
-        corrupt = self.corrupt or 0
-        if self.kind is CommitteeKind.DRAWN:
-            corrupt = corrupt_bound(corrupt, self.whole_odds, self.draw_bits)
-        return committee_numbers(self.size or 0, corrupt, self.away or 0)
+        """As `CommitteePlan.numbers` says."""
+        corrupt = corrupt_bound(self.corrupt, self.whole_odds, self.draw_bits)
+        return committee_numbers(self.size, corrupt, self.away)
 
 
 @dataclass(frozen=True, slots=True)

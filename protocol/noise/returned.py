@@ -31,7 +31,7 @@ from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from dp.search import bracketed
 from protocol.checks import require_int, require_number
 from protocol.goal import delta_for_noise
-from protocol.planning.calibration import (
+from protocol.noise.calibration import (
     COORDINATE_CLIP_PROBABILITY,
     ERROR_SHARE,
     SMALLEST_ERROR_SHARE,

@@ -1,4 +1,4 @@
-"""Which protocol a command is about, as options, and figures of both beside each other."""
+"""Which scheme a command is about, as options, and figures of both beside each other."""
 
 from __future__ import annotations
 
@@ -9,31 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from protocol.planning.plan_checks import ProtocolName
+from protocol.schemes import SCHEMES
 from simulations.common.committees import MEMBERS, POPULATION
 from simulations.common.tables import show
 
 
-class ProtocolChoice(Enum):
-    """One protocol, or both beside each other."""
+class SchemeChoice(Enum):
+    """One scheme, or both beside each other."""
 
     PAIRWISE = "pairwise"
     ONE_SHOT = "one-shot"
     BOTH = "both"
 
     @property
-    def names(self) -> tuple[ProtocolName, ...]:
-        """The protocols chosen."""
-        chosen: dict[ProtocolChoice, tuple[ProtocolName, ...]] = {
-            ProtocolChoice.PAIRWISE: ("pairwise",),
-            ProtocolChoice.ONE_SHOT: ("one-shot",),
-            ProtocolChoice.BOTH: ("pairwise", "one-shot"),
-        }
-        return chosen[self]
+    def names(self) -> tuple[str, ...]:
+        """The schemes chosen."""
+        return tuple(SCHEMES) if self is SchemeChoice.BOTH else (self.value,)
 
 
-ProtocolOption = Annotated[
-    ProtocolChoice, typer.Option(help="How vectors are summed; both compares the two protocols.")
+SchemeOption = Annotated[
+    SchemeChoice, typer.Option(help="How vectors are summed; both compares the two schemes.")
 ]
 CommitteeOption = Annotated[
     tuple[int, int, int] | None,
@@ -47,28 +42,28 @@ CommitteeOption = Annotated[
 
 
 Measures = Mapping[str, Callable[[], Mapping[str, Any]]]
-"""What measures each protocol, by its name."""
+"""What measures each scheme, by its name."""
 
 
-def show_protocols(
+def show_schemes(
     title: str,
-    protocol: ProtocolChoice,
+    scheme: SchemeChoice,
     measures: Measures,
     compared: Sequence[str],
     as_json: bool,
 ) -> list[Mapping[str, Any]]:
-    """Measure and print one protocol, or both and how many times as much the pairwise one takes.
+    """Measure and print one scheme, or both and how many times as much the pairwise one takes.
 
     Args:
-        compared: figures of both protocols to divide.
+        compared: figures of both schemes to divide.
 
     Returns:
-        The figures of each protocol.
+        The figures of each scheme.
     """
     # One-shot first: a process never says that its peak of memory has gone down.
-    found = {name: measures[name]() for name in reversed(protocol.names)}
+    found = {name: measures[name]() for name in reversed(scheme.names)}
     if len(found) == 1:
-        show(title, found[protocol.names[0]], as_json)
+        show(title, found[scheme.names[0]], as_json)
         return list(found.values())
     ratio = {
         name: float(found["pairwise"][name]) / float(found["one-shot"][name]) for name in compared

@@ -1,0 +1,328 @@
+"""One-shot sums: a client uploads once, and a committee opens the sum.
+
+Source: docs/one-shot-security.md; the cryptography is in `secagg.oneshot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from protocol.checks import of_kind
+from protocol.exchange.aggregators import Aggregator
+from protocol.exchange.local_committee import (
+    KeySource,
+    LocalCommittee,
+    fresh_key,
+    system_rand_of,
+)
+from protocol.exchange.one_shot import EXCHANGES, OneShotAggregator
+from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.promise import Promise
+from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.draw_policy import BeaconSource, DrawPolicy
+from protocol.round.field_size import bits_for
+from protocol.round.lottery import DrawnMembers, Lottery, Members
+from protocol.round.member import MemberPolicy
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.parameters import RoundParameters
+from protocol.round.setup import RoundEncoding, removal_table
+from protocol.schemes.committee import (
+    CommitteeNumbers,
+    CommitteePlan,
+    Drawn,
+    Everyone,
+    Named,
+    RingChoice,
+    choose_ring,
+    require_one_shot,
+)
+from protocol.schemes.scheme import (
+    Announced,
+    Carrier,
+    KeyHolders,
+    Local,
+    Scheme,
+    Standing,
+    Trusted,
+)
+from secagg import Identity, ParameterError
+from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.messages import seal_bytes
+from secagg.oneshot.records import MemberUploads, fewest_members
+from secagg.oneshot.sortition import Registry
+from secagg.shamir import Rand
+from secagg.terms import MAX_LENGTH
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShot(Scheme):
+    """A client uploads once, and a committee opens the sum.
+
+    Args:
+        committee: `Everyone` who is invited, a `Named` committee or one that is `Drawn`.
+
+    Raises:
+        ParameterError: no such committee.
+    """
+
+    KIND: ClassVar[str] = "one-shot"
+    SEATS: ClassVar[bool] = True
+    DIVISIBLE: ClassVar[bool] = True
+    SHORT_STAGES: ClassVar[int] = len(EXCHANGES)
+
+    committee: CommitteePlan = field(default_factory=Everyone)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.committee, CommitteePlan):
+            valid = "Everyone(), a Named or a Drawn"
+            raise ParameterError("committee", self.committee, valid)
+
+    def numbers(self, plan: Promise) -> CommitteeNumbers:
+        """What the committee of a round is made of, besides its members."""
+        dropouts, colluders = plan.tolerated_dropouts, plan.tolerated_colluders
+        return self.committee.numbers(plan.cohort, colluders, dropouts)
+
+    def check(self, plan: Promise) -> None:
+        """As `Scheme.check` says."""
+        require_one_shot(plan.cohort, plan.tolerated_colluders, plan.tolerated_dropouts)
+        _ = self.numbers(plan)
+
+    def standing(self, plan: Promise) -> Standing:
+        """As `Scheme.standing` says.
+
+        Corrupt members may stay away, and have as many honest ones left out as members. Corrupt
+        clients together with them may have more uploads of members left out than that, and end
+        rounds (docs/one-shot-security.md).
+        """
+        if not isinstance(self.committee, Named):
+            valid = "a named one: noise comes back only to members who stay the same"
+            raise ParameterError("committee", self.committee.KIND.value, valid)
+        numbers = self.numbers(plan)
+        left = numbers.size - 2 * numbers.corrupt - self.committee.away
+        fewest = max(fewest_members(numbers.size, numbers.corrupt), left)
+        return Standing(numbers.size, numbers.corrupt, fewest)
+
+    def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> RingChoice:
+        """As `Scheme.price` says: the ring, and the bytes of a client's upload by part."""
+        return choose_ring(plan.cohort + adding, length, bits, seeds, self.numbers(plan))
+
+    def setup(
+        self, plan: Promise, parameters: RoundParameters, announced: Announced
+    ) -> OneShotSetup:
+        """As `Scheme.setup` says."""
+        if announced.members is None:
+            raise ParameterError("members", None, "the committee's, with their signed keys")
+        removal = removal_table(plan.schedule(parameters.mechanism))
+        seeds = max(removal, default=0).bit_length()
+        numbers, members = self.numbers(plan), announced.members
+        committee = numbers.committee(self.committee.KIND, members)
+        uploads = announced.uploads or plan.noise.uploads(plan, parameters)
+        adding = () if uploads is None else tuple(each.identity for each in committee.members)
+        invited = Cohort([*announced.cohort, *adding])
+        bits = bits_for(parameters, plan.cohort, seeds, len(adding))
+        ring = choose_ring(plan.cohort + len(adding), parameters.length, bits, seeds, numbers)
+        context = OneShotContext(
+            session_id=announced.session_id,
+            round_number=announced.round_number,
+            size=len(invited),
+            cohort_root=invited.root,
+            minimum_survivors=plan.minimum_survivors,
+            tolerated_colluders=plan.tolerated_colluders,
+            committee=committee,
+            degree=ring.degree,
+            limbs=ring.limbs,
+            rounding_bits=ring.rounding_bits,
+            entries=ring.entries,
+            removal=removal,
+            bits=bits,
+            length=parameters.length,
+            application_digest=parameters.digest(),
+            opened_at=announced.opened_at,
+            lifetime_seconds=plan.lifetime_seconds,
+            member_uploads=uploads,
+        )
+        places = members.places if isinstance(members, DrawnMembers) else None
+        return OneShotSetup(context, parameters, invited, places)
+
+    def clauses(self, plan: Promise, trusted: Trusted) -> CommitteePolicy:
+        """As `Scheme.clauses` says."""
+        numbers = self.numbers(plan)
+        return CommitteePolicy(
+            kind=self.committee.KIND,
+            named=trusted.named,
+            corrupt=None if trusted.draw else numbers.corrupt,
+            smallest_threshold=numbers.randomness + numbers.per_polynomial,
+            draw=trusted.draw,
+        )
+
+    def table(self) -> dict[str, Any]:
+        """As `Scheme.table` says."""
+        committee = {"kind": self.committee.KIND.value}
+        for each in ("size", "corrupt", "away", "odds"):
+            if hasattr(self.committee, each):
+                committee[each] = getattr(self.committee, each)
+        return {"kind": self.KIND, "committee": committee}
+
+    def rules(self, plan: Promise) -> dict[str, dict[str, Any]]:
+        """As `Scheme.rules` says."""
+        numbers = self.numbers(plan)
+        threshold = numbers.randomness + numbers.per_polynomial
+        rules = {"kind": self.committee.KIND.value, "corrupt": numbers.corrupt}
+        return {"committee": {**rules, "threshold": threshold}}
+
+    def local(self, plan: Promise, play: Local) -> Aggregator:
+        """As `Scheme.local` says."""
+        committee = play.committee or local_committee(plan, play.identities)
+        return OneShotAggregator(
+            play.identities,
+            play.policy_of(trusted_of(plan, committee)),
+            committee,
+            noise=play.noise,
+            rand_of=play.rand_of,
+            absences=play.absences,
+            folder=play.folder,
+            ranks=play.ranks,
+        )
+
+    def imagined_members(
+        self, plan: Promise, identities: Sequence[Identity], session_id: bytes
+    ) -> Members:
+        """As `Scheme.imagined_members` says."""
+        keys = [identity.public for identity in identities]
+        return local_committee(plan, identities).members(session_id, keys, 0)
+
+    def remote(self, carrier: Carrier, executor: Executor | None = None) -> Aggregator:
+        """As `Scheme.remote` says."""
+        return RemoteOneShotAggregator(
+            carrier.collect, carrier.consult, carrier.members, carrier.note, carrier.note_member
+        )
+
+    def key_holders(
+        self, plan: Promise, named: Collection[bytes], registry: Collection[bytes]
+    ) -> KeyHolders:
+        """As `Scheme.key_holders` says."""
+        if self.named_members(plan):
+            return KeyHolders(frozenset(named), len(named), everyone=False)
+        return KeyHolders(frozenset(registry), plan.cohort, everyone=True)
+
+    def named_members(self, plan: Promise) -> int:
+        """As `Scheme.named_members` says."""
+        if isinstance(self.committee, Drawn):
+            valid = "named, or everyone who is invited, where parties are elsewhere"
+            raise ParameterError("committee", self.committee.KIND.value, valid)
+        return self.numbers(plan).size if self.committee.STANDS else 0
+
+    @classmethod
+    def stage_bytes(cls, setup: RoundEncoding) -> int:
+        """As `Scheme.stage_bytes` says: members get everybody's shares."""
+        context = of_kind("setup", setup, OneShotSetup).context
+        return context.invited * context.committee.size * seal_bytes(context)
+
+
+def one_shot_of(plan: Promise) -> OneShot:
+    """The scheme of a plan of one-shot rounds; `ParameterError` of any other."""
+    return of_kind("scheme", plan.scheme, OneShot)
+
+
+def one_shot_setup(
+    plan: Promise,
+    parameters: RoundParameters,
+    cohort: Sequence[bytes],
+    members: Members,
+    session_id: bytes,
+    round_number: int,
+    opened_at: int = 0,
+    uploads: MemberUploads | None = None,
+) -> OneShotSetup:
+    """A round of a plan of one-shot rounds; arguments as of `Announced`.
+
+    Raises:
+        ParameterError: the plan has another scheme, or it is not as planned.
+    """
+    announced = Announced(
+        cohort=cohort,
+        session_id=session_id,
+        round_number=round_number,
+        opened_at=opened_at,
+        members=members,
+        uploads=uploads,
+    )
+    return one_shot_of(plan).setup(plan, parameters, announced)
+
+
+def local_committee(
+    plan: Promise,
+    identities: Sequence[Identity],
+    named: Sequence[Identity] | None = None,
+    key_of: KeySource = fresh_key,
+    beacon_of: BeaconSource | None = None,
+    rand_of: Callable[[bytes], Rand] = system_rand_of,
+) -> LocalCommittee:
+    """The committee of a one-shot plan in this process; one that is drawn comes from the clients.
+
+    Args:
+        identities: of all clients.
+        named: of a named committee's members; fresh ones if left out.
+        key_of: their sealing keys; leave it alone except to run the same rounds twice.
+        beacon_of: where the beacons of a drawn committee come from; None if it has none.
+        rand_of: as for `LocalCommittee`.
+    """
+    scheme = one_shot_of(plan)
+    numbers, committee = scheme.numbers(plan), scheme.committee
+    members: Sequence[Identity] = identities
+    if isinstance(committee, Named):
+        members = named or [Identity.generate() for _ in range(numbers.size)]
+    policy = MemberPolicy(
+        minimum_survivors=plan.minimum_survivors,
+        tolerated_colluders=plan.tolerated_colluders,
+        corrupt=numbers.corrupt,
+        registry=frozenset(identity.public for identity in identities),
+        fewest_members=plan.noise.fewest_members(plan),
+        # Who announces is in this process as well, and keeps to the plan.
+        largest_length=MAX_LENGTH,
+    )
+    lottery = None
+    if isinstance(committee, Drawn):
+        registry = Registry([identity.public for identity in identities])
+        lottery = Lottery(registry, committee.whole_odds, numbers.size, beacon_of)
+    return LocalCommittee(committee.KIND, members, policy, key_of, lottery, rand_of)
+
+
+def trusted_of(plan: Promise, committee: LocalCommittee) -> Trusted:
+    """Whom clients of a plan trust, if the committee is in this process."""
+    if committee.lottery is None:
+        return Trusted(named=committee.named)
+    registry = committee.lottery.registry
+    draw = draw_policy(plan, registry.root, len(registry), committee.lottery.beacon_of)
+    return Trusted(named=committee.named, draw=draw)
+
+
+def draw_policy(
+    plan: Promise,
+    registry_root: bytes,
+    registry_size: int,
+    beacon_of: BeaconSource | None = None,
+) -> DrawPolicy:
+    """What clients of a plan insist on where members are drawn.
+
+    Args:
+        registry_root, registry_size: of all who can be drawn, as the client knows them.
+        beacon_of: where it gets beacons; None if a draw has none.
+
+    Raises:
+        ParameterError: the plan's committee is not drawn, or takes fewer bits than are safe.
+    """
+    scheme = one_shot_of(plan)
+    committee = of_kind("committee", scheme.committee, Drawn)
+    return DrawPolicy(
+        registry_root=registry_root,
+        registry_size=registry_size,
+        odds=committee.whole_odds,
+        corrupt_identities=committee.corrupt,
+        smallest=scheme.numbers(plan).size,
+        beacon_of=beacon_of,
+        security_bits=committee.draw_bits,
+    )
