@@ -5,6 +5,10 @@ The private path of one client is a chain of types, each of which proves the one
 learned is an ``Event``; an ``Accountant`` turns events into epsilon; a ``Ledger`` makes them
 durable before a result is released.
 
+Every function and constructor here raises ``TypeError`` for an argument of the wrong type or dtype,
+and ``ValueError`` for one out of range or of the wrong shape; the error names the argument and what
+would be valid. Docstrings name other causes only.
+
 This package knows nothing of networks, sketches or cryptographic protocols.
 """
 

@@ -130,7 +130,6 @@ def _smallest_enough(
     """Return the smallest number up to ``largest`` whose epsilon meets the target, or None.
 
     Args:
-        spent: falls, nearly like an inverse square root.
         start: a first guess, in 1..largest.
     """
     guess = start
@@ -193,13 +192,11 @@ def mechanism_for_epsilon(
     """Return the mechanism with the least noise of which so many clients together meet a target.
 
     Args:
-        name: of the mechanism.
         epsilon: target of the whole run, > 0.
         delta: target of the whole run, in (0, 1).
         sensitivities: of each release, Euclidean at least 1.
         contributors: honest clients whose noise is surely in each sum, >= 1.
         rounds: adaptive releases of equal noise, >= 1.
-        reserve: as for ``coins_for_epsilon``.
 
     Raises:
         ValueError: an argument is out of range, or no noise within it is enough; for the binomial

@@ -10,7 +10,6 @@ def require_integer(name: str, value: object, smallest: int, largest: int | None
 
     Raises:
         TypeError: it is no int; ``True`` and ``False`` are none.
-        ValueError: it is out of range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")

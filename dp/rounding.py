@@ -75,7 +75,6 @@ class Quantized:
         """Check dtype and both bounds.
 
         Raises:
-            TypeError, ValueError: wrong dtype, number of dimensions, or bounds.
             SensitivityExceededError: a bound does not hold.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")
@@ -115,9 +114,6 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
         l2_scaled: norm before rounding, in integer units.
         dimension: number of coordinates, >= 1.
         beta: probability in (0, 1) with which one attempt may fail.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     require_l2_bound(l2_scaled)
     if dimension < 1:
@@ -157,9 +153,6 @@ def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -
 
     Post: ``result.square_bound`` is the largest integer within the square of
     ``quantized_l2_bound(bounded.l2_bound, scale, d)``.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_linf_bound(linf_bound)
     require_positive("scale", scale)

@@ -45,14 +45,10 @@ def wrong_shares(
 
     Args:
         shares: uint32[holders, limbs], below 2^31 - 1, any number of limbs from 1 on.
-        holders: whose they are.
         threshold: t, 1 .. len(holders).
 
     Returns:
         Those holders, in the order given; None if there are no such polynomials within reach.
-
-    Raises:
-        ParameterError: shapes do not match, holders repeat, or there are fewer than `threshold`.
     """
     if shares.ndim != 2 or shares.shape[0] != len(holders) or not shares.shape[1]:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, limbs)")

@@ -81,11 +81,7 @@ class RoundTerms:
         return PrimeField(self.bits)
 
     def check_term_types(self) -> None:
-        """See that nothing can change after the hash is taken.
-
-        Raises:
-            ParameterError: a value of another type.
-        """
+        """See that nothing can change after the hash is taken."""
         for name in _INTEGERS:
             if type(getattr(self, name)) is not int:
                 raise ParameterError(name, getattr(self, name), "an int")
@@ -96,11 +92,7 @@ class RoundTerms:
             raise ParameterError("removal", self.removal, "a tuple of ints")
 
     def check_terms(self) -> None:
-        """See that the values of the terms are feasible.
-
-        Raises:
-            ParameterError: names the parameter, its value and what would be valid.
-        """
+        """See that the values of the terms are feasible."""
         if len(self.session_id) != SESSION_ID_BYTES:
             raise ParameterError(
                 "session_id", f"{len(self.session_id)} bytes", f"{SESSION_ID_BYTES} bytes"
@@ -125,11 +117,7 @@ class RoundTerms:
         self._check_times()
 
     def check_removal(self) -> None:
-        """See that the removal covers every number of clients that may be lost.
-
-        Raises:
-            ParameterError: it does not.
-        """
+        """See that the removal covers every number of clients that may be lost."""
         lost = self.invited - self.minimum_survivors
         if self.removal and len(self.removal) <= lost:
             raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")

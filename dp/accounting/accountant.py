@@ -128,9 +128,6 @@ class DominationAccountant(EventCounter):
         Returns:
             None where there is no such pair: something was released without noise, with noise that
             hides too little, or with bounded losses (Laplace noise), which no Gaussian dominates.
-
-        Raises:
-            ValueError: ``delta`` is not strictly between 0 and 1.
         """
         require_between_0_and_1("delta", delta)
         if self._non_private or self._pure:

@@ -219,9 +219,6 @@ def effective_sigma(
         sigma_eff in integer units: never above the true one; 0.0 where nothing can be
         promised, ``inf`` where no non-zero integer vector fits the sensitivity.
 
-    Raises:
-        ValueError: an argument is out of range.
-
     Source: docs/accounting.md, "Gaussian domination".
     """
     _require(l2_sensitivity, linf_sensitivity, delta0)

@@ -42,9 +42,6 @@ class FailingGaussian:
     Attributes:
         failure: probability of an open failure, in [0, 1).
         mu: distance of the means in standard deviations, finite, >= 0; "mu-GDP" but for failures.
-
-    Raises:
-        ValueError: a figure is out of range.
     """
 
     failure: float
@@ -85,9 +82,6 @@ class FailingGaussian:
 
         Returns:
             float64 of the same shape, rounded down.
-
-        Raises:
-            ValueError: an error is outside [0, 1].
         """
         first = np.asarray(type_one_error, dtype=np.float64)
         if not np.all((first >= 0.0) & (first <= 1.0)):

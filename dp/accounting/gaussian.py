@@ -65,12 +65,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu (to a relative 1e-12) with ``gaussian_delta(epsilon, mu) <= delta``.
-
-    Raises:
-        ValueError: epsilon is negative, delta is outside (0, 1), or no mu in range is small
-            enough.
-    """
+    """Return the largest mu (to a relative 1e-12) with ``gaussian_delta(epsilon, mu) <= delta``."""
     if not 0.0 <= epsilon < LARGEST_EPSILON:
         raise ValueError(f"epsilon must lie in [0, {LARGEST_EPSILON:g}), got {epsilon!r}")
     require_between_0_and_1("delta", delta)

@@ -121,9 +121,6 @@ def law_of_coins(coins: int) -> BinomialNoise | None:
     """Return the law of N coins without the odd one; None if that leaves none.
 
     Adding an odd coin is a post-processing of the release without it.
-
-    Raises:
-        ValueError: more coins than the tables hold, or fewer than none.
     """
     if not 0 <= coins <= MAX_TOTAL_COINS:
         raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")

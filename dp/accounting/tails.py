@@ -52,11 +52,7 @@ def log_remainder(law: NoiseLaw, masses: LogMasses) -> float:
 
 
 def log_tails(law: NoiseLaw, reach: int) -> LogTails:
-    """Tabulate both bounds of ln P[Z >= j], j = 1..reach.
-
-    Raises:
-        ValueError: ``reach`` is not in 1..support.
-    """
+    """Tabulate both bounds of ln P[Z >= j], j = 1..reach."""
     if not 1 <= reach <= law.support:
         raise ValueError(f"reach must lie in 1..{law.support}, got {reach}")
     return tails_of(law, law.log_masses(reach))

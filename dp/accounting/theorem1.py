@@ -87,11 +87,7 @@ def theorem1(parameters: Theorem1Parameters, delta: float) -> Theorem1Result:
     """Evaluate the theorem at one delta.
 
     Args:
-        parameters: the mechanism.
         delta: in (0, 1).
-
-    Raises:
-        ValueError: delta is out of range.
     """
     require_between_0_and_1("delta", delta)
     reason = failed_precondition(parameters, delta)

@@ -22,9 +22,6 @@ class RoundNoise:
     Args:
         fresh: F_t, the variance that entered in this round, > 0.
         returned: A_{t-1}, the variance of the round before that was taken back; 0 in the first.
-
-    Raises:
-        ValueError: a variance is out of range.
     """
 
     fresh: float
@@ -61,7 +58,6 @@ class Charge:
         """The charge after one more round.
 
         Args:
-            noise: of that round.
             l2_bound: B_t, largest Euclidean norm of the client's contribution, integer units; 0 if
                 it took no part.
 
@@ -99,9 +95,6 @@ class Charge:
             returnable: most of one of these rounds that may come back; below ``fresh``, because
                 something of every round stays.
             now: most of the last round that may come back; None for ``returnable``.
-
-        Raises:
-            ValueError: an argument is out of range.
         """
         require_integer("left", left, 0)
         if not 0.0 < fresh < math.inf:
@@ -123,8 +116,6 @@ def fresh_ahead(left: int, fresh: float, returnable: float) -> float:
 
     Args:
         left: j, rounds after that one, >= 0.
-        fresh: of every round.
-        returnable: of every round, at most ``fresh``.
     """
     ahead = fresh
     for _ in range(left):

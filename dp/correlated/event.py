@@ -37,9 +37,6 @@ class CorrelatedRelease(Event):
         smallest_part: v, least parameter of a single part.
         most_parts: m, most parts that enter in one round.
         least_kept: w, least variance of those parts of a round that do not come back.
-
-    Raises:
-        TypeError, ValueError: names the field that is out of range.
     """
 
     tag: ClassVar[str] = "correlated-gaussian"

@@ -33,9 +33,6 @@ class Promises:
         most_parts: m, most parts that enter in one round.
         kept: w, least sum of the parameters of those parts of a round that do not come back.
         fresh: F, least sum of the parameters of the parts that enter in one round.
-
-    Raises:
-        ValueError, TypeError: names what is out of range.
     """
 
     rounds: int
@@ -79,11 +76,7 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
 
     Args:
         mu_squared: mu_max^2, >= 0.
-        promises: about the noise.
         delta: in (0, 1).
-
-    Raises:
-        ValueError: delta is out of range, or mu_squared is negative.
     """
     require_between_0_and_1("delta", delta)
     if not mu_squared >= 0.0:
@@ -92,11 +85,7 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
 
 
 def largest_mu(epsilon: float, delta: float, promises: Promises) -> float:
-    """The largest mu_max whose run is (epsilon, delta)-private; 0 if the gap alone is too much.
-
-    Raises:
-        ValueError: epsilon is not positive, or delta is out of range.
-    """
+    """The largest mu_max whose run is (epsilon, delta)-private; 0 if the gap alone is too much."""
     if not 0.0 < epsilon < math.inf:
         raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
     if correlated_epsilon(0.0, promises, delta) > epsilon:

@@ -120,13 +120,7 @@ def summed_epsilon(*parts: float) -> float:
 
 
 def require_vectors(vectors: NDArray[np.float64], dimension: int) -> None:
-    """Raise unless ``vectors`` is a finite float64[n, ``dimension``] with n >= 1.
-
-    Raises:
-        TypeError: not an array, or of another dtype.
-        ValueError: another shape.
-        NonFiniteUpdateError: a coordinate is NaN or infinite.
-    """
+    """Raise unless ``vectors`` is a finite float64[n, ``dimension``] with n >= 1."""
     if not isinstance(vectors, np.ndarray):
         raise TypeError(f"vectors must be a NumPy array, got {type(vectors).__name__}")
     if vectors.dtype != np.float64:

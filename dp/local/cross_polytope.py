@@ -109,7 +109,6 @@ class CrossPolytope:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a vector is longer than 1.
         """

@@ -139,7 +139,6 @@ class PrivQuant:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a coordinate lies outside [-U, U].
         """

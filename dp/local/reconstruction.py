@@ -40,9 +40,6 @@ class ReconstructionProtection:
         targets: r >= 4, numbers that are to be reconstructed up to their scale.
         epsilon: of everything that he sees of the client, >= 0.
         prior: rho0 >= 0, logarithm of how much likelier than uniform any direction was to him.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     targets: int
@@ -86,9 +83,6 @@ class ReconstructionProtection:
 
         Args:
             probability: in (0, 1).
-
-        Raises:
-            ValueError: probability is out of range.
         """
         require_between_0_and_1("probability", probability)
         excess = self.log_breach(0.0) - math.log(probability)

@@ -118,7 +118,6 @@ class SampledCoordinates:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a coordinate lies outside [-1, 1].
         """
@@ -162,9 +161,6 @@ def sampled_piecewise(
         dimension: d >= 1.
         epsilon: of a whole report.
         bits: of one coordinate's message.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     return _sampled(Piecewise, dimension, epsilon, bits)
 
@@ -191,7 +187,6 @@ def sample_coordinates(rows: int, count: int, dimension: int, seed: NoiseSeed) -
         rows: n >= 1.
         count: k, ``1 <= count <= dimension``.
         dimension: d < 2^31.
-        seed: used under ``Usage.LOCAL_COORDINATES``.
 
     Returns:
         int32[rows, count]; every ordered choice is equally likely.

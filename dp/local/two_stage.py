@@ -125,10 +125,6 @@ class TwoStage:
         Args:
             vectors: float64[n, d], finite.
             seed: must not have randomised other vectors.
-
-        Raises:
-            TypeError, ValueError: dtype or shape is not as described.
-            NonFiniteUpdateError: a coordinate is NaN or infinite.
         """
         return self.report(vectors, vectors, seed)
 
@@ -141,10 +137,6 @@ class TwoStage:
             weighed: float64[n, d], finite: whose large coordinates are looked for.
             sent: float64[n, d], finite: whose coordinate is sent.
             seed: must not have randomised other vectors.
-
-        Raises:
-            TypeError, ValueError: dtypes or shapes are not as described.
-            NonFiniteUpdateError: a coordinate is NaN or infinite.
         """
         require_vectors(weighed, self.dimension)
         require_vectors(sent, self.dimension)
@@ -180,9 +172,6 @@ def two_stage(
         selection_share: mu in [0, 1): epsilon1 = mu epsilon, and the rest is for the value.
         kept_share: k/d in (0, 1); k is rounded, and at least 1. EXP has none.
         bound: values are clipped to [-bound, bound].
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_epsilon(epsilon)
     if not 0.0 <= selection_share < 1.0:
@@ -226,9 +215,6 @@ def selection_share_for(
         clients: m, reports in one sum, >= 1.
         epsilon: of a whole report.
         largest: theta in [0, 1).
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
 
     Source: Liu et al. 2020 (arXiv 2003.10637), Section 5.3.
     """

@@ -213,11 +213,7 @@ class WindowLaw:
 
 @lru_cache(maxsize=256)
 def window_law(points: int, width: int, epsilon: float) -> WindowLaw:
-    """Return the law whose ratio A/B is the largest that 64-bit words have at most e^epsilon.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
-    """
+    """Return the law whose ratio A/B is the largest that 64-bit words have at most e^epsilon."""
     require_epsilon(epsilon)
     if not 1 <= width < points <= MAX_POINTS:
         raise ValueError(f"width must lie below points, got {width} and {points}")

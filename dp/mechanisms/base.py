@@ -77,9 +77,6 @@ class Mechanism(Protocol):
             sensitivities: of the sum to one client, rounding included.
             contributors: honest clients whose noise remained in the sum, >= 0.
             dimension: number of coordinates, >= 1.
-
-        Raises:
-            TypeError, ValueError: an argument is out of range.
         """
         ...
 
@@ -98,9 +95,6 @@ class Mechanism(Protocol):
             dimension: number of coordinates, >= 1.
             wrap_probability: in [0, 1); 0 for a sure bound, which bounded noise alone has.
             batches: in how many parts each client draws its noise, >= 1.
-
-        Raises:
-            TypeError, ValueError: an argument is out of range.
         """
         ...
 

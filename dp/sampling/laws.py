@@ -46,9 +46,6 @@ class Law(Protocol):
 
         Args:
             bits: leading bits of the distribution function, >= 1.
-
-        Raises:
-            ArithmeticError: some 2^bits F(x) cannot be told from an integer.
         """
         ...
 

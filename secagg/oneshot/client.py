@@ -199,9 +199,6 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
 
         Args:
             rounded: their bytes, or anything that differs if they differ.
-
-        Returns:
-            The seed of the noise that stays, which nobody has a share of, and the removable ones.
         """
         self._step(Local.SEEDS, rounded)
         state = self._state

@@ -113,9 +113,6 @@ class Committee:
         per_polynomial: l, secrets packed into one polynomial.
         quorum: signatures on a survivor set that convince a member.
         draw: of a drawn committee, and of no other.
-
-    Raises:
-        ParameterError: names the number, its value and what would be valid.
     """
 
     kind: CommitteeKind
@@ -161,11 +158,7 @@ class Committee:
         )
 
     def check_keys(self, session_id: bytes, round_number: int) -> None:
-        """See that every member signed its sealing key, for a range that holds this round.
-
-        Raises:
-            ParameterError: of the first member whose key is not valid.
-        """
+        """See that every member signed its sealing key, for a range that holds this round."""
         for index, member in enumerate(self.members):
             if not member.first_round <= round_number <= member.last_round:
                 raise ParameterError(
@@ -177,11 +170,7 @@ class Committee:
                 raise ParameterError("sealing_key", f"member {index}'s", "signed by its identity")
 
     def check_draw(self, session_id: bytes, round_number: int) -> None:
-        """See that every member of a drawn committee is a candidate of this round.
-
-        Raises:
-            ParameterError: of the first member that is none.
-        """
+        """See that every member of a drawn committee is a candidate of this round."""
         if self.draw is None:
             return
         seed = self.draw.seed(session_id, round_number)
@@ -210,11 +199,7 @@ class Committee:
 
 
 def check_sizes(size: int, corrupt: int, randomness: int, per_polynomial: int, quorum: int) -> None:
-    """The conditions of the theorem on a committee.
-
-    Raises:
-        ParameterError: the first one that fails.
-    """
+    """The conditions of the theorem on a committee."""
     if not 1 <= size <= MAX_MEMBERS:
         raise ParameterError("members", f"{size} members", f"1 .. {MAX_MEMBERS}")
     if not 0 <= corrupt < size:

@@ -72,10 +72,6 @@ class OneShotContext(RoundTerms):
         allow_weak: take also a ring that the security table calls weak.
         member_uploads: the terms of members' uploads; None where clients alone upload.
 
-    Raises:
-        ParameterError: names the parameter, its value and what would be valid.
-        CapacityError: not even one coordinate fits into a coefficient.
-
     Source: the theorem of docs/one-shot-security.md. 2 n_min > n + n_C, so that an honest upload is
     in one opened set at most; n_min - n_C >= 2, so that two honest ones at least are in it.
     """
@@ -171,11 +167,7 @@ class OneShotContext(RoundTerms):
         return proof_is_valid(self.cohort_root, identity, index, self.size, proof)
 
     def head_after(self, record: RoundRecord) -> bytes:
-        """The last of `heads` once this round is over.
-
-        Args:
-            record: of this round.
-        """
+        """The last of `heads` once this round is over."""
         return next_head(self.heads[-1], record, self.committee.size)
 
     def encode(self) -> bytes:

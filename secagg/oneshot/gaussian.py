@@ -39,9 +39,6 @@ def sample(key: bytes, count: int, start: int = 0) -> NDArray[np.int8]:
 
     Args:
         key: 16 bytes, used for nothing else.
-
-    Raises:
-        ParameterError: wrong key length, negative count or start, or an end beyond 2^60.
     """
     keystream = Keystream(key)
     if count < 0:

@@ -16,11 +16,7 @@ from secagg.shamir import PRIME
 
 
 def base_for(clients: int) -> int:
-    """The odd base 2 ceil(9 sigma sqrt(n)) + 1, in exact arithmetic.
-
-    Raises:
-        ParameterError: fewer than one client.
-    """
+    """The odd base 2 ceil(9 sigma sqrt(n)) + 1, in exact arithmetic."""
     if clients < 1:
         raise ParameterError("clients", clients, "at least 1")
     # (9 * 6.4)^2 = 82944 / 25.
@@ -45,9 +41,6 @@ def combine(key: NDArray[np.signedinteger], entries: int, base: int) -> NDArray[
 
     Returns:
         uint32[count]; entries beyond the key's end are 0.
-
-    Raises:
-        ParameterError: bad base or entries, or no vector.
     """
     _check(entries, base)
     if key.ndim != 1 or not key.size:
@@ -67,9 +60,6 @@ def split(secrets: NDArray[np.uint32], entries: int, base: int, degree: int) -> 
 
     Args:
         secrets: uint32[ceil(degree / entries)], below 2^31 - 1.
-
-    Raises:
-        ParameterError: bad base or entries, another dtype or shape.
     """
     _check(entries, base)
     count = -(-degree // entries)

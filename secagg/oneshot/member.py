@@ -164,11 +164,6 @@ def answer_parts(
 def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -> Any:
     """Our share of an upload, uint32[polynomials].
 
-    Args:
-        header: of the upload.
-        sender: the identity key of its sender.
-        sealed: our share, sealed.
-
     Raises:
         ValueError: the header is not signed by its sender, or names an upload of ours that we did
             not make; or the seal does not open, or holds no share.
@@ -211,9 +206,6 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         own: for a member that is a client of this round, its index in the cohort and
             `OneShotClient.header_digest`, None if it uploaded nothing.
         registry: identity keys of all clients that may be in a cohort; None to take any.
-
-    Raises:
-        ParameterError: index or keys do not match the committee.
     """
 
     HANDLERS = HANDLERS

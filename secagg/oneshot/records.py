@@ -109,17 +109,7 @@ class MemberUploads:
     records: tuple[RoundRecord, ...] = ()
 
     def check(self, size: int, corrupt: int, clients: range, round_number: int) -> None:
-        """See that the terms fit a committee, and its records one another.
-
-        Args:
-            size: s, of the committee.
-            corrupt: c, members of it that may work for the server.
-            clients: how many of them a sum may have.
-            round_number: of this round.
-
-        Raises:
-            ParameterError: names the parameter, its value and what would be valid.
-        """
+        """See that the terms fit a committee, and its records one another."""
         for name in ("fewest", "fewest_returning"):
             if type(getattr(self, name)) is not int:
                 raise ParameterError(name, getattr(self, name), "an int")
@@ -153,12 +143,7 @@ class MemberUploads:
             last, entered = record.round_number, frozenset(record.entered)
 
     def heads(self, beginning: bytes, members: int) -> tuple[bytes, ...]:
-        """Hashes of the records so far: of none, of the first, of the first two, ...
-
-        Args:
-            beginning: 32-byte hash of the terms that stay the same over the run.
-            members: of the committee.
-        """
+        """Hashes of the records so far: of none, of the first, of the first two, ..."""
 
         def follow(head: bytes, record: RoundRecord) -> bytes:
             return next_head(head, record, members)
@@ -167,13 +152,7 @@ class MemberUploads:
 
 
 def next_head(head: bytes, record: RoundRecord, members: int) -> bytes:
-    """The hash of a run's records with one more.
-
-    Args:
-        head: of those before it.
-        record: the next.
-        members: of the committee.
-    """
+    """The hash of a run's records with one more."""
     return digest(Usage.RECORDS, head, record.encode(members))
 
 

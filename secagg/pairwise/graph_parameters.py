@@ -61,9 +61,7 @@ def choose_graph(
     """The smallest even degree, and its threshold.
 
     Args:
-        clients: n.
         corrupt: gamma, share of clients that may work for the server.
-        dropout: delta, share of clients that may vanish.
         security_bits: sigma; 40 for the published values.
 
     Raises:

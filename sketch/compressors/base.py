@@ -102,13 +102,7 @@ def body(data: bytes, kind: MessageKind, size_bytes: int) -> memoryview:
     """What follows the header of a message of a known size.
 
     Args:
-        data: the whole message.
         kind: which it must be.
-        size_bytes: of the whole message.
-
-    Raises:
-        TypeError: not bytes.
-        ValueError: another length, version or kind.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be bytes, not {type(data).__name__}")

@@ -87,11 +87,7 @@ class ErrorFeedback(Generic[State]):
 
 
 def without_residual(inner: Compressor[State]) -> Compressor[State]:
-    """The same compressor, if it keeps no residual: what two of them owe would be paid twice.
-
-    Raises:
-        ValueError: it keeps one.
-    """
+    """The same compressor, if it keeps no residual: what two of them owe would be paid twice."""
     if inner.keeps_residual:
         raise ValueError(f"inner must keep no residual of its own, as {inner!r} does")
     return inner

@@ -45,9 +45,6 @@ class DeepGradientCompression:
         rate: a layer's size over the number of its coordinates that are sent, at least 1.
         momentum: m, in [0, 1).
         value_bits: bits of a number: 64, or 10 to 32; lower ones of a single are dropped.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     __slots__ = ("_momentum", "_top")

@@ -55,7 +55,6 @@ class AdaptBudget:
         rows: number R of rows of the sketch.
 
     Raises:
-        TypeError: an argument of the wrong type.
         ValueError: an argument out of range, or gamma or gamma_low above gamma_high.
     """
 

@@ -46,10 +46,6 @@ class AdaptNorm:
         first_rate: compression rate of the first round; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-
     Source: arXiv 2307.10999, Algorithm 3; gamma = 0.1 and 15 rows as in its section 5.
     """
 

@@ -113,7 +113,6 @@ class AdaptProgress:
         rows: number R of rows of the sketch.
 
     Raises:
-        TypeError: an argument of the wrong type.
         ValueError: an argument out of range, or gamma_low above gamma_high.
     """
 

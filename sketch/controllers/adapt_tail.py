@@ -89,10 +89,6 @@ class AdaptTail:
         probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
         rows: number R of rows of the first sketch.
 
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-
     Source: arXiv 2307.10999, Algorithm 5.
     """
 

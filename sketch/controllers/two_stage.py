@@ -38,10 +38,6 @@ class TwoStage:
         first_rate: compression rate of the warm-up; as the plan predicts if left out.
         rows: number R of rows of the sketch.
 
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-
     Source: arXiv 2307.10999, Algorithm 4.
     """
 

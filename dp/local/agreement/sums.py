@@ -58,9 +58,6 @@ class AgreementSums:
         dimension: d, ``1..MAX_DIMENSION``.
         levels: K, ``2..MAX_LEVELS``.
         threshold: tau, ``1..dimension``.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     dimension: int

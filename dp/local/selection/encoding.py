@@ -71,10 +71,6 @@ def encoding_law(dimension: int, top: int, log_odds: float) -> EncodingLaw:
     Args:
         dimension: d, in ``2..2^31``.
         top: k, in ``1..d - 1``.
-        log_odds: ln(p/(1 - p)) in ``[0, MAX_LOG_ODDS]``.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     if not 0.0 <= log_odds <= MAX_LOG_ODDS:
@@ -114,9 +110,6 @@ def calibrated_law(dimension: int, top: int, epsilon: float) -> EncodingLaw:
 
     The second factor of the ratio lies between 1 and p/q, so the root lies between epsilon/2 and
     epsilon.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     require_selection_epsilon(epsilon)
@@ -141,9 +134,6 @@ def perturbed_encoding(dimension: int, top: int, epsilon: float) -> RankSelector
         dimension: d, in ``2..2^31``.
         top: k, in ``1..d - 1``.
         epsilon: of one choice, >= 0.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     law = calibrated_law(dimension, top, epsilon)
     return _selector(dimension, top, epsilon, law, promised=True)
@@ -155,9 +145,6 @@ def printed_perturbed_encoding(dimension: int, top: int, epsilon: float) -> Rank
 
     Its ``claimed`` is the epsilon given, its ``epsilon`` the larger one that it really has. For
     comparisons only.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     require_selection_epsilon(epsilon)

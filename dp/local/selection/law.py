@@ -48,9 +48,6 @@ class RankLaw:
         sizes: int64[g], places of each group, from the largest magnitude down; each >= 1.
         words: uint64[g], words of each place of the group; each >= 1.
         nothing: words that choose no coordinate.
-
-    Raises:
-        ValueError: a count out of range, or more than ``MAX_WORDS`` words.
     """
 
     sizes: NDArray[np.int64]
