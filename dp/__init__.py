@@ -17,20 +17,15 @@ from __future__ import annotations
 from dp.accounting import (
     Accountant,
     DominationAccountant,
-    EpsilonReport,
     ExactAccountant,
     FailingGaussian,
     FailureReserve,
-    FourEpsilons,
     GaussianReference,
     LocalAccountant,
     MomentsAccountant,
     OutsiderAccountant,
     PublishedAccountant,
     Theorem1Accountant,
-    epsilons,
-    four_epsilons,
-    local_epsilons,
 )
 from dp.budget import Budget, replay
 from dp.calibration import (
@@ -76,6 +71,8 @@ from dp.mechanisms import (
     SkellamMechanism,
 )
 from dp.noised import Noised
+from dp.protection import FourEpsilons, four_epsilons, local_epsilons
+from dp.report import EpsilonReport, epsilons
 from dp.rounding import Quantized, quantize, quantized_l2_bound
 
 __part_of__ = "veilsum"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dp import BudgetExceededError, UnsupportedEventError
-from dp.accounting.report import json_number
 from dp.ledger_reader import read_ledger
+from dp.report import json_number
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal
 from protocol.planning.committee import (

@@ -10,7 +10,6 @@ import pytest
 
 from dp import epsilons
 from dp.accounting.base import law_of
-from dp.accounting.protection import own_noise
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease
 from dp.events import (
@@ -27,6 +26,7 @@ from dp.events import (
     leaves,
     replace_one,
 )
+from dp.protection import own_noise
 
 RELEASE = BinomialRelease(1024, 16.0, 16, 10)
 

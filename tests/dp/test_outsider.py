@@ -16,7 +16,6 @@ from dp.accounting import (
     OutsiderAccountant,
     PublishedAccountant,
     Theorem1Accountant,
-    epsilons,
     outsider,
 )
 from dp.accounting.outsider import INTERVAL, fixed_size_profile
@@ -31,6 +30,7 @@ from dp.events import (
     PoissonSampled,
     SkellamRelease,
 )
+from dp.report import epsilons
 
 DELTA = 1e-5
 COINS = BinomialRelease(14262, 16.0, 16, 100)

@@ -25,11 +25,11 @@ from typing import Any
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
 from dp.checks import require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, SampledRelease
 from dp.events import Adjacency, leaves
+from dp.report import Counted, epsilons, json_number, under, with_counts
 
 
 @dataclass(frozen=True, slots=True)
