@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,32 @@ class Compressor(Protocol[State]):
     def decode(self, data: bytes) -> Message:
         """Read a message; ValueError for bytes that `Message.encode` would not have written."""
         ...
+
+
+class ReadThrough(Generic[State]):
+    """A compressor whose messages are those of another one inside, and are read by it."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Compressor[State]) -> None:
+        self._inner = inner
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates of a vector."""
+        return self._inner.dimension
+
+    def decompress(self, message: Message) -> NDArray[np.float64]:
+        """What the compressor inside reads; see `Compressor`."""
+        return self._inner.decompress(message)
+
+    def add(self, message: Message, vector: NDArray[np.float64], factor: float) -> None:
+        """Add what a receiver reads, in place; see `Compressor`."""
+        self._inner.add(message, vector, factor)
+
+    def decode(self, data: bytes) -> Message:
+        """Read a message; see `Compressor`."""
+        return self._inner.decode(data)
 
 
 @dataclass(frozen=True, slots=True)

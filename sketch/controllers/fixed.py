@@ -16,7 +16,6 @@ class FixedRate:
 
     Args:
         rate: compression rate d / L, at least 1; 1 is no compression.
-        rows: number R of rows of the sketch.
     """
 
     rate: float

@@ -23,8 +23,8 @@ from sketch.controllers import (
     ReleasedStats,
 )
 from sketch.controllers.adapt_tail import TailUpdate
+from sketch.controllers.by_norm import best_probe_size
 from sketch.controllers.norm_belief import believed_measured
-from sketch.controllers.two_sketches import best_probe_size
 from sketch.error import norm_estimate_variance
 
 Releases = Callable[..., Iterator[ReleasedStats]]
