@@ -206,12 +206,3 @@ class TestArguments:
     def test_sizes(self, sizes: tuple[int, int, int], name: str) -> None:
         with pytest.raises(ValueError, match=name):
             CountMedianSketch(*sizes, 3, SEED)
-
-    def test_decode(self) -> None:
-        sketch = CountMedianSketch(6, 1, 2, 3, SEED)
-        with pytest.raises(ValueError, match=r"sketch must have shape \(6,\), not \(5,\)"):
-            sketch.decode(np.zeros(5))
-        with pytest.raises(TypeError, match="sketch must have dtype float64, not float32"):
-            sketch.decode(np.zeros(6, dtype=np.float32))
-        with pytest.raises(ValueError, match="sketch must be finite"):
-            sketch.decode(np.array([0.0, np.nan, 0.0, 0.0, 0.0, 0.0]))

@@ -158,10 +158,3 @@ class TestArguments:
             Probe(5.0)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="share must be a real number"):
             Probe(5, "0.1")  # type: ignore[arg-type]
-
-    def test_decode_checks_both_parts(self) -> None:
-        both = ProbedSketch(NoSketch(3), Probe(2), SEED)
-        with pytest.raises(ValueError, match=r"sketch must have shape \(5,\), not \(3,\)"):
-            both.decode(np.zeros(3))
-        with pytest.raises(ValueError, match="sketch must be finite"):
-            both.decode(np.array([0.0, 0.0, 0.0, 0.0, np.inf]))
