@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import sum_of_squares
+from dp.checks import require_in
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 
 NORM_SLACK: Final = 1e-9
@@ -48,11 +49,7 @@ def require_vector(values: NDArray[Any], dtypes: tuple[np.dtype[Any], ...], name
 
 def require_l2_bound(l2_bound: float) -> None:
     """Raise ``ValueError`` unless ``MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND``."""
-    # Written so that NaN fails the test.
-    if not MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND:
-        raise ValueError(
-            f"l2_bound must lie in [{MIN_L2_BOUND:g}, {MAX_L2_BOUND:g}], got {l2_bound!r}"
-        )
+    require_in("l2_bound", l2_bound, MIN_L2_BOUND, MAX_L2_BOUND)
 
 
 def require_finite(values: NDArray[Any]) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dp.checks import require_integer
+from dp.checks import require_float, require_in, require_integer, require_not_negative
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 
@@ -34,15 +34,13 @@ class Adjacency(enum.Enum):
         return self.value
 
 
-def _require_size(name: str, value: object) -> None:
+def _require_size(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite float that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, float):
-        raise TypeError(f"{name} must be a float, got {type(value).__name__}")
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+    require_float(name, value)
+    require_not_negative(name, value)
 
 
-def _require_positive(name: str, value: object) -> None:
+def _require_positive(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite float above 0."""
     _require_size(name, value)
     if value == 0.0:
@@ -52,11 +50,10 @@ def _require_positive(name: str, value: object) -> None:
 def _require_probability(name: str, value: float, largest: float = 1.0) -> None:
     """Raise unless ``value`` is a float in (0, ``largest``]."""
     _require_size(name, value)
-    if not 0.0 < value <= largest:
-        raise ValueError(f"{name} must lie in (0, {largest:g}], got {value!r}")
+    require_in(name, value, 0.0, largest, "(]")
 
 
-def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
+def _require_vector(l2_sensitivity: float, linf_sensitivity: int, dimension: int) -> None:
     """Raise unless these can bound how two integer vectors differ."""
     _require_size("l2_sensitivity", l2_sensitivity)
     require_integer("linf_sensitivity", linf_sensitivity, 1)

@@ -25,7 +25,7 @@ from typing import Any
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.checks import require_between_0_and_1
+from dp.checks import require_at_least, require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, SampledRelease
 from dp.events import Adjacency, leaves
@@ -220,8 +220,7 @@ def own_noise(event: Event, contributors: int) -> Event:
     Args:
         contributors: >= 1; for a sum of discrete Gaussians its own number is used.
     """
-    if contributors < 1:
-        raise ValueError(f"contributors must be at least 1, got {contributors}")
+    require_at_least("contributors", contributors, 1)
     if not isinstance(event, Event):
         raise UnsupportedEventError(f"no event: {type(event).__name__}")
     return event.own_noise(contributors)

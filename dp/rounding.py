@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import extent_and_squares, round_piece
-from dp.checks import require_between_0_and_1, require_integer, require_positive
+from dp.checks import require_at_least, require_between_0_and_1, require_integer, require_positive
 from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
 from dp.keystream import Keystream, NoiseSeed, Usage
@@ -116,8 +116,7 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
         beta: probability in (0, 1) with which one attempt may fail.
     """
     require_l2_bound(l2_scaled)
-    if dimension < 1:
-        raise ValueError(f"dimension must be at least 1, got {dimension}")
+    require_at_least("dimension", dimension, 1)
     require_between_0_and_1("beta", beta)
     root = math.sqrt(dimension)
     deviation = math.sqrt(-2.0 * math.log(beta)) * (l2_scaled + root / 2.0)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _kernels
+from secagg.checks import require_at_least
 from secagg.errors import CapacityError, ParameterError
 
 MIN_BITS = 8
@@ -155,8 +156,7 @@ def required_bits(largest_magnitude: int) -> int:
 
     Post: PrimeField(result).largest_centred >= largest_magnitude
     """
-    if largest_magnitude < 0:
-        raise ParameterError("largest_magnitude", largest_magnitude, "at least 0")
+    require_at_least("largest_magnitude", largest_magnitude, 0)
     for bits in range(MIN_BITS, MAX_BITS + 1):
         if PrimeField(bits).largest_centred >= largest_magnitude:
             return bits

@@ -28,7 +28,7 @@ from dp.accounting.laws import (
     SkellamNoise,
     law_of_coins,
 )
-from dp.checks import require_between_0_and_1
+from dp.checks import require_at_least, require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 from dp.events import (
@@ -97,8 +97,7 @@ class EventCounter(ABC):
         Raises:
             UnsupportedEventError: a part has no theorem here; nothing was changed.
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
+        require_at_least("count", count, 1)
         unsupported = self._first_unsupported(event)
         if unsupported is not None:
             raise UnsupportedEventError(refusal(self.name, unsupported))

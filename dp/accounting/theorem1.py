@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp.checks import require_between_0_and_1
+from dp.checks import require_between_0_and_1, require_in, require_not_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,10 @@ class Theorem1Parameters:
                 f"coins must be >= 0 and dimension >= 1, got {self.coins} and {self.dimension}"
             )
         for name in ("l1", "l2", "linf"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+            require_not_negative(name, getattr(self, name))
         if not 0.0 < self.probability <= 0.5:
             raise ValueError(f"probability must lie in (0, 1/2], got {self.probability!r}")
-        if not 0.0 < self.step <= 1.0:
-            raise ValueError(f"step must lie in (0, 1], got {self.step!r}")
+        require_in("step", self.step, 0.0, 1.0, "(]")
 
     @property
     def variance_coins(self) -> float:

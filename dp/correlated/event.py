@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dp.checks import require_integer
+from dp.checks import require_float, require_integer
 from dp.event_kinds import Event
 
 LARGEST_ROUNDS = 1 << 20
@@ -106,8 +106,7 @@ class CorrelatedRelease(Event):
 
     def _require(self, name: str, lowest: float) -> None:
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, float):
-            raise TypeError(f"{name} must be a float, got {type(value).__name__}")
+        require_float(name, value)
         # Sums of three floats may be off by a rounding.
         if not lowest * (1.0 - 1e-12) <= value < math.inf:
             raise ValueError(f"{name} must be finite and at least {lowest!r}, got {value!r}")

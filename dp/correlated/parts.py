@@ -10,10 +10,9 @@ Source: docs/correlated-noise.md, "Aligned contributions are the worst": parts m
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_float, require_integer, require_positive
 from dp.correlated.event import LARGEST_ROUNDS, CorrelatedRelease
 from dp.correlated.theorem import Promises
 
@@ -72,11 +71,8 @@ class Parts:
     def __post_init__(self) -> None:
         """Raise ``TypeError`` or ``ValueError`` naming the number that is out of range."""
         for name in ("client_variance", "member_variance"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, float):
-                raise TypeError(f"{name} must be a float, got {type(value).__name__}")
-            if not 0.0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+            require_float(name, getattr(self, name))
+            require_positive(name, getattr(self, name))
         require_integer("clients", self.clients, 1)
         require_integer("members", self.members, 1)
         require_integer("corrupt_clients", self.corrupt_clients, 0)

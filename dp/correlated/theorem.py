@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from dp.accounting.moments import renyi_to_epsilon
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.search import bracketed
 
 ORDERS: Final = tuple(1.0 + 2.0 ** (i / 16) for i in range(-106, 193))
@@ -86,8 +86,7 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
 
 def largest_mu(epsilon: float, delta: float, promises: Promises) -> float:
     """The largest mu_max whose run is (epsilon, delta)-private; 0 if the gap alone is too much."""
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    require_positive("epsilon", epsilon)
     if correlated_epsilon(0.0, promises, delta) > epsilon:
         return 0.0
     high = math.sqrt(2.0 * epsilon) + 1.0  # a mu^2 / 2 <= epsilon at every order above 1

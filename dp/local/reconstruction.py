@@ -26,7 +26,7 @@ from typing import Final
 
 from scipy import special
 
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_in, require_integer
 
 MIN_TARGETS: Final = 4
 """The paper's condition on r."""
@@ -60,7 +60,7 @@ class ReconstructionProtection:
         Args:
             closeness: a in [0, 1], the cosine of the angle that counts as a success.
         """
-        _require_closeness(closeness)
+        require_in("closeness", closeness, 0.0, 1.0)
         cap = 0.5 * math.log(8.0) - 0.5 * (self.targets - 1) * closeness**2
         return cap + self.epsilon + self.prior
 
@@ -74,7 +74,7 @@ class ReconstructionProtection:
         cap(a) = I(1 - a^2; (r-1)/2, 1/2)/2, I being the regularised incomplete beta function.
         Shares below 1e-300 are taken as that.
         """
-        _require_closeness(closeness)
+        require_in("closeness", closeness, 0.0, 1.0)
         share = 0.5 * special.betainc(0.5 * (self.targets - 1), 0.5, 1.0 - closeness**2)
         return math.exp(min(0.0, math.log(max(share, 1e-300)) + self.epsilon + self.prior))
 
@@ -88,9 +88,3 @@ class ReconstructionProtection:
         excess = self.log_breach(0.0) - math.log(probability)
         closeness = math.sqrt(2.0 * excess / (self.targets - 1))
         return closeness if closeness <= 1.0 else None
-
-
-def _require_closeness(closeness: float) -> None:
-    """Raise unless a lies in [0, 1]."""
-    if not 0.0 <= closeness <= 1.0:
-        raise ValueError(f"closeness must lie in [0, 1], got {closeness!r}")

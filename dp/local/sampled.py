@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_within
 from dp.events import LocalRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local._kernels import choose_coordinates
@@ -90,8 +91,7 @@ class SampledCoordinates:
         """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_dimension(self.dimension)
         require_epsilon(self.epsilon)
-        if not 1 <= self.sampled <= self.dimension:
-            raise ValueError(f"sampled must lie in 1..{self.dimension}, got {self.sampled}")
+        require_within("sampled", self.sampled, 1, self.dimension)
         if self.scalar.epsilon > shared_epsilon(self.epsilon, self.sampled):
             raise ValueError(
                 f"scalar may spend at most epsilon {self.epsilon!r} / {self.sampled}, got "

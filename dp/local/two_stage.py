@@ -24,7 +24,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.checks import require_between_0_and_1, require_positive
+from dp.checks import require_between_0_and_1, require_in, require_positive
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local.base import require_epsilon, require_vectors, summed_epsilon
@@ -174,8 +174,7 @@ def two_stage(
         bound: values are clipped to [-bound, bound].
     """
     require_epsilon(epsilon)
-    if not 0.0 <= selection_share < 1.0:
-        raise ValueError(f"selection_share must lie in [0, 1), got {selection_share!r}")
+    require_in("selection_share", selection_share, 0.0, 1.0, "[)")
     require_between_0_and_1("kept_share", kept_share)
     for_choice = selection_share * epsilon
     chosen = _selector(selector, dimension, for_choice, kept_share)
@@ -221,7 +220,6 @@ def selection_share_for(
     require_epsilon(epsilon)
     if dimension < 1 or clients < 1:
         raise ValueError(f"dimension and clients must be positive, got {dimension} and {clients}")
-    if not 0.0 <= largest < 1.0:
-        raise ValueError(f"largest must lie in [0, 1), got {largest!r}")
+    require_in("largest", largest, 0.0, 1.0, "[)")
     for_values = math.sqrt(dimension * math.log(dimension) / clients)
     return min(largest, max(0.0, 1.0 - for_values / epsilon))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.keys import (
     KEY_BYTES,
@@ -131,9 +132,7 @@ class Committee:
         if (self.kind is CommitteeKind.DRAWN) != isinstance(self.draw, Draw):
             valid = "a Draw for a drawn committee, and None for any other"
             raise ParameterError("draw", type(self.draw).__name__, valid)
-        for name in ("corrupt", "randomness", "per_polynomial", "quorum"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        require_ints(self, "corrupt", "randomness", "per_polynomial", "quorum")
         check_sizes(self.size, self.corrupt, self.randomness, self.per_polynomial, self.quorum)
         self._check_members()
 
@@ -202,17 +201,11 @@ def check_sizes(size: int, corrupt: int, randomness: int, per_polynomial: int, q
     """The conditions of the theorem on a committee."""
     if not 1 <= size <= MAX_MEMBERS:
         raise ParameterError("members", f"{size} members", f"1 .. {MAX_MEMBERS}")
-    if not 0 <= corrupt < size:
-        raise ParameterError("corrupt", corrupt, f"in 0 .. {size - 1}")
+    require_within("corrupt", corrupt, 0, size - 1)
     # T = 0 would hand every member the packed secrets themselves.
-    fewest = max(corrupt, 1)
-    if not fewest <= randomness < size:
-        raise ParameterError("randomness", randomness, f"in {fewest} .. {size - 1}")
-    if not 1 <= per_polynomial <= size - randomness:
-        raise ParameterError("per_polynomial", per_polynomial, f"in 1 .. {size - randomness}")
-    lowest = lowest_quorum(size, corrupt)
-    if not lowest <= quorum <= size:
-        raise ParameterError("quorum", quorum, f"in {lowest} .. {size}")
+    require_within("randomness", randomness, max(corrupt, 1), size - 1)
+    require_within("per_polynomial", per_polynomial, 1, size - randomness)
+    require_within("quorum", quorum, lowest_quorum(size, corrupt), size)
 
 
 def lowest_quorum(size: int, corrupt: int) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.merkle import HASH_BYTES, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
@@ -194,9 +195,7 @@ class OneShotContext(RoundTerms):
 
     def _check_types(self) -> None:
         self.check_term_types()
-        for name in ("size", "degree", "limbs", "rounding_bits", "entries"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        require_ints(self, "size", "degree", "limbs", "rounding_bits", "entries")
         if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:
             raise ParameterError("cohort_root", "of another kind", f"{HASH_BYTES} bytes")
         if not isinstance(self.committee, Committee):
@@ -209,10 +208,7 @@ class OneShotContext(RoundTerms):
 
     def _check_cohort(self) -> None:
         lowest = fewest_survivors(self.invited, self.tolerated_colluders)
-        if not lowest <= self.minimum_survivors <= self.invited:
-            raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"in {lowest} .. {self.invited}"
-            )
+        require_within("minimum_survivors", self.minimum_survivors, lowest, self.invited)
 
     def _check_committee(self) -> None:
         committee = self.committee

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
+from secagg.checks import require_within
 from secagg.decoding import wrong_shares
 from secagg.errors import ParameterError, TooFewSurvivorsError, WrongAnswersError
 from secagg.shamir import PRIME, Rand, points_of, random_elements
@@ -165,11 +166,8 @@ def _dealing_matrix(per_polynomial: int, randomness: int, members: int) -> NDArr
 
 
 def _check_numbers(per_polynomial: int, randomness: int, members: int | None) -> None:
-    if not 1 <= per_polynomial < PRIME // 2:
-        raise ParameterError("per_polynomial", per_polynomial, f"in 1 .. {PRIME // 2 - 1}")
-    if not 1 <= randomness < PRIME // 2:
-        raise ParameterError("randomness", randomness, f"in 1 .. {PRIME // 2 - 1}")
+    require_within("per_polynomial", per_polynomial, 1, PRIME // 2 - 1)
+    require_within("randomness", randomness, 1, PRIME // 2 - 1)
     if members is not None:
-        least, bound = per_polynomial + randomness, PRIME - 1 - per_polynomial
-        if not least <= members < bound:
-            raise ParameterError("members", members, f"in {least} .. {bound - 1}")
+        fewest, most = per_polynomial + randomness, PRIME - 2 - per_polynomial
+        require_within("members", members, fewest, most)

@@ -24,6 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg.checks import require_at_least
 from secagg.errors import CapacityError, ParameterError
 from secagg.oneshot import _packing_kernels
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
@@ -96,8 +97,7 @@ class Packing:
 
     def coefficients(self, length: int) -> int:
         """Coefficients that are sent for a vector: `FEWEST_COEFFICIENTS` at least."""
-        if length < 1:
-            raise ParameterError("length", length, "at least 1")
+        require_at_least("length", length, 1)
         return max(-(-length // self.per), FEWEST_COEFFICIENTS)
 
     def blocks(self, length: int) -> int:

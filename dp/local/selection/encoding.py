@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from dp.checks import require_in
 from dp.local.selection.base import RankSelector
 from dp.local.selection.law import (
     MAX_WORDS,
@@ -73,8 +74,7 @@ def encoding_law(dimension: int, top: int, log_odds: float) -> EncodingLaw:
         top: k, in ``1..d - 1``.
     """
     require_top(top, dimension)
-    if not 0.0 <= log_odds <= MAX_LOG_ODDS:
-        raise ValueError(f"log_odds must lie in [0, {MAX_LOG_ODDS:g}], got {log_odds!r}")
+    require_in("log_odds", log_odds, 0.0, MAX_LOG_ODDS)
     kept, flipped = 1.0 / (1.0 + math.exp(-log_odds)), 1.0 / (1.0 + math.exp(log_odds))
     inverse, weighted = _inverse_moments(top - 1, kept, dimension - top - 1, flipped)
     # E[1/(1 + N)] = inverse and E[1/(2 + N)] = inverse - weighted.
