@@ -71,27 +71,6 @@ def extreme(decision: Decision, norm: float, noise: float, number: int) -> Relea
 
 
 class TestPrior:
-    def test_what_may_be_known(self) -> None:
-        assert Prior(norm_squared=0.0, noise_variance=1e-9).norm_squared == 0.0
-
-    @pytest.mark.parametrize(
-        ("name", "value", "error"),
-        [
-            ("norm_squared", -1.0, ValueError),
-            ("norm_squared", math.inf, ValueError),
-            ("norm_squared", 1e141, ValueError),
-            ("noise_variance", 1e-141, ValueError),
-            ("noise_variance", 1e141, ValueError),
-            ("norm_squared", None, TypeError),
-            ("noise_variance", 0.0, ValueError),
-            ("noise_variance", math.nan, ValueError),
-            ("noise_variance", "1", TypeError),
-        ],
-    )
-    def test_ranges(self, name: str, value: object, error: type[Exception]) -> None:
-        with pytest.raises(error, match=f"{name} must be"):
-            Prior(**{"norm_squared": 1.0, "noise_variance": 1.0, name: value})  # type: ignore[arg-type]
-
     @pytest.mark.parametrize("norm", [0.0, 1e-140, 1.0, 1e140])
     @pytest.mark.parametrize("noise", [1e-140, 1.0, 1e140])
     def test_within_them_no_release_is_lost(self, norm: float, noise: float) -> None:

@@ -167,21 +167,6 @@ class TestMoments:
 
 
 class TestArguments:
-    @pytest.mark.parametrize(
-        ("sizes", "name"), [((0, 1, 1), "dimension"), ((1, 0, 1), "rows"), ((1, 1, 0), "columns")]
-    )
-    def test_sizes(self, sizes: tuple[int, int, int], name: str) -> None:
-        with pytest.raises(ValueError, match=name):
-            CountMeanSketch(*sizes, SEED)
-
-    def test_columns_have_a_limit(self) -> None:
-        with pytest.raises(ValueError, match="columns must be from 1 to 4294967296"):
-            CountMeanSketch(1, 1, 2**32 + 1, SEED)
-
-    def test_seed_is_public(self) -> None:
-        with pytest.raises(TypeError, match="seed must be a PublicSeed, not bytes"):
-            CountMeanSketch(1, 1, 1, bytes(32))  # type: ignore[arg-type]
-
     def test_opposite_infinities_do_not_cancel(self) -> None:
         with pytest.raises(ValueError, match="values must be finite"):
             CountMeanSketch(2, 1, 1, SEED).encode(np.array([np.inf, -np.inf]))
