@@ -65,7 +65,6 @@ class Coins:
     batches: int = 1
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
         require_coins(self.count)
         require_integer("batches", self.batches, 1)
 

@@ -88,7 +88,6 @@ class BinomialRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("coins", self.coins, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
@@ -132,7 +131,6 @@ class DiscreteGaussianRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("local_variance", self.local_variance)
         require_integer("contributors", self.contributors, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
@@ -174,7 +172,6 @@ class SkellamRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("variance", self.variance)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
@@ -205,7 +202,6 @@ class GaussianRelease(NoisyRelease):
     l2_sensitivity: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("sigma", self.sigma)
         _require_size("l2_sensitivity", self.l2_sensitivity)
 
@@ -237,7 +233,6 @@ class LaplaceRelease(PureRelease):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("scale", self.scale)
         require_integer("sensitivity", self.sensitivity, 1)
 
@@ -272,7 +267,6 @@ class AboveThresholdRelease(PureRelease):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("threshold_scale", self.threshold_scale)
         _require_positive("query_scale", self.query_scale)
         require_integer("sensitivity", self.sensitivity, 1)
@@ -302,7 +296,6 @@ class LocalRelease(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("epsilon", self.epsilon)
 
     def replace_one(self) -> LocalRelease:
@@ -339,7 +332,6 @@ class LevelRelease(Event):
     rotated: bool
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("coins", self.coins, 0)
         _require_probability("probability", self.probability, 0.5)
         require_integer("levels", self.levels, 2)
@@ -427,7 +419,6 @@ class PoissonSampled(SampledRelease):
     event: NoisyRelease
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_probability("rate", self.rate)
         _require_sampled(self.event)
 
@@ -457,7 +448,6 @@ class FixedSizeSampled(SampledRelease):
     event: NoisyRelease
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("size", self.size, 1)
         require_integer("population", self.population, self.size)
         _require_sampled(self.event)

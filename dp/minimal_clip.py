@@ -85,7 +85,6 @@ class ReleasedMean:
     dimension: int
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         _real("clip", self.clip, above=0.0)
         _real("norm_squared", self.norm_squared, at_least=0.0)
         _real("noise_ratio", self.noise_ratio, above=0.0)
@@ -148,7 +147,6 @@ class ClipController:
     window: int = 5
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         _real("smallest", self.smallest, above=0.0)
         _real("largest", self.largest, at_least=self.smallest)
         _real("step_factor", self.step_factor, above=1.0)

@@ -44,7 +44,6 @@ class FailureReserve:
     moment_order: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the figure that is out of range."""
         require_in("delta0", self.delta0, 0.0, MAX_DELTA0, "()")
         require_at_least("releases", self.releases, 1)
         require_in("aggregation", self.aggregation, 0.0, MAX_DELTA0, "[)")

@@ -63,7 +63,6 @@ class DiscreteGaussianSum:
     contributors: int
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the argument that is out of range."""
         require_within("contributors", self.contributors, 1, _LARGEST_CONTRIBUTORS)
         require_variance("local_variance", self.local_variance)
         require_variance("local_variance * contributors", self.variance)

@@ -48,7 +48,6 @@ class FailingGaussian:
     mu: float
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the figure that is out of range."""
         require_in("failure", self.failure, 0.0, 1.0, "[)")
         require_not_negative("mu", self.mu)
 

@@ -35,7 +35,6 @@ class Theorem1Parameters:
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the parameter that is out of range."""
         if self.coins < 0 or self.dimension < 1:
             raise ValueError(
                 f"coins must be >= 0 and dimension >= 1, got {self.coins} and {self.dimension}"

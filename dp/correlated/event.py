@@ -54,7 +54,6 @@ class CorrelatedRelease(Event):
     least_kept: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1, LARGEST_ROUNDS)
         require_integer("index", self.index, 1, self.rounds)
         require_integer("dimension", self.dimension, 1)

@@ -33,7 +33,6 @@ class RoundParts:
     returned: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the number that is out of range."""
         require_integer("clients", self.clients, 0)
         require_integer("entered", self.entered, 0)
         # Whoever takes noise back is in the sum, and adds fresh noise with the same upload.
@@ -69,7 +68,6 @@ class Parts:
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the number that is out of range."""
         for name in ("client_variance", "member_variance"):
             require_float(name, getattr(self, name))
             require_positive(name, getattr(self, name))

@@ -91,7 +91,6 @@ class Schedule:
     apart: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1, LARGEST_ROUNDS)
         require_integer("participations", self.participations, 1, self.rounds)
         require_integer("apart", self.apart, 1)

@@ -43,7 +43,6 @@ class Promises:
     fresh: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1)
         require_integer("dimension", self.dimension, 1)
         require_integer("most_parts", self.most_parts, 1, _MOST_PARTS)

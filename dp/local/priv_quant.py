@@ -75,7 +75,6 @@ class PrivQuant:
     probability: float
 
     def __post_init__(self) -> None:
-        """Check the five numbers."""
         require_dimension(self.dimension)
         LevelQuantizer(self.levels, self.bound)
         require_integer("kappa", self.kappa, 1 - self.dimension, self.dimension - 1)

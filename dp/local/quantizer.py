@@ -41,7 +41,6 @@ class LevelQuantizer:
     bound: float
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
         require_levels(self.levels)
         require_number("bound", self.bound)
         require_positive("bound", self.bound)

@@ -47,7 +47,6 @@ class ReconstructionProtection:
     prior: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the three numbers."""
         require_integer("targets", self.targets, MIN_TARGETS)
         for name in ("epsilon", "prior"):
             value = getattr(self, name)

@@ -88,7 +88,6 @@ class SampledCoordinates:
     scalar: ScalarRandomizer
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_dimension(self.dimension)
         require_epsilon(self.epsilon)
         require_within("sampled", self.sampled, 1, self.dimension)

@@ -201,7 +201,6 @@ class _OnGrid(_OneScalar):
     bits: int = DEFAULT_BITS
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_epsilon(self.epsilon)
         require_integer("bits", self.bits, MIN_BITS, MAX_BITS)
 

@@ -34,7 +34,6 @@ class Sensitivities:
     linf: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_float("l2", self.l2)
         require_positive("l2", self.l2)
         require_integer("linf", self.linf, 1)

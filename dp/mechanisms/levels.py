@@ -102,7 +102,6 @@ class LevelMechanism:
     rotated: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_l2_bound(self.norm)
         require_positive("clip", self.clip)
         require_integer("levels", self.levels, 2, MAX_LEVELS)

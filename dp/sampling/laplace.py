@@ -33,7 +33,6 @@ class DiscreteLaplaceLaw(SymmetricLaw):
     scale: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a scale out of range."""
         require_float("scale", self.scale)
         require_in("scale", self.scale, MIN_SCALE, MAX_SCALE)
 

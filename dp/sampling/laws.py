@@ -98,7 +98,6 @@ class DiscreteGaussianLaw(SymmetricLaw):
     sigma_squared: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_variance("sigma_squared", self.sigma_squared)
 
     @property
@@ -134,7 +133,6 @@ class SkellamLaw(SymmetricLaw):
     variance: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_variance("variance", self.variance)
 
     def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
@@ -188,7 +186,6 @@ class BinomialLaw:
     probability: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_integer("trials", self.trials, 0, MAX_TRIALS)
         require_float("probability", self.probability)
         require_between_0_and_1("probability", self.probability)
@@ -256,7 +253,6 @@ class RoundedGaussianLaw:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_float("sigma", self.sigma)
         require_in("sigma", self.sigma, self.MIN_SIGMA, self.MAX_SIGMA)
 

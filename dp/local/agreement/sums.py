@@ -65,7 +65,6 @@ class AgreementSums:
     threshold: int
 
     def __post_init__(self) -> None:
-        """Check the three numbers."""
         require_dimension(self.dimension)
         require_levels(self.levels)
         require_integer("threshold", self.threshold, 1, self.dimension)
