@@ -5,6 +5,10 @@ The private path of one client is a chain of types, each of which proves the one
 learned is an ``Event``; an ``Accountant`` turns events into epsilon; a ``Ledger`` makes them
 durable before a result is released.
 
+Every function and constructor here raises ``TypeError`` for an argument of the wrong type or dtype,
+and ``ValueError`` for one out of range or of the wrong shape; the error names the argument and what
+would be valid. Docstrings name other causes only.
+
 This package knows nothing of networks, sketches or cryptographic protocols.
 """
 
@@ -13,20 +17,15 @@ from __future__ import annotations
 from dp.accounting import (
     Accountant,
     DominationAccountant,
-    EpsilonReport,
     ExactAccountant,
     FailingGaussian,
     FailureReserve,
-    FourEpsilons,
     GaussianReference,
     LocalAccountant,
     MomentsAccountant,
     OutsiderAccountant,
     PublishedAccountant,
     Theorem1Accountant,
-    epsilons,
-    four_epsilons,
-    local_epsilons,
 )
 from dp.budget import Budget, replay
 from dp.calibration import (
@@ -72,6 +71,8 @@ from dp.mechanisms import (
     SkellamMechanism,
 )
 from dp.noised import Noised
+from dp.protection import FourEpsilons, four_epsilons, local_epsilons
+from dp.report import EpsilonReport, epsilons
 from dp.rounding import Quantized, quantize, quantized_l2_bound
 
 __part_of__ = "veilsum"

@@ -47,12 +47,7 @@ def replayed_epsilon(events: Iterable[Mapping[str, Any]], delta: float) -> float
     """Return epsilon of written events against the server, with the best delta0.
 
     Args:
-        events: as in a ledger.
         delta: of the whole run, in (0, 1).
-
-    Raises:
-        LedgerError: an event is malformed.
-        UnsupportedEventError: an event that this route has no theorem for.
     """
     simple = [leaf for event in events for leaf in flattened(event)]
     if simple and all(leaf["tag"] == TAG for leaf in simple):
@@ -86,11 +81,7 @@ def composed_mu(events: Iterable[Mapping[str, Any]], delta0: float) -> float:
 
 
 def replaced(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a written event with the sensitivities of replace-one adjacency: twice its own.
-
-    Raises:
-        LedgerError: it is not an event.
-    """
+    """Return a written event with the sensitivities of replace-one adjacency: twice its own."""
     twice = [
         {
             name: 2 * value
@@ -140,9 +131,7 @@ def composed_moments(
     """Return epsilon by truncated moments of one order, fixed beforehand like ``cut``.
 
     Args:
-        events: as in a ledger.
         delta: of the whole run, in (0, 1).
-        cut: what the truncation of every release may cost.
         releases: the most there may be; all of their cuts are spent.
         aggregation: probability that secure aggregation fails in one of them; spent as well.
         order: a, above 1.
@@ -160,12 +149,7 @@ def composed_moments(
 
 
 def release_moment(event: Mapping[str, Any], cut: float, order: float) -> float:
-    """Return tau_a of one written release, by its definition at every shift.
-
-    Raises:
-        LedgerError: a field is missing or has no such value.
-        UnsupportedEventError: the tag has no theorem on this route.
-    """
+    """Return tau_a of one written release, by its definition at every shift."""
     try:
         return _moment(json.dumps(event, sort_keys=True), cut, order)
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:
@@ -205,12 +189,7 @@ def _moment(written: str, cut: float, order: float) -> float:
 
 
 def release_mu(event: Mapping[str, Any], delta0: float) -> float:
-    """Return D2 / sigma_eff of one written release, by the definition of sigma_eff.
-
-    Raises:
-        LedgerError: a field is missing or has no such value.
-        UnsupportedEventError: the tag has no theorem on this route.
-    """
+    """Return D2 / sigma_eff of one written release, by the definition of sigma_eff."""
     try:
         return _mu(json.dumps(event, sort_keys=True), delta0)
     except (ArithmeticError, KeyError, TypeError, ValueError) as error:

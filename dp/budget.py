@@ -38,7 +38,6 @@ class Budget:
     delta: float
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the figure that is out of range."""
         # Infinity is allowed: it is how an ablation says that it has no budget.
         if not self.epsilon > 0.0:
             raise ValueError(f"epsilon must be positive, got {self.epsilon!r}")

@@ -10,7 +10,7 @@ from dp.accounting.accountant import DominationAccountant, FailureReserve
 from dp.accounting.gaussian import gaussian_mu
 from dp.accounting.laws import MAX_TOTAL_COINS, MAX_VARIANCE
 from dp.accounting.moments import MomentsAccountant, reserved_accountant
-from dp.checks import require_between_0_and_1, require_positive
+from dp.checks import require_at_least, require_between_0_and_1, require_positive
 from dp.coins import MAX_COINS
 from dp.event_kinds import IntegerRelease
 from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
@@ -130,7 +130,6 @@ def _smallest_enough(
     """Return the smallest number up to ``largest`` whose epsilon meets the target, or None.
 
     Args:
-        spent: falls, nearly like an inverse square root.
         start: a first guess, in 1..largest.
     """
     guess = start
@@ -168,8 +167,7 @@ def variance_for_epsilon(
         ValueError: an argument is out of range, or no variance up to 2^30 in total is enough.
     """
     n = 1 if contributors is None else contributors
-    if n < 1:
-        raise ValueError(f"contributors must be at least 1, got {n}")
+    require_at_least("contributors", n, 1)
     vector = (float(l2_sensitivity), linf_sensitivity, 1)
 
     def release(total: float) -> IntegerRelease:
@@ -193,13 +191,11 @@ def mechanism_for_epsilon(
     """Return the mechanism with the least noise of which so many clients together meet a target.
 
     Args:
-        name: of the mechanism.
         epsilon: target of the whole run, > 0.
         delta: target of the whole run, in (0, 1).
         sensitivities: of each release, Euclidean at least 1.
         contributors: honest clients whose noise is surely in each sum, >= 1.
         rounds: adaptive releases of equal noise, >= 1.
-        reserve: as for ``coins_for_epsilon``.
 
     Raises:
         ValueError: an argument is out of range, or no noise within it is enough; for the binomial
@@ -207,8 +203,7 @@ def mechanism_for_epsilon(
     """
     if name not in MECHANISMS:
         raise ValueError(f"name must be one of {', '.join(MECHANISMS)}, got {name!r}")
-    if contributors < 1:
-        raise ValueError(f"contributors must be at least 1, got {contributors}")
+    require_at_least("contributors", contributors, 1)
     kind = MECHANISMS[name]
     if kind is BinomialMechanism:
         l2, linf = sensitivities.l2, sensitivities.linf
@@ -282,5 +277,4 @@ def _require_target(epsilon: float, delta: float, rounds: int) -> None:
     """Raise ``ValueError`` naming the part of the target that is out of range."""
     require_positive("epsilon", epsilon)
     require_between_0_and_1("delta", delta)
-    if rounds < 1:
-        raise ValueError(f"rounds must be at least 1, got {rounds}")
+    require_at_least("rounds", rounds, 1)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import sum_of_squares
+from dp.checks import require_in
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 
 NORM_SLACK: Final = 1e-9
@@ -36,12 +37,7 @@ _FLOATS: Final = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def require_vector(values: NDArray[Any], dtypes: tuple[np.dtype[Any], ...], name: str) -> None:
-    """Raise unless ``values`` is a one-dimensional array of one of ``dtypes``.
-
-    Raises:
-        TypeError: not an array, or of another dtype.
-        ValueError: not one-dimensional.
-    """
+    """Raise unless ``values`` is a one-dimensional array of one of ``dtypes``."""
     if not isinstance(values, np.ndarray):
         raise TypeError(f"{name} must be a NumPy array, got {type(values).__name__}")
     if values.dtype not in dtypes:
@@ -53,11 +49,7 @@ def require_vector(values: NDArray[Any], dtypes: tuple[np.dtype[Any], ...], name
 
 def require_l2_bound(l2_bound: float) -> None:
     """Raise ``ValueError`` unless ``MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND``."""
-    # Written so that NaN fails the test.
-    if not MIN_L2_BOUND <= l2_bound <= MAX_L2_BOUND:
-        raise ValueError(
-            f"l2_bound must lie in [{MIN_L2_BOUND:g}, {MAX_L2_BOUND:g}], got {l2_bound!r}"
-        )
+    require_in("l2_bound", l2_bound, MIN_L2_BOUND, MAX_L2_BOUND)
 
 
 def require_finite(values: NDArray[Any]) -> None:
@@ -76,9 +68,6 @@ def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
 
     The plain sum of squares is used where it is safe; otherwise the vector is first divided by
     its largest coordinate.
-
-    Raises:
-        NonFiniteUpdateError: a coordinate is NaN or infinite.
     """
     # Not np.dot, which hands long vectors to several threads of the BLAS: waking them takes a
     # hundred times as long as the sum where other processes want the cores too.
@@ -100,9 +89,6 @@ def l2_norm(values: NDArray[np.float64]) -> float:
 
     Args:
         values: float64[d].
-
-    Raises:
-        NonFiniteUpdateError: a coordinate is NaN or infinite.
     """
     unit, length = _split_norm(values)
     return unit * length
@@ -127,7 +113,6 @@ class Bounded:
         """Check dtype, finiteness and norm.
 
         Raises:
-            TypeError, ValueError: wrong dtype, number of dimensions, or bound.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: the norm is above the bound.
         """
@@ -164,7 +149,6 @@ def clip_l2(values: NDArray[Any], l2_bound: float, *, take: bool = False) -> Bou
     Post: ``result.l2_bound == l2_bound``; the direction is kept.
 
     Raises:
-        TypeError, ValueError: wrong dtype, number of dimensions, or bound.
         NonFiniteUpdateError: a coordinate is NaN or infinite.
     """
     require_vector(values, _FLOATS, "values")

@@ -146,7 +146,6 @@ class CoinSchedule:
 
         Raises:
             TooManyDropoutsError: ``dropped > tolerated_dropouts``; no sum may be released.
-            TypeError, ValueError: ``dropped`` is not an int, or negative.
         """
         require_integer("dropped", dropped, 0)
         if dropped > self.tolerated_dropouts:

@@ -59,16 +59,12 @@ class Coins:
         count: fair coins per coordinate, ``0 <= count <= MAX_COINS``.
         batches: in how many batches they were drawn; every odd one is centred for itself, so the
             noise may reach half a unit further for each two.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     count: int
     batches: int = 1
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
         require_coins(self.count)
         require_integer("batches", self.batches, 1)
 
@@ -99,9 +95,6 @@ def sample_binomial(seed: NoiseSeed, coins: int, length: int) -> NDArray[np.int6
 
     Returns:
         int64[length] with ``0 <= result <= coins``.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     if length < 0:
         raise ValueError(f"length must not be negative, got {length}")
@@ -114,11 +107,7 @@ def accumulate_binomial(seed: NoiseSeed, coins: int, out: NDArray[np.int64]) -> 
     """Add to ``out`` what ``sample_binomial`` draws: the coins are counted where they go.
 
     Args:
-        seed, coins: as for ``sample_binomial``.
         out: int64[length], contiguous; left with room for ``coins`` more.
-
-    Raises:
-        TypeError, ValueError: ``coins`` is out of range.
     """
     require_coins(coins)
     if coins > POPCOUNT_COINS:
@@ -163,9 +152,6 @@ def add_coins(quantized: Quantized, coins: int, seed: NoiseSeed) -> Noised:
         quantized: the client's bounded integers.
         coins: the client's own coins per coordinate.
         seed: used under ``Usage.COINS``; must not have drawn another vector.
-
-    Raises:
-        TypeError, ValueError: ``coins`` is out of range.
     """
     require_coins(coins)
     noised = quantized.values - coins // 2

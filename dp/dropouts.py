@@ -47,15 +47,10 @@ def batch_noise(
 
     Args:
         seeds: one secret seed for each of ``schedule.batches``, in order, all different.
-        schedule: the round's schedule.
         length: number of coordinates, >= 0.
 
     Returns:
         int64[length]: the sum over batches b of ``Bin(b, 1/2) - b // 2``.
-
-    Raises:
-        TypeError: a seed is not a ``NoiseSeed``, or ``length`` is not an int.
-        ValueError: the number of seeds is wrong, a seed occurs twice, or ``length < 0``.
     """
     return _sum_of_batches(_batches(seeds, schedule), length)
 
@@ -68,17 +63,10 @@ def removed_noise(
     Args:
         seeds_by_batch: the revealed seed of each index in ``schedule.removed(dropped)``, and no
             other: a seed of a kept batch must not have been revealed.
-        schedule: the round's schedule.
-        dropped: clients of the cohort that are not in the signed set of survivors.
         length: number of coordinates, >= 0.
 
     Returns:
         int64[length]: the sum over removed batches b of ``Bin(b, 1/2) - b // 2``.
-
-    Raises:
-        TooManyDropoutsError: ``dropped > schedule.tolerated_dropouts``.
-        TypeError: a seed is not a ``NoiseSeed``, or an integer is not an int.
-        ValueError: a removed batch has no seed, a kept one has, or an integer is negative.
 
     A seed that occurs twice is the doing of its owner. It harms the owner's noise alone, which an
     owner who works against the others can withhold anyway; refusing it would let one client end
@@ -98,11 +86,7 @@ def removed_noise(
 
 
 def _batches(seeds: Sequence[NoiseSeed], schedule: CoinSchedule) -> list[tuple[NoiseSeed, int]]:
-    """Return each seed with the coins that it draws.
-
-    Raises:
-        ValueError: the number of seeds is wrong, or a seed occurs twice.
-    """
+    """Return each seed with the coins that it draws."""
     if len(seeds) != len(schedule.batches):
         raise ValueError(f"seeds must be {len(schedule.batches)}, one per batch, got {len(seeds)}")
     _require_distinct(seeds)
@@ -118,11 +102,7 @@ def _sum_of_batches(batches: Sequence[tuple[NoiseSeed, int]], length: int) -> ND
 
 
 def _accumulate(batches: Sequence[tuple[NoiseSeed, int]], out: NDArray[np.int64]) -> None:
-    """Add ``Bin(coins) - coins // 2`` of every batch to ``out``.
-
-    Raises:
-        TypeError: a seed is not a ``NoiseSeed``.
-    """
+    """Add ``Bin(coins) - coins // 2`` of every batch to ``out``."""
     for seed, _ in batches:
         if not isinstance(seed, NoiseSeed):
             raise TypeError(f"a batch's seed must be a NoiseSeed, got {type(seed).__name__}")

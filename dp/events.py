@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dp.checks import require_integer
+from dp.checks import require_float, require_in, require_integer, require_not_negative
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 
@@ -34,15 +34,13 @@ class Adjacency(enum.Enum):
         return self.value
 
 
-def _require_size(name: str, value: object) -> None:
+def _require_size(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite float that is not negative."""
-    if isinstance(value, bool) or not isinstance(value, float):
-        raise TypeError(f"{name} must be a float, got {type(value).__name__}")
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+    require_float(name, value)
+    require_not_negative(name, value)
 
 
-def _require_positive(name: str, value: object) -> None:
+def _require_positive(name: str, value: float) -> None:
     """Raise unless ``value`` is a finite float above 0."""
     _require_size(name, value)
     if value == 0.0:
@@ -52,11 +50,10 @@ def _require_positive(name: str, value: object) -> None:
 def _require_probability(name: str, value: float, largest: float = 1.0) -> None:
     """Raise unless ``value`` is a float in (0, ``largest``]."""
     _require_size(name, value)
-    if not 0.0 < value <= largest:
-        raise ValueError(f"{name} must lie in (0, {largest:g}], got {value!r}")
+    require_in(name, value, 0.0, largest, "(]")
 
 
-def _require_vector(l2_sensitivity: object, linf_sensitivity: object, dimension: object) -> None:
+def _require_vector(l2_sensitivity: float, linf_sensitivity: int, dimension: int) -> None:
     """Raise unless these can bound how two integer vectors differ."""
     _require_size("l2_sensitivity", l2_sensitivity)
     require_integer("linf_sensitivity", linf_sensitivity, 1)
@@ -91,7 +88,6 @@ class BinomialRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("coins", self.coins, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
@@ -135,7 +131,6 @@ class DiscreteGaussianRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("local_variance", self.local_variance)
         require_integer("contributors", self.contributors, 0)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
@@ -177,7 +172,6 @@ class SkellamRelease(IntegerRelease):
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("variance", self.variance)
         _require_vector(self.l2_sensitivity, self.linf_sensitivity, self.dimension)
 
@@ -208,7 +202,6 @@ class GaussianRelease(NoisyRelease):
     l2_sensitivity: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_size("sigma", self.sigma)
         _require_size("l2_sensitivity", self.l2_sensitivity)
 
@@ -240,7 +233,6 @@ class LaplaceRelease(PureRelease):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("scale", self.scale)
         require_integer("sensitivity", self.sensitivity, 1)
 
@@ -275,7 +267,6 @@ class AboveThresholdRelease(PureRelease):
     sensitivity: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("threshold_scale", self.threshold_scale)
         _require_positive("query_scale", self.query_scale)
         require_integer("sensitivity", self.sensitivity, 1)
@@ -305,7 +296,6 @@ class LocalRelease(Event):
     epsilon: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_positive("epsilon", self.epsilon)
 
     def replace_one(self) -> LocalRelease:
@@ -342,7 +332,6 @@ class LevelRelease(Event):
     rotated: bool
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("coins", self.coins, 0)
         _require_probability("probability", self.probability, 0.5)
         require_integer("levels", self.levels, 2)
@@ -430,7 +419,6 @@ class PoissonSampled(SampledRelease):
     event: NoisyRelease
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         _require_probability("rate", self.rate)
         _require_sampled(self.event)
 
@@ -460,7 +448,6 @@ class FixedSizeSampled(SampledRelease):
     event: NoisyRelease
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("size", self.size, 1)
         require_integer("population", self.population, self.size)
         _require_sampled(self.event)

@@ -92,9 +92,6 @@ class NoiseSeed:
         Args:
             usage: what the sub-seed is for.
             index: number of the part, ``0 <= index < 2**64``; without one, the usage as a whole.
-
-        Raises:
-            ValueError: ``index`` is out of range.
         """
         return NoiseSeed(self._expand(usage, SEED_BYTES, index))
 
@@ -145,14 +142,7 @@ class Keystream:
         self._encryptor = cipher.encryptor()
 
     def fill(self, buffer: NDArray[Any]) -> None:
-        """Overwrite ``buffer`` with the next ``buffer.nbytes`` bytes of the stream.
-
-        Args:
-            buffer: C-contiguous, writable array of any fixed-width integer dtype.
-
-        Raises:
-            ValueError: the array is not contiguous or not writable.
-        """
+        """Overwrite ``buffer`` with the next ``buffer.nbytes`` bytes of the stream."""
         if not (buffer.flags.c_contiguous and buffer.flags.writeable):
             raise ValueError("a keystream buffer must be C-contiguous and writable")
         octets = buffer.reshape(-1).view(np.uint8).data
@@ -166,7 +156,6 @@ class Keystream:
         The arrays are views of one reused buffer: each is valid until the next is asked for.
 
         Args:
-            dtype: unsigned integer type of the words, little-endian.
             total: number of words, ``total >= 0``.
         """
         buffer = np.empty(min(total, CHUNK_BYTES // dtype.itemsize), dtype=dtype)

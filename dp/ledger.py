@@ -85,11 +85,7 @@ def _header() -> dict[str, Any]:
 
 
 def _parse_line(raw: bytes, index: int, previous: str) -> dict[str, Any]:
-    """Return a line's object if it is whole and continues the chain.
-
-    Raises:
-        LedgerError: naming the line (counted from one, as editors do).
-    """
+    """Return a line's object if it is whole and continues the chain."""
     where = f"ledger line {index + 1}"
     if len(raw) > MAX_LINE_BYTES:
         raise LedgerError(f"{where} is longer than {MAX_LINE_BYTES} bytes")
@@ -113,11 +109,7 @@ def _parse_line(raw: bytes, index: int, previous: str) -> dict[str, Any]:
 
 
 def _parse_entry(line: Mapping[str, Any]) -> Entry:
-    """Return the entry of an event line.
-
-    Raises:
-        LedgerError: the content is not an event with metadata.
-    """
+    """Return the entry of an event line."""
     content = line["content"]
     if not isinstance(content, dict) or set(content) != {"event", "metadata"}:
         raise LedgerError(f"ledger line {line['index'] + 1} is not an event with metadata")

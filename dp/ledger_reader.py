@@ -131,11 +131,7 @@ def _written(value: object) -> bytes:
 
 
 def flattened(event: object, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield the simple events of a written event.
-
-    Raises:
-        LedgerError: it is not an event.
-    """
+    """Yield the simple events of a written event."""
     if not isinstance(event, dict) or not isinstance(event.get("tag"), str) or depth > _DEEPEST:
         raise LedgerError("the ledger holds something that is not an event")
     if event["tag"] != "composition":

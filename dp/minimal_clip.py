@@ -43,12 +43,8 @@ def least_error_clip(
 
     Args:
         norm: a, of a typical vector, at least 0.
-        dimension: d.
         noise_ratio: s, standard deviation of the noise of the mean in a coordinate, over C.
         mean_norm: b, of the mean of the unclipped vectors, at most a; None for a, a single vector.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
     _check(norm, dimension, noise_ratio)
     mean = norm if mean_norm is None else _real("mean_norm", mean_norm, at_least=0.0, at_most=norm)
@@ -64,9 +60,6 @@ def shrinkage(coherence: float, dimension: int, noise_ratio: float) -> float:
 
     Args:
         coherence: r, in [0, 1]; 1 / sqrt(n) for n unrelated vectors, 1 for n equal ones.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
     _check(1.0, dimension, noise_ratio)
     signal = _real("coherence", coherence, at_least=0.0, at_most=1.0) ** 2
@@ -84,9 +77,6 @@ class ReleasedMean:
         noise_ratio: standard deviation of everything in a coordinate of x that is not signal, over
             C; above 0: a value without noise is no released value.
         dimension: coordinates of x: d, or the size of a sketch that keeps norms on average.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     clip: float
@@ -95,7 +85,6 @@ class ReleasedMean:
     dimension: int
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         _real("clip", self.clip, above=0.0)
         _real("norm_squared", self.norm_squared, at_least=0.0)
         _real("noise_ratio", self.noise_ratio, above=0.0)
@@ -150,9 +139,6 @@ class ClipController:
         step_factor: largest factor of a change in one round, above 1.
         window: rounds whose coherence is averaged, at least 1: a single estimate is noisy exactly
             where the answer matters.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     smallest: float
@@ -161,18 +147,13 @@ class ClipController:
     window: int = 5
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
         _real("smallest", self.smallest, above=0.0)
         _real("largest", self.largest, at_least=self.smallest)
         _real("step_factor", self.step_factor, above=1.0)
         require_integer("window", self.window, 1)
 
     def initial(self, clip: float) -> ClipState:
-        """Begin with a public clip within the limits.
-
-        Raises:
-            TypeError, ValueError: it is of another type or outside.
-        """
+        """Begin with a public clip within the limits."""
         return ClipState(_real("clip", clip, at_least=self.smallest, at_most=self.largest))
 
     def step(
@@ -181,15 +162,8 @@ class ClipController:
         """Choose the next clip.
 
         Args:
-            state: of the last decision.
-            released: by the round that it decided on.
             typical_norm: a, a released estimate of the norm of a typical vector before clipping;
                 above 0. `next_threshold` follows one.
-            dimension: d of the update, which the noise of the next mean will have.
-
-        Raises:
-            TypeError: an argument of another type.
-            ValueError: an argument out of range, or the release of a round with another clip.
         """
         if not isinstance(released, ReleasedMean):
             raise TypeError(f"released must be ReleasedMean, got {type(released).__name__}")
@@ -230,9 +204,6 @@ def next_threshold(
         share_below: released, noise included, so it may lie outside [0, 1]; it is clamped.
         quantile: that is followed, in (0, 1); 0.5 is the median.
         rate: above 0, at most 10.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
     _real("threshold", threshold, above=0.0)
     share = min(max(_real("share_below", share_below), 0.0), 1.0)

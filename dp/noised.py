@@ -55,7 +55,6 @@ class Noised:
         probability, for ``Mechanism.total_limit`` to state.
 
         Raises:
-            TypeError, ValueError: wrong dtype, number of dimensions, or bounds.
             SensitivityExceededError: a coordinate is larger than this noise can explain.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")

@@ -57,11 +57,7 @@ _MAX_DEPTH: Final = 8
 
 
 def canonical_json(value: object) -> bytes:
-    """Return the one byte string of a JSON value: sorted keys, no blanks, ASCII, no NaN.
-
-    Raises:
-        ValueError, TypeError: the value has no such form.
-    """
+    """Return the one byte string of a JSON value: sorted keys, no blanks, ASCII, no NaN."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -69,11 +65,7 @@ def canonical_json(value: object) -> bytes:
 
 
 def encode_event(event: Event) -> dict[str, Any]:
-    """Return the JSON object of an event: its tag and its fields.
-
-    Raises:
-        UnsupportedEventError: the event's class is not in the registry.
-    """
+    """Return the JSON object of an event: its tag and its fields."""
     tag = getattr(event, "tag", "")
     if type(event) is not _EVENTS.get(tag):
         raise UnsupportedEventError(f"no ledger tag for {type(event).__name__}")
@@ -88,12 +80,7 @@ def _encoded(value: Any) -> Any:
 
 
 def decode_event(record: object, depth: int = 0) -> Event:
-    """Return the event of a JSON object made by ``encode_event``.
-
-    Raises:
-        LedgerError: unknown tag, missing or extra field, a value out of range, or nesting too
-            deep.
-    """
+    """Return the event of a JSON object made by ``encode_event``."""
     if depth > _MAX_DEPTH:
         raise LedgerError(f"events are nested deeper than {_MAX_DEPTH}")
     if not isinstance(record, dict):

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp._kernels import extent_and_squares, round_piece
-from dp.checks import require_between_0_and_1, require_integer, require_positive
+from dp.checks import require_at_least, require_between_0_and_1, require_integer, require_positive
 from dp.clipping import NORM_SLACK, Bounded, require_l2_bound, require_vector
 from dp.errors import SensitivityExceededError
 from dp.keystream import Keystream, NoiseSeed, Usage
@@ -75,7 +75,6 @@ class Quantized:
         """Check dtype and both bounds.
 
         Raises:
-            TypeError, ValueError: wrong dtype, number of dimensions, or bounds.
             SensitivityExceededError: a bound does not hold.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")
@@ -115,13 +114,9 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
         l2_scaled: norm before rounding, in integer units.
         dimension: number of coordinates, >= 1.
         beta: probability in (0, 1) with which one attempt may fail.
-
-    Raises:
-        ValueError: an argument is out of range.
     """
     require_l2_bound(l2_scaled)
-    if dimension < 1:
-        raise ValueError(f"dimension must be at least 1, got {dimension}")
+    require_at_least("dimension", dimension, 1)
     require_between_0_and_1("beta", beta)
     root = math.sqrt(dimension)
     deviation = math.sqrt(-2.0 * math.log(beta)) * (l2_scaled + root / 2.0)
@@ -157,9 +152,6 @@ def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -
 
     Post: ``result.square_bound`` is the largest integer within the square of
     ``quantized_l2_bound(bounded.l2_bound, scale, d)``.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_linf_bound(linf_bound)
     require_positive("scale", scale)

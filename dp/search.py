@@ -52,7 +52,6 @@ def bracketed(
     be on either side.)
 
     Args:
-        enough: false below some point, true from it on.
         low: not enough; not asked.
         high: enough; not asked.
         tolerance: width of the result over its upper end; 0 for neighbouring floats.

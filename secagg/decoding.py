@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _decoding_kernels
+from secagg.checks import require_within
 from secagg.errors import ParameterError
 from secagg.shamir import points_of
 
@@ -45,19 +46,14 @@ def wrong_shares(
 
     Args:
         shares: uint32[holders, limbs], below 2^31 - 1, any number of limbs from 1 on.
-        holders: whose they are.
         threshold: t, 1 .. len(holders).
 
     Returns:
         Those holders, in the order given; None if there are no such polynomials within reach.
-
-    Raises:
-        ParameterError: shapes do not match, holders repeat, or there are fewer than `threshold`.
     """
     if shares.ndim != 2 or shares.shape[0] != len(holders) or not shares.shape[1]:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, limbs)")
-    if not 1 <= threshold <= len(holders):
-        raise ParameterError("threshold", threshold, f"in 1 .. {len(holders)}, the holders")
+    require_within("threshold", threshold, 1, len(holders), ", the holders")
     points = points_of(holders)
     words = np.ascontiguousarray(shares.T).astype(np.uint64)
     sums = np.empty((words.shape[0], len(holders) - threshold), np.uint64)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _kernels
+from secagg.checks import require_at_least
 from secagg.errors import CapacityError, ParameterError
 
 MIN_BITS = 8
@@ -142,9 +143,6 @@ def add_into(total: Words, vector: FieldVector) -> None:
     """Add a vector to `total` over GF(p), in place.
 
     `total` holds elements below p of the field's dtype.
-
-    Raises:
-        ParameterError: dtype or length differ.
     """
     if total.dtype != vector.field.dtype or total.shape != vector.elements.shape:
         raise ParameterError(
@@ -157,11 +155,8 @@ def required_bits(largest_magnitude: int) -> int:
     """Smallest `bits` whose field holds every integer of at most this magnitude.
 
     Post: PrimeField(result).largest_centred >= largest_magnitude
-    Raises:
-        ParameterError: negative, or beyond the largest field.
     """
-    if largest_magnitude < 0:
-        raise ParameterError("largest_magnitude", largest_magnitude, "at least 0")
+    require_at_least("largest_magnitude", largest_magnitude, 0)
     for bits in range(MIN_BITS, MAX_BITS + 1):
         if PrimeField(bits).largest_centred >= largest_magnitude:
             return bits
@@ -178,11 +173,7 @@ def pack(vector: FieldVector) -> bytes:
 
 
 def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
-    """Inverse of `pack`.
-
-    Raises:
-        ValueError: another number of bytes, set padding bits, or an element not below p.
-    """
+    """Inverse of `pack`."""
     expected = field.packed_bytes(length)
     if len(packed) != expected:
         raise ValueError(f"packed vector has {len(packed)} bytes, {expected} expected")

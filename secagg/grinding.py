@@ -46,10 +46,7 @@ def ring_failure(clients: int, security_bits: int, lifetime_seconds: int, *, act
     the rings that there is time to try. A curious server takes the first.
 
     Args:
-        clients: n.
-        security_bits: sigma.
         lifetime_seconds: of the round; 0 if it never expires.
-        active: whether the server may deviate.
     """
     one = 2.0**-security_bits
     if not active:

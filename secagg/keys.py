@@ -48,9 +48,6 @@ def check_public_key(public: bytes) -> None:
     X25519 ignores the highest bit and reduces modulo p, so that one key has several encodings
     (RFC 7748, section 5): keys are only known to differ if each has one. With a key of small order
     everybody agrees on zero.
-
-    Raises:
-        ValueError: another length, a number that is not below 2^255 - 19, or small order.
     """
     if len(public) != KEY_BYTES:
         raise ValueError(f"public key of {len(public)} bytes, {KEY_BYTES} expected")
@@ -111,12 +108,7 @@ class AgreementKey(_Secret):
         self.public = self._private.public_key().public_bytes_raw()
 
     def agree(self, peer_public: bytes) -> bytes:
-        """The shared secret with a peer, to be fed to a key derivation only.
-
-        Raises:
-            ValueError: `check_public_key` refuses the peer's key.
-            LocalProtocolError: this key is erased.
-        """
+        """The shared secret with a peer, to be fed to a key derivation only."""
         check_public_key(peer_public)
         private = self._private  # another thread may erase it meanwhile
         if private is None:

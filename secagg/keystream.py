@@ -29,11 +29,7 @@ def block_cipher(key: bytes) -> CipherContext:
 
 
 class Keystream:
-    """Keystream of one key.
-
-    Raises:
-        ParameterError: the key is not 16 bytes long.
-    """
+    """Keystream of one key."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) != KEY_BYTES:
@@ -41,11 +37,7 @@ class Keystream:
         self._cipher = block_cipher(key)
 
     def blocks(self, first: int, count: int) -> NDArray[np.uint8]:
-        """Blocks first .. first + count of stream 0: uint8[16 count].
-
-        Raises:
-            ParameterError: negative, or beyond block 2^60.
-        """
+        """Blocks first .. first + count of stream 0: uint8[16 count]."""
         if first < 0 or count < 0 or first + count > MAX_BLOCKS:
             raise ParameterError("blocks", (first, count), f"blocks below {MAX_BLOCKS}")
         counters = np.empty((count, 2), np.uint64)
@@ -61,7 +53,6 @@ class Keystream:
             stream: below 2^32.
             start: coordinate of position 0; every coordinate is below 2^63.
             positions: int64[count].
-            per_block: words of a block.
         """
         counters = np.empty((positions.size, 2), np.uint64)
         _kernels.scattered_counter_blocks(stream, start, positions, per_block, counters)

@@ -26,11 +26,7 @@ def seal(shared: bytes, round_hash: bytes, sender: int, recipient: int, plain: b
 
 
 def unseal(shared: bytes, round_hash: bytes, sender: int, recipient: int, sealed: bytes) -> bytes:
-    """Open a sealed message.
-
-    Raises:
-        ValueError: it was not sealed by this sender for this recipient in this round.
-    """
+    """Open a sealed message."""
     cipher, bound = _cipher(shared, round_hash, sender, recipient)
     try:
         return cipher.decrypt(sealed, [bound])

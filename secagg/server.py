@@ -66,22 +66,14 @@ class Parties:
     identities: Sequence[bytes]
 
     def check(self, sender: int) -> None:
-        """See that an index is that of one of them.
-
-        Raises:
-            RemoteProtocolError: it is not.
-        """
+        """See that an index is that of one of them."""
         if not 0 <= sender < len(self.identities):
             raise RemoteProtocolError(sender, Reason.UNKNOWN_SENDER, "not in the round", self.role)
 
     def first(
         self, sender: int, seen: Collection[int], allowed: Collection[int] | None = None
     ) -> int:
-        """The sender, if it may answer and has not yet.
-
-        Raises:
-            RemoteProtocolError: it was lost in an earlier stage, or answers twice.
-        """
+        """The sender, if it may answer and has not yet."""
         if allowed is not None and sender not in allowed:
             raise RemoteProtocolError(
                 sender, Reason.UNKNOWN_SENDER, "not in the previous stage", self.role
@@ -93,11 +85,7 @@ class Parties:
     def check_signature(
         self, sender: int, signature: bytes, usage: Usage, parts: tuple[bytes, ...]
     ) -> None:
-        """See that the sender signed these parts for this usage.
-
-        Raises:
-            RemoteProtocolError: it did not.
-        """
+        """See that the sender signed these parts for this usage."""
         if not signature_is_valid(self.identities[sender], signature, usage, *parts):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, usage.value.decode(), self.role)
 
@@ -139,7 +127,6 @@ class StagedServer(ABC, Generic[PhaseT, MessageT]):
 
         Raises:
             RemoteProtocolError: the message is refused; the session is as it was.
-            SessionAbortedError: the session is over.
         """
         self._check_open()
         received: Any = message
@@ -191,10 +178,6 @@ class StagedServer(ABC, Generic[PhaseT, MessageT]):
 
 
 def require(stage: str, count: int, needed: int) -> None:
-    """See that enough are left to go on.
-
-    Raises:
-        TooFewSurvivorsError: fewer than are needed.
-    """
+    """See that enough are left to go on."""
     if count < needed:
         raise TooFewSurvivorsError(stage, count, needed)

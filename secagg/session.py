@@ -92,21 +92,13 @@ class SingleUseSession(Generic[PartyT, StateT, MessageT]):
         self._state = type(self).ABORTED()
 
     def hand_over(self) -> tuple[PartyT, StateT]:
-        """Give up the state, to be stored; see `secagg.storage`. The session is aborted.
-
-        Raises:
-            SessionAbortedError: the session is over.
-        """
+        """Give up the state, to be stored; see `secagg.storage`. The session is aborted."""
         with self._alone():
             return self._party, self._take()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """With no other thread at this session.
-
-        Raises:
-            SessionAbortedError: it is that of the process that this one was forked from.
-        """
+        """With no other thread at this session."""
         # Before the lock: in a forked process, a thread that is not there may hold it.
         if self._process != os.getpid():
             raise SessionAbortedError(

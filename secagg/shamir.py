@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
+from secagg.checks import require_within
 from secagg.errors import ParameterError
 
 PRIME = (1 << 31) - 1
@@ -35,17 +36,12 @@ def split(
         secrets: 32 bytes each.
         holders: distinct indices >= 0.
         threshold: 1 .. len(holders).
-        rand: source of the polynomial coefficients.
 
     Returns:
         uint32[holders, secrets, LIMBS], every element below 2^31 - 1.
-
-    Raises:
-        ParameterError: a secret of another length, infeasible threshold, bad holders.
     """
     points = points_of(holders)
-    if not 1 <= threshold <= len(holders):
-        raise ParameterError("threshold", threshold, f"in 1 .. {len(holders)}, the holders")
+    require_within("threshold", threshold, 1, len(holders), ", the holders")
     if any(len(secret) != SECRET_BYTES for secret in secrets):
         raise ParameterError("secrets", "a secret of another length", f"{SECRET_BYTES} bytes each")
     columns = len(secrets) * LIMBS
@@ -62,13 +58,9 @@ def combine(shares: NDArray[np.uint32], holders: Sequence[int]) -> list[bytes | 
 
     Args:
         shares: uint32[holders, secrets, LIMBS].
-        holders: the indices whose shares these are, in the same order.
 
     Returns:
         The secrets; None where the limbs belong to no 32-byte secret, so a share must be wrong.
-
-    Raises:
-        ParameterError: shapes do not match, or holders repeat.
     """
     if shares.ndim != 3 or shares.shape[0] != len(holders) or shares.shape[2] != LIMBS:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, secrets, {LIMBS})")
@@ -133,11 +125,7 @@ def _words_31(raw: bytes) -> NDArray[np.uint64]:
 
 
 def points_of(holders: Sequence[int]) -> NDArray[np.uint64]:
-    """Where each holder's shares are values: uint64[holders].
-
-    Raises:
-        ParameterError: no holders, or bad ones.
-    """
+    """Where each holder's shares are values: uint64[holders]."""
     if not holders or len(set(holders)) != len(holders):
         raise ParameterError("holders", list(holders), "at least one, all distinct")
     if min(holders) < 0 or max(holders) >= PRIME - 1:

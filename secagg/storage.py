@@ -171,12 +171,7 @@ def suspend(session: StorableSession, keys: StateKeys, beside: bytes = b"") -> b
     """Take a session's state out and seal it; the session object is aborted.
 
     Args:
-        session: ours, not over.
-        keys: where the host keeps the keys of stored states.
         beside: public, and not in what is returned; the seal covers it.
-
-    Raises:
-        SessionAbortedError: the session is over, so there is nothing to store.
     """
     party, state = session.hand_over()
     codec = session.STORED_AS
@@ -194,15 +189,9 @@ def resume(
     """Make a session of any kind of a stored state, once.
 
     Args:
-        kind: the class of the suspended session.
-        stored: what `suspend` returned.
         party: context, index, identity and whatever else a session of this kind needs; of a member
             of a one-shot round, `own` comes from the stored state.
         keys: those that `suspend` was given; the state's key is destroyed.
-        beside: what `suspend` was given beside the session.
-
-    Raises:
-        StoredStateError: the state does not open, or was resumed before.
     """
     token, sealed = _parts(stored)
     key = keys.key(token)
@@ -222,11 +211,7 @@ def resume(
 
 
 def discard(stored: bytes, keys: StateKeys) -> None:
-    """Destroy the key of a stored state that will not be resumed: nobody opens it any more.
-
-    Raises:
-        StoredStateError: nothing that `suspend` made.
-    """
+    """Destroy the key of a stored state that will not be resumed: nobody opens it any more."""
     keys.consume(_parts(stored)[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
@@ -81,14 +82,8 @@ class RoundTerms:
         return PrimeField(self.bits)
 
     def check_term_types(self) -> None:
-        """See that nothing can change after the hash is taken.
-
-        Raises:
-            ParameterError: a value of another type.
-        """
-        for name in _INTEGERS:
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        """See that nothing can change after the hash is taken."""
+        require_ints(self, *_INTEGERS)
         for name in ("session_id", "application_digest"):
             if type(getattr(self, name)) is not bytes:
                 raise ParameterError(name, type(getattr(self, name)).__name__, "bytes")
@@ -96,11 +91,7 @@ class RoundTerms:
             raise ParameterError("removal", self.removal, "a tuple of ints")
 
     def check_terms(self) -> None:
-        """See that the values of the terms are feasible.
-
-        Raises:
-            ParameterError: names the parameter, its value and what would be valid.
-        """
+        """See that the values of the terms are feasible."""
         if len(self.session_id) != SESSION_ID_BYTES:
             raise ParameterError(
                 "session_id", f"{len(self.session_id)} bytes", f"{SESSION_ID_BYTES} bytes"
@@ -113,31 +104,21 @@ class RoundTerms:
             raise ParameterError("round_number", self.round_number, "in 0 .. 2^63 - 1")
         if not 2 <= self.invited <= MAX_COHORT:
             raise ParameterError("cohort", f"{self.invited} clients", f"2 .. {MAX_COHORT} clients")
-        if not 1 <= self.length <= MAX_LENGTH:
-            raise ParameterError("length", self.length, f"in 1 .. {MAX_LENGTH}")
-        if not 0 <= self.tolerated_colluders < self.invited:
-            raise ParameterError(
-                "tolerated_colluders", self.tolerated_colluders, f"in 0 .. {self.invited - 1}"
-            )
+        require_within("length", self.length, 1, MAX_LENGTH)
+        require_within("tolerated_colluders", self.tolerated_colluders, 0, self.invited - 1)
         if any(not 0 <= mask < 1 << MAX_SEEDS for mask in self.removal):
             raise ParameterError("removal", self.removal, f"masks of at most {MAX_SEEDS} seeds")
         PrimeField(self.bits)
         self._check_times()
 
     def check_removal(self) -> None:
-        """See that the removal covers every number of clients that may be lost.
-
-        Raises:
-            ParameterError: it does not.
-        """
+        """See that the removal covers every number of clients that may be lost."""
         lost = self.invited - self.minimum_survivors
         if self.removal and len(self.removal) <= lost:
             raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")
 
     def _check_times(self) -> None:
-        if not 0 <= self.lifetime_seconds <= LARGEST_LIFETIME_SECONDS:
-            valid = f"in 0 .. {LARGEST_LIFETIME_SECONDS}"
-            raise ParameterError("lifetime_seconds", self.lifetime_seconds, valid)
+        require_within("lifetime_seconds", self.lifetime_seconds, 0, LARGEST_LIFETIME_SECONDS)
         # One form for a round that never expires, so that it has one hash.
         if self.lifetime_seconds and not 0 < self.opened_at < 1 << 63:
             raise ParameterError("opened_at", self.opened_at, "the unix time of the announcement")

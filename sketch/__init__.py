@@ -1,4 +1,9 @@
-"""Linear maps and what chooses their size; knows nothing of noise samplers or protocols."""
+"""Linear maps and what chooses their size; knows nothing of noise samplers or protocols.
+
+Every function and constructor here raises TypeError for an argument of the wrong type or dtype, and
+ValueError for one out of range, of the wrong shape or not finite; the error names the argument and
+what would be valid. Docstrings name other causes only.
+"""
 
 from __future__ import annotations
 

@@ -37,12 +37,7 @@ Floats = NDArray[np.float32] | NDArray[np.float64] | Tensor
 
 
 def integer(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return `value` as a plain int within [low, high].
-
-    Raises:
-        TypeError: `value` is not an integer (a bool is not one either).
-        ValueError: `value` is out of range.
-    """
+    """Return `value` as a plain int within [low, high]."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
     number = int(value)
@@ -55,12 +50,7 @@ def integer(name: str, value: object, low: int, high: int | None = None) -> int:
 def real(
     name: str, value: object, low: float, high: float = math.inf, *, open_low: bool = False
 ) -> float:
-    """Return `value` as a finite float within [low, high], or (low, high] if `open_low`.
-
-    Raises:
-        TypeError: `value` is not a real number.
-        ValueError: `value` is not finite or out of range.
-    """
+    """Return `value` as a finite float within [low, high], or (low, high] if `open_low`."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating | np.integer):
         raise TypeError(f"{name} must be a real number, not {type(value).__name__}")
     number = float(value)
@@ -77,10 +67,6 @@ def vector(name: str, values: object, length: int) -> NDArray[np.float64]:
 
     No copy is made of a contiguous input. Finiteness is the caller's business, because each map
     has a cheaper way to see it than a pass over its input.
-
-    Raises:
-        TypeError: not a NumPy array, or of another dtype.
-        ValueError: not one-dimensional of length `length`.
     """
     return _contiguous(name, values, length, (np.float64,))
 
@@ -92,10 +78,6 @@ def update(name: str, values: object, length: int | None) -> NDArray[Any]:
     one that requires a gradient is detached. Half precision is refused: whoever has it should
     choose the moment of widening, before clipping, and not find it done here. Nothing else is
     copied but what is not contiguous.
-
-    Raises:
-        TypeError: neither a NumPy array nor a tensor, or of another dtype.
-        ValueError: not one-dimensional of length `length`.
     """
     array = values if isinstance(values, np.ndarray) else _from_tensor(name, values)
     return _contiguous(name, array, length, (np.float64, np.float32))
@@ -133,11 +115,7 @@ def _contiguous(
 def copied(
     name: str, values: NDArray[Any], out: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Return a float64 copy of a vector that passed the checks above, in `out` if given.
-
-    Raises:
-        ValueError: some entry is not finite.
-    """
+    """Return a float64 copy of a vector that passed the checks above, in `out` if given."""
     out = np.empty(values.size) if out is None else out
     if not _kernels.copy_finite(values, out):
         raise ValueError(_NOT_FINITE.format(name=name))
@@ -145,23 +123,14 @@ def copied(
 
 
 def finite(name: str, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a vector that has no infinite or undefined entry.
-
-    Raises:
-        ValueError: some entry is not finite.
-    """
+    """Return a vector that has no infinite or undefined entry."""
     if not np.isfinite(values).all():
         raise ValueError(_NOT_FINITE.format(name=name))
     return values
 
 
 def odd(name: str, value: object, low: int, high: int) -> int:
-    """Return an odd integer of low .. high.
-
-    Raises:
-        TypeError: `value` is not an integer.
-        ValueError: out of range, or even.
-    """
+    """Return an odd integer of low .. high."""
     number = integer(name, value, low, high)
     if number % 2 == 0:
         raise ValueError(f"{name} must be odd, not {number}")

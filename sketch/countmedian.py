@@ -29,10 +29,6 @@ class CountMedianSketch:
         columns: number P of buckets of each row, from 1 to 2^32.
         copies: number M of copies, odd and at least 3.
         seed: the round's public seed, drawn after the sizes are fixed.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: a size out of range.
     """
 
     __slots__ = ("_copies", "_stack")
@@ -94,10 +90,6 @@ class CountMedianSketch:
 
         Returns:
             float64[d]. Over the seed, its mean is the vector that was encoded.
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         # The stack has divided by sqrt(M R), a copy alone does by sqrt(R), and decoding does again.

@@ -32,10 +32,6 @@ class CountMeanSketch:
         columns: number P of buckets in each, from 1 to 2^32.
         seed: the round's public seed, drawn after the sizes are fixed.
 
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: a size out of range.
-
     Source: arXiv 2307.10999, section 2.
     """
 
@@ -90,10 +86,6 @@ class CountMeanSketch:
 
         Returns:
             float64[L], finite.
-
-        Raises:
-            TypeError: not an array or tensor of these dtypes.
-            ValueError: wrong shape, or an entry is not finite.
         """
         checked = _checks.update("values", values, self._dimension)
         sketch: NDArray[np.float64] = self._encode({"values": checked})[0]
@@ -107,9 +99,6 @@ class CountMeanSketch:
 
         Returns:
             float64[c, L]; row i equals `encode` of vector i, bit for bit.
-
-        Raises:
-            TypeError, ValueError: as `encode`, naming the vector.
         """
         names = ((f"vectors[{i}]", vector) for i, vector in enumerate(vectors))
         return self._encode({n: _checks.update(n, v, self._dimension) for n, v in names})
@@ -137,10 +126,6 @@ class CountMeanSketch:
 
         Returns:
             float64[d]. Over the seed, its mean is the vector that was encoded.
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         table = (checked * self._scale).reshape(self._rows, self._columns)

@@ -25,7 +25,6 @@ def compression_error(dimension: int, size: int, norm_squared: float) -> float:
 
     Args:
         dimension: number d of coordinates.
-        size: number L = R * P of coordinates of the sketch.
         norm_squared: |mu|_2^2.
     """
     dimension = _checks.integer("dimension", dimension, 1)

@@ -78,9 +78,6 @@ class FactorShapes:
     Args:
         layers: the model's layers.
         rank: r, at least 1. A layer is factored if r (m + n) < m n.
-
-    Raises:
-        TypeError, ValueError: another type, or a rank below 1.
     """
 
     layers: LayerShapes
@@ -184,10 +181,6 @@ class Factors:
 
     Args:
         bases: float64[length, r], each; kept as they are, so read-only arrays are best.
-
-    Raises:
-        TypeError: not a tuple of arrays of float64.
-        ValueError: columns that are not orthonormal.
     """
 
     bases: tuple[Matrix, ...]
@@ -204,11 +197,7 @@ class Factors:
         return cls(tuple(orthonormal(matrix.astype(np.float64)) for matrix in matrices))
 
     def require(self, name: str, lengths: Iterable[int], rank: int) -> None:
-        """Refuse bases of other shapes than wanted.
-
-        Raises:
-            ValueError: some shape is not (length, rank).
-        """
+        """Refuse bases of other shapes than wanted."""
         wanted = [(length, rank) for length in lengths]
         found = [basis.shape for basis in self.bases]
         if found != wanted:

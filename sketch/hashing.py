@@ -64,10 +64,6 @@ class PublicSeed:
 
     Args:
         value: exactly 32 bytes, known to everyone.
-
-    Raises:
-        TypeError: `value` is not bytes.
-        ValueError: `value` is not 32 bytes long.
     """
 
     value: bytes
@@ -91,10 +87,6 @@ def derive_key(seed: PublicSeed, usage: Usage, row: int) -> bytes:
 
     info = LABEL || usage as one byte || row as four little-endian bytes; the salt is empty. All
     parts have a fixed length, so different (usage, row) give different info.
-
-    Raises:
-        TypeError: `seed` or `usage` is of another type, for instance a secret seed.
-        ValueError: `row` is not in [0, 2^32).
     """
     if not isinstance(seed, PublicSeed) or not isinstance(usage, Usage):
         raise TypeError("seed must be a PublicSeed and usage a Usage")
@@ -181,8 +173,6 @@ def chunks(seed: PublicSeed, row: int, dimension: int) -> Iterator[HashChunk]:
     """Expand the hashes of one row chunk by chunk, in two buffers of at most 264 KiB together.
 
     Args:
-        seed: the round's public seed.
-        row: index of the row.
         dimension: number of coordinates, at least 1.
     """
     for _, chunk in chunks_of_rows(seed, range(row, row + 1), dimension):
@@ -197,8 +187,6 @@ def chunks_of_rows(
     The buffers are those of one row. What is kept for each row is its two cipher states.
 
     Args:
-        seed: the round's public seed.
-        rows: indices of the rows.
         dimension: number of coordinates, at least 1.
 
     Yields:
@@ -218,8 +206,6 @@ def apply_signs(values: NDArray[np.float64], seed: PublicSeed, usage: Usage) -> 
 
     Args:
         values: float64[m], contiguous.
-        seed: the round's public seed.
-        usage: a usage that is a stream of signs.
     """
     for part, sign_bytes in _sign_chunks(seed, usage, values.size):
         _kernels.flip_signs(values[part], sign_bytes)
@@ -231,11 +217,7 @@ def with_signs(
     """A copy of a vector after `apply_signs`, whose chunks are still in the cache for it.
 
     Args:
-        name: what an error calls the vector.
         values, seed, usage: as for `apply_signs`; the values are left unchanged.
-
-    Raises:
-        ValueError: some entry is not finite.
     """
     out = np.empty(values.size)
     for part, sign_bytes in _sign_chunks(seed, usage, values.size):
@@ -278,10 +260,6 @@ def buckets(seed: PublicSeed, row: int, columns: int, start: int, stop: int) -> 
 
     Returns:
         uint32[stop - start], each below `columns`.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: `columns` not in [1, 2^32], or not 0 <= start <= stop.
     """
     columns = _checks.integer("columns", columns, 1, MAX_COLUMNS)
     start, stop = _check_range(start, stop)
@@ -299,10 +277,6 @@ def signs(
 
     Returns:
         int8[stop - start] of -1 and +1.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: not 0 <= start <= stop.
     """
     start, stop = _check_range(start, stop)
     bits = np.unpackbits(

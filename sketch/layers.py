@@ -23,7 +23,6 @@ class LayerShapes:
             single number. Names differ.
 
     Raises:
-        TypeError: not a tuple of such pairs.
         ValueError: no layer, a name twice, or a size below 1.
     """
 

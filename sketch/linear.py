@@ -79,12 +79,7 @@ class NoSketch:
         return self._dimension
 
     def encode(self, values: _checks.Floats) -> NDArray[np.float64]:
-        """Copy float32[d] or float64[d] to float64[d].
-
-        Raises:
-            TypeError: not an array or tensor of these dtypes.
-            ValueError: wrong shape, or an entry is not finite.
-        """
+        """Copy float32[d] or float64[d] to float64[d]."""
         checked = _checks.update("values", values, self._dimension)
         return _checks.copied("values", checked)
 
@@ -98,10 +93,5 @@ class NoSketch:
         return out
 
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Copy float64[d] to float64[d].
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
-        """
+        """Copy float64[d] to float64[d]."""
         return _checks.copied("sketch", _checks.vector("sketch", sketch, self._dimension))

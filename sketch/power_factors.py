@@ -52,12 +52,7 @@ class _FactorMap:
         return self._size
 
     def encode(self, values: _checks.Floats) -> NDArray[np.float64]:
-        """The factors of one update: float32[d] or float64[d] to float64[size].
-
-        Raises:
-            TypeError: not an array or tensor of these dtypes.
-            ValueError: wrong shape, or an entry is not finite.
-        """
+        """The factors of one update: float32[d] or float64[d] to float64[size]."""
         return self._encoded("values", values, np.empty(self.size))
 
     def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
@@ -93,10 +88,6 @@ class LeftFactorMap(_FactorMap):
     Args:
         shapes: which layers are factored.
         right: Q, a basis float64[n, r] for each factored layer.
-
-    Raises:
-        TypeError: another type.
-        ValueError: no layer is factored, or bases of other shapes.
     """
 
     __slots__ = ("_right",)
@@ -122,10 +113,6 @@ class LeftFactorMap(_FactorMap):
 
         Returns:
             float64[d].
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         first = self._received(sketch)
         return self._shapes.product(self._shapes.left_of(first), self._right.bases, first)
@@ -135,9 +122,6 @@ class LeftFactorMap(_FactorMap):
 
         Args:
             total: float64[L1], the first sum, or a mean of it.
-
-        Raises:
-            TypeError, ValueError: as `decode`.
         """
         return Factors.spanning(self._shapes.left_of(self._received(total)))
 
@@ -148,10 +132,6 @@ class RightFactorMap(_FactorMap):
     Args:
         shapes: which layers are factored.
         left: P_hat, a basis float64[m, r] for each factored layer.
-
-    Raises:
-        TypeError: another type.
-        ValueError: no layer is factored, or bases of other shapes.
     """
 
     __slots__ = ("_left",)
@@ -175,10 +155,6 @@ class RightFactorMap(_FactorMap):
 
         Returns:
             float64[d].
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         rights = self._shapes.right_of(self._received(sketch))
         return self._shapes.product(self._left.bases, rights, None)
@@ -191,9 +167,6 @@ class RightFactorMap(_FactorMap):
         Args:
             first: float64[L1], the first sum, or a mean of it.
             second: float64[L2], the second one.
-
-        Raises:
-            TypeError, ValueError: as `decode`.
         """
         whole = _checks.finite("first", _checks.vector("first", first, self._shapes.first_size))
         rights = self._shapes.right_of(self._received(second))
@@ -204,8 +177,5 @@ class RightFactorMap(_FactorMap):
 
         Args:
             total: float64[L2], the second sum, or a mean of it.
-
-        Raises:
-            TypeError, ValueError: as `decode`.
         """
         return Factors.spanning(self._shapes.right_of(self._received(total)))

@@ -36,10 +36,6 @@ class Probe:
     Args:
         size: number of its buckets, at least 1.
         share: w, its share of the budget, strictly between 0 and 1.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
 
     size: int
@@ -97,12 +93,7 @@ class ProbedSketch:
         return self._main.size + self._second.size
 
     def encode(self, values: _checks.Floats) -> NDArray[np.float64]:
-        """Both sketches, weighted: float32[d] or float64[d] to float64[size].
-
-        Raises:
-            TypeError: not an array of these dtypes.
-            ValueError: wrong shape, or an entry is not finite.
-        """
+        """Both sketches, weighted: float32[d] or float64[d] to float64[size]."""
         return self._weighted(self._main.encode(values), self._second.encode(values))
 
     def encode_many(self, vectors: Iterable[_checks.Floats]) -> NDArray[np.float64]:
@@ -118,11 +109,6 @@ class ProbedSketch:
         return np.concatenate((main, second), axis=-1)
 
     def decode(self, sketch: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Estimate the vector from the first sketch alone: float64[size] to float64[d].
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
-        """
+        """Estimate the vector from the first sketch alone: float64[size] to float64[d]."""
         checked = _checks.finite("sketch", _checks.vector("sketch", sketch, self.size))
         return self._main.decode(checked[: self._main.size] / self._probe.main_weight)

@@ -25,12 +25,7 @@ from sketch.hashing import PublicSeed, Usage, apply_signs, with_signs
 
 
 def block_length(length: int) -> int:
-    """The largest power of two up to `length`: K, with length / 2 < K <= length.
-
-    Raises:
-        TypeError: `length` is not an integer.
-        ValueError: `length` is below 1.
-    """
+    """The largest power of two up to `length`: K, with length / 2 < K <= length."""
     return 1 << (_checks.integer("length", length, 1).bit_length() - 1)
 
 
@@ -47,10 +42,6 @@ def flat_bound(l2: float, length: int, failure_probability: float) -> float:
 
     Returns:
         The bound, in the units of `l2`.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
 
     Source: Hoeffding 1963, Theorem 2; docs/sketching.md, "The flat bound".
     """
@@ -73,10 +64,6 @@ class Rotation:
     Args:
         length: number L of coordinates, at least 1.
         seed: the round's public seed.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: `length` is below 1.
     """
 
     __slots__ = ("_block", "_length", "_seed")
@@ -109,10 +96,6 @@ class Rotation:
 
         Returns:
             float64[L] with the same l2 norm, up to rounding errors.
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         checked = _checks.vector("values", values, self._length)
         out = with_signs("values", checked, self._seed, Usage.ROTATION_FIRST)
@@ -130,10 +113,6 @@ class Rotation:
 
         Returns:
             float64[L] with the same l2 norm, up to rounding errors.
-
-        Raises:
-            TypeError: not an array of float64.
-            ValueError: wrong shape, or an entry is not finite.
         """
         out = _checks.copied("rotated", _checks.vector("rotated", rotated, self._length))
         if self._block < self._length:

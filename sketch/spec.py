@@ -51,7 +51,6 @@ class SketchSpec:
         probe: a second, small sketch beside the first; None for none.
 
     Raises:
-        TypeError: an argument of the wrong type.
         ValueError: a size out of range, or not the one that the kind has.
     """
 
@@ -134,9 +133,6 @@ class SketchSpec:
 
         Returns:
             float64[main_size], and float64[probe.size] or None.
-
-        Raises:
-            TypeError, ValueError: another dtype or shape.
         """
         checked = _checks.vector("sent", sent, self.size)
         if self.probe is None:
@@ -188,10 +184,6 @@ def spec_for_size(
         P = max(1, floor(size / R)) columns. A size below R gives R, the smallest sketch there is.
         The identity if the wanted size, or the sketch that would come out, reaches d: then sending
         the vector itself is no dearer and has no compression error.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
     dimension = _checks.integer("dimension", dimension, 1)
     size = _checks.integer("size", size, 1)
@@ -220,10 +212,6 @@ def median_for_size(
 
     Returns:
         P = max(1, floor(size / (M R))) columns; the identity as `spec_for_size` has it.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
     rows = _checks.integer("rows", rows, 1, MAX_ROWS // 3)
     copies = _checks.odd("copies", copies, 3, MAX_ROWS // rows)

@@ -38,10 +38,6 @@ def top_k(values: _checks.Floats, k: int) -> NDArray[np.float64]:
 
     Returns:
         float64[d]. It is the vector with at most k non-zero entries that is nearest in l2.
-
-    Raises:
-        TypeError: not an array or tensor of these dtypes, or `k` is not an integer.
-        ValueError: not one-dimensional, an entry is not finite, or `k` out of range.
     """
     checked = _checks.update("values", values, None)
     indices = _largest(checked, k)
@@ -51,15 +47,7 @@ def top_k(values: _checks.Floats, k: int) -> NDArray[np.float64]:
 
 
 def top_k_indices(values: _checks.Floats, k: int) -> NDArray[np.int64]:
-    """The places of the entries that `top_k` keeps, in increasing order: int64[k].
-
-    Args:
-        values: as for `top_k`.
-        k: as for `top_k`.
-
-    Raises:
-        TypeError, ValueError: as `top_k`.
-    """
+    """The places of the entries that `top_k` keeps, in increasing order: int64[k]."""
     return _largest(_checks.update("values", values, None), k)
 
 

@@ -167,6 +167,42 @@ def test_an_arrow_upward_is_noticed(room: tuple[str, str], source: str) -> None:
     assert rooms_above((*room, "module.py"), source)
 
 
+def circles(arrows: dict[str, set[str]]) -> set[str]:
+    """The rooms that reach themselves."""
+    reached = dict(arrows)
+    for _ in arrows:
+        reached = {
+            room: near.union(*(reached.get(each, set()) for each in near))
+            for room, near in reached.items()
+        }
+    return {room for room, near in reached.items() if room in near}
+
+
+def rooms_of(package: str) -> dict[str, set[str]]:
+    """From each folder and each loose module of a package to those that it imports."""
+    arrows: dict[str, set[str]] = {}
+    for path in sorted((ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).parts
+        if parts[1] == "__init__.py":
+            continue
+        room = parts[1].removesuffix(".py")
+        of_ours = [
+            name.split(".") for name in imports(ast.parse(path.read_text())) if name != package
+        ]
+        near = {names[1] for names in of_ours if names[0] == package}
+        arrows.setdefault(room, set()).update(near - {room})
+    return arrows
+
+
+@pytest.mark.parametrize("package", ["secagg", "dp", "sketch"])
+def test_rooms_of_a_package_form_no_circle(package: str) -> None:
+    assert circles(rooms_of(package)) == set()
+
+
+def test_a_circle_of_rooms_is_noticed() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == {"b", "c"}
+
+
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_module_imports_only_what_its_package_may(path: Path) -> None:
     parts = path.relative_to(ROOT).parts

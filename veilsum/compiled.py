@@ -181,9 +181,6 @@ def compiled(
 
     Args:
         cases: make arguments; at least one if Python calls the kernel.
-        kinds: the types of numbers that it is called with, each given to every case in turn.
-        answer: the checksum `answer_of` all cases, whatever the kind.
-        options: further ones of `numba.njit`.
     """
 
     def compile_function(function: _Function) -> _Function:

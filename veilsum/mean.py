@@ -142,11 +142,7 @@ def private_mean(
 
 
 def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) -> list[Identity]:
-    """An identity for each vector: new ones if no ledger counts what they spend.
-
-    Raises:
-        ParameterError: a ledger that has nothing to count by, or names that nothing counts.
-    """
+    """An identity for each vector: new ones if no ledger counts what they spend."""
     if names is None:
         if ledger is not None:
             valid = "given with names=: one for each vector, the same for a person in every call"
@@ -160,11 +156,7 @@ def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) 
 
 
 def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
-    """The vectors as float64[n, d].
-
-    Raises:
-        ParameterError: they are none.
-    """
+    """The vectors as float64[n, d]."""
     valid = "n vectors of one length d, of finite numbers"
     try:
         rows = np.array([np.asarray(each) for each in vectors], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Accountants: events in, epsilon out."""
+"""Accountants: events in, epsilon out. What all of them say of a run is in `dp.report`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,16 @@ from dp.accounting.moments import (
     reserved_accountant,
 )
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.protection import (
-    FourEpsilons,
-    four_epsilons,
-    local_epsilons,
-    own_noise,
-)
 from dp.accounting.published import PublishedAccountant
-from dp.accounting.report import EpsilonReport, epsilons
 from dp.accounting.theorem1 import Theorem1Parameters, theorem1_epsilon
 
 __all__ = [
     "Accountant",
     "BinomialNoise",
     "DominationAccountant",
-    "EpsilonReport",
     "ExactAccountant",
     "FailingGaussian",
     "FailureReserve",
-    "FourEpsilons",
     "GaussianReference",
     "LocalAccountant",
     "MomentsAccountant",
@@ -44,13 +35,9 @@ __all__ = [
     "Theorem1Accountant",
     "Theorem1Parameters",
     "effective_sigma",
-    "epsilons",
-    "four_epsilons",
     "gaussian_delta",
     "gaussian_epsilon",
     "gaussian_mu",
-    "local_epsilons",
-    "own_noise",
     "renyi_to_epsilon",
     "reserved_accountant",
     "theorem1_epsilon",

@@ -10,7 +10,7 @@ from dp.accounting.base import EventCounter, Release, law_of, nominal_mu_squared
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.gaussian import gaussian_epsilon
-from dp.checks import require_between_0_and_1
+from dp.checks import require_at_least, require_between_0_and_1, require_in
 from dp.event_kinds import IntegerRelease
 from dp.events import GaussianRelease
 
@@ -44,13 +44,9 @@ class FailureReserve:
     moment_order: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the figure that is out of range."""
-        if not 0.0 < self.delta0 < MAX_DELTA0:
-            raise ValueError(f"delta0 must lie in (0, {MAX_DELTA0}), got {self.delta0!r}")
-        if self.releases < 1:
-            raise ValueError(f"releases must be at least 1, got {self.releases}")
-        if not 0.0 <= self.aggregation < MAX_DELTA0:
-            raise ValueError(f"aggregation must lie in [0, {MAX_DELTA0}), got {self.aggregation!r}")
+        require_in("delta0", self.delta0, 0.0, MAX_DELTA0, "()")
+        require_at_least("releases", self.releases, 1)
+        require_in("aggregation", self.aggregation, 0.0, MAX_DELTA0, "[)")
         order = self.moment_order
         if order is not None and not 1.0 < order < math.inf:
             raise ValueError(f"moment_order must be None, or finite and above 1, got {order!r}")
@@ -67,8 +63,7 @@ class FailureReserve:
 
         Both are split evenly over ``releases``, and move epsilon by a few parts in a thousand.
         """
-        if releases < 1:
-            raise ValueError(f"releases must be at least 1, got {releases}")
+        require_at_least("releases", releases, 1)
         aggregation = delta * AGGREGATION_SHARE / releases
         return cls(delta * share / releases, releases, aggregation, moment_order)
 
@@ -128,9 +123,6 @@ class DominationAccountant(EventCounter):
         Returns:
             None where there is no such pair: something was released without noise, with noise that
             hides too little, or with bounded losses (Laplace noise), which no Gaussian dominates.
-
-        Raises:
-            ValueError: ``delta`` is not strictly between 0 and 1.
         """
         require_between_0_and_1("delta", delta)
         if self._non_private or self._pure:

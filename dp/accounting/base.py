@@ -28,7 +28,7 @@ from dp.accounting.laws import (
     SkellamNoise,
     law_of_coins,
 )
-from dp.checks import require_between_0_and_1
+from dp.checks import require_at_least, require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease, PureRelease, SampledRelease
 from dp.events import (
@@ -96,10 +96,8 @@ class EventCounter(ABC):
 
         Raises:
             UnsupportedEventError: a part has no theorem here; nothing was changed.
-            ValueError: ``count`` is below one, or the releases would be too many.
         """
-        if count < 1:
-            raise ValueError(f"count must be at least 1, got {count}")
+        require_at_least("count", count, 1)
         unsupported = self._first_unsupported(event)
         if unsupported is not None:
             raise UnsupportedEventError(refusal(self.name, unsupported))
@@ -114,11 +112,7 @@ class EventCounter(ABC):
                 self._non_private = True
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon of all events so far at ``delta``.
-
-        Raises:
-            ValueError: ``delta`` is not strictly between 0 and 1.
-        """
+        """Return epsilon of all events so far at ``delta``."""
         require_between_0_and_1("delta", delta)
         if self._non_private:
             return math.inf
@@ -190,12 +184,7 @@ def is_tabulated(event: IntegerRelease) -> bool:
 
 
 def law_of(event: IntegerRelease) -> NoiseLaw | None:
-    """Return the law of one coordinate's noise; None if there is (practically) none.
-
-    Raises:
-        ValueError: more noise than the tables hold.
-        UnsupportedEventError: noise that has no table.
-    """
+    """Return the law of one coordinate's noise; None if there is (practically) none."""
     match event:
         case BinomialRelease():
             return law_of_coins(event.coins)

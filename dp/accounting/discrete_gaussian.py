@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 
 from dp.accounting.laws import FloatArray, LogMasses, normalised, require_variance
+from dp.checks import require_within
 
 _NEGLIGIBLE_GAP: Final = 1e-10
 _SMALLEST_LOCAL_VARIANCE: Final = 0.25
@@ -62,11 +63,7 @@ class DiscreteGaussianSum:
     contributors: int
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the argument that is out of range."""
-        if not 1 <= self.contributors <= _LARGEST_CONTRIBUTORS:
-            raise ValueError(
-                f"contributors must lie in 1..{_LARGEST_CONTRIBUTORS}, got {self.contributors}"
-            )
+        require_within("contributors", self.contributors, 1, _LARGEST_CONTRIBUTORS)
         require_variance("local_variance", self.local_variance)
         require_variance("local_variance * contributors", self.variance)
 

@@ -42,6 +42,7 @@ from scipy import special
 from dp.accounting._kernels import largest_bounds
 from dp.accounting.laws import FloatArray, NoiseLaw, law_of_coins
 from dp.accounting.tails import tails_of
+from dp.checks import require_at_least
 
 DENSE_SHIFTS: Final = 512
 """Shifts up to here are examined one by one; above, blocks of relative width 1/512."""
@@ -193,8 +194,7 @@ def _require(l2_sensitivity: float, linf_sensitivity: int, delta0: float) -> Non
     """Raise ``ValueError`` naming the argument that is out of range."""
     if not 0.0 <= l2_sensitivity < math.inf:
         raise ValueError(f"l2_sensitivity must be finite and >= 0, got {l2_sensitivity!r}")
-    if linf_sensitivity < 1:
-        raise ValueError(f"linf_sensitivity must be at least 1, got {linf_sensitivity}")
+    require_at_least("linf_sensitivity", linf_sensitivity, 1)
     if not 0.0 < delta0 < MAX_DELTA0:
         raise ValueError(f"delta0 must lie strictly between 0 and {MAX_DELTA0}, got {delta0!r}")
 
@@ -218,9 +218,6 @@ def effective_sigma(
     Returns:
         sigma_eff in integer units: never above the true one; 0.0 where nothing can be
         promised, ``inf`` where no non-zero integer vector fits the sensitivity.
-
-    Raises:
-        ValueError: an argument is out of range.
 
     Source: docs/accounting.md, "Gaussian domination".
     """

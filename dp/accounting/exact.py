@@ -44,8 +44,6 @@ def maximal_vectors(square: int, largest: int, dimension: int) -> Iterator[tuple
 
     Args:
         square: largest squared norm.
-        largest: largest coordinate.
-        dimension: most non-zero coordinates.
     """
     for vector in _vectors(square, largest, dimension):
         rest = square - sum(x * x for x in vector)
@@ -70,10 +68,7 @@ def vector_losses(
     """Return the loss distribution of (Z + v, Z) for independent coordinates.
 
     Args:
-        law: of one coordinate's noise.
-        vector: v, positive coordinates, at least one.
         step: of the grid, nats.
-        cut: see ``shift_losses``, for each coordinate.
     """
     last = _shift_losses(law, vector[-1], step, cut)
     if len(vector) == 1:
@@ -150,11 +145,7 @@ def _event_losses(event: Release, step: float, cut: float) -> LossDistribution |
 
 
 def _joined(first: LossDistribution, second: LossDistribution, cut: float) -> LossDistribution:
-    """Return both side by side.
-
-    Raises:
-        UnsupportedEventError: that would take minutes.
-    """
+    """Return both side by side."""
     if float(first.masses.size) * float(second.masses.size) > MAX_WORK:
         raise UnsupportedEventError(
             f"enumeration cannot hold the composition of {first.masses.size} and "

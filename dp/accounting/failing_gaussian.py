@@ -20,7 +20,7 @@ from scipy import special
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dp.accounting.laws import FloatArray
 from dp.accounting.losses import LossDistribution, from_curve
-from dp.checks import require_positive
+from dp.checks import require_in, require_not_negative, require_positive
 
 INTERVAL: Final = 1e-4
 """Grid of privacy losses in nats: dp-accounting's own choice."""
@@ -42,20 +42,14 @@ class FailingGaussian:
     Attributes:
         failure: probability of an open failure, in [0, 1).
         mu: distance of the means in standard deviations, finite, >= 0; "mu-GDP" but for failures.
-
-    Raises:
-        ValueError: a figure is out of range.
     """
 
     failure: float
     mu: float
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the figure that is out of range."""
-        if not 0.0 <= self.failure < 1.0:
-            raise ValueError(f"failure must lie in [0, 1), got {self.failure!r}")
-        if not 0.0 <= self.mu < math.inf:
-            raise ValueError(f"mu must be finite and not negative, got {self.mu!r}")
+        require_in("failure", self.failure, 0.0, 1.0, "[)")
+        require_not_negative("mu", self.mu)
 
     @property
     def rho(self) -> float:
@@ -85,9 +79,6 @@ class FailingGaussian:
 
         Returns:
             float64 of the same shape, rounded down.
-
-        Raises:
-            ValueError: an error is outside [0, 1].
         """
         first = np.asarray(type_one_error, dtype=np.float64)
         if not np.all((first >= 0.0) & (first <= 1.0)):

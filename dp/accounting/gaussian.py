@@ -16,7 +16,7 @@ from typing import Final
 
 from scipy import special
 
-from dp.checks import require_between_0_and_1
+from dp.checks import require_between_0_and_1, require_in
 from dp.search import bracketed
 
 _ROUNDING: Final = 1e-15
@@ -65,14 +65,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """Return the largest mu (to a relative 1e-12) with ``gaussian_delta(epsilon, mu) <= delta``.
-
-    Raises:
-        ValueError: epsilon is negative, delta is outside (0, 1), or no mu in range is small
-            enough.
-    """
-    if not 0.0 <= epsilon < LARGEST_EPSILON:
-        raise ValueError(f"epsilon must lie in [0, {LARGEST_EPSILON:g}), got {epsilon!r}")
+    """Return the largest mu (to a relative 1e-12) with ``gaussian_delta(epsilon, mu) <= delta``."""
+    require_in("epsilon", epsilon, 0.0, LARGEST_EPSILON, "[)")
     require_between_0_and_1("delta", delta)
     low, high = _MU_RANGE
     if gaussian_delta(epsilon, low) > delta:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.accounting._kernels import bessel_ratios
+from dp.checks import require_in, require_within
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -121,12 +122,8 @@ def law_of_coins(coins: int) -> BinomialNoise | None:
     """Return the law of N coins without the odd one; None if that leaves none.
 
     Adding an odd coin is a post-processing of the release without it.
-
-    Raises:
-        ValueError: more coins than the tables hold, or fewer than none.
     """
-    if not 0 <= coins <= MAX_TOTAL_COINS:
-        raise ValueError(f"coins must lie in 0..{MAX_TOTAL_COINS}, got {coins}")
+    require_within("coins", coins, 0, MAX_TOTAL_COINS)
     return BinomialNoise(coins - coins % 2) if coins >= 2 else None
 
 
@@ -197,5 +194,4 @@ def normalised(log_ratios: FloatArray) -> FloatArray:
 
 def require_variance(name: str, value: float) -> None:
     """Raise ``ValueError`` unless a variance can be tabulated."""
-    if not MIN_VARIANCE <= value <= MAX_VARIANCE:
-        raise ValueError(f"{name} must lie in [{MIN_VARIANCE:g}, {MAX_VARIANCE:g}], got {value!r}")
+    require_in(name, value, MIN_VARIANCE, MAX_VARIANCE)

@@ -75,11 +75,7 @@ class LocalAccountant(EventCounter):
     adjacency: ClassVar[Adjacency] = Adjacency.ANY_INPUT
 
     def bounds(self, delta: float) -> Mapping[str, float]:
-        """Return every bound of the reports so far by name; ``inf`` where one has no value.
-
-        Raises:
-            ValueError: ``delta`` is not strictly between 0 and 1.
-        """
+        """Return every bound of the reports so far by name; ``inf`` where one has no value."""
         require_between_0_and_1("delta", delta)
         counts = self._local_counts()
         if self.non_private:

@@ -110,10 +110,8 @@ def shift_losses(law: NoiseLaw, shift: int, step: float, cut: float) -> LossDist
     """Return the loss distribution of (Z + shift, Z).
 
     Args:
-        law: of Z.
         shift: k >= 1.
         step: of the grid, nats.
-        cut: what may be moved to an infinite loss (above) or to a higher one (below).
     """
     reach = int(min(law.support, law.last_likely(math.log(cut)) + shift + 2))
     masses = law.log_masses(reach)

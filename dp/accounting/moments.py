@@ -64,7 +64,6 @@ def truncated_renyi(
     """Return tau_a, an upper bound of the truncated divergence of order a over all vectors.
 
     Args:
-        law: of one coordinate's noise.
         l2_sensitivity: D2, integer units.
         linf_sensitivity: Dinf, integer units, >= 1.
         cut: delta_c, the probability that truncation may cost.

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from dp.accounting.laws import FloatArray, LogMasses, NoiseLaw
+from dp.checks import require_within
 
 TAIL_SLACK: Final = 1e-9
 """Relative widening of every tail, in the safe direction."""
@@ -52,13 +53,8 @@ def log_remainder(law: NoiseLaw, masses: LogMasses) -> float:
 
 
 def log_tails(law: NoiseLaw, reach: int) -> LogTails:
-    """Tabulate both bounds of ln P[Z >= j], j = 1..reach.
-
-    Raises:
-        ValueError: ``reach`` is not in 1..support.
-    """
-    if not 1 <= reach <= law.support:
-        raise ValueError(f"reach must lie in 1..{law.support}, got {reach}")
+    """Tabulate both bounds of ln P[Z >= j], j = 1..reach."""
+    require_within("reach", reach, 1, law.support)
     return tails_of(law, law.log_masses(reach))
 
 

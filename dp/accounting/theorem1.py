@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp.checks import require_between_0_and_1
+from dp.checks import require_between_0_and_1, require_in, require_not_negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +35,15 @@ class Theorem1Parameters:
     step: float = 1.0
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` naming the parameter that is out of range."""
         if self.coins < 0 or self.dimension < 1:
             raise ValueError(
                 f"coins must be >= 0 and dimension >= 1, got {self.coins} and {self.dimension}"
             )
         for name in ("l1", "l2", "linf"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise ValueError(f"{name} must be finite and not negative, got {value!r}")
+            require_not_negative(name, getattr(self, name))
         if not 0.0 < self.probability <= 0.5:
             raise ValueError(f"probability must lie in (0, 1/2], got {self.probability!r}")
-        if not 0.0 < self.step <= 1.0:
-            raise ValueError(f"step must lie in (0, 1], got {self.step!r}")
+        require_in("step", self.step, 0.0, 1.0, "(]")
 
     @property
     def variance_coins(self) -> float:
@@ -87,11 +83,7 @@ def theorem1(parameters: Theorem1Parameters, delta: float) -> Theorem1Result:
     """Evaluate the theorem at one delta.
 
     Args:
-        parameters: the mechanism.
         delta: in (0, 1).
-
-    Raises:
-        ValueError: delta is out of range.
     """
     require_between_0_and_1("delta", delta)
     reason = failed_precondition(parameters, delta)

@@ -41,7 +41,6 @@ class CorrelatedAccountant(EventCounter):
         Raises:
             UnsupportedEventError: a part is of another kind; it is not the next round of the run;
                 or it was promised other noise. Nothing was changed.
-            ValueError: ``count`` is not 1: two rounds of a run are never the same event.
         """
         if count != 1:
             raise ValueError(f"count must be 1 for rounds of one run, got {count}")
@@ -79,11 +78,7 @@ class CorrelatedAccountant(EventCounter):
         )
 
     def epsilon(self, delta: float) -> float:
-        """Return epsilon of the run at ``delta``, with all that may still come back.
-
-        Raises:
-            ValueError: ``delta`` is not strictly between 0 and 1.
-        """
+        """Return epsilon of the run at ``delta``, with all that may still come back."""
         bare = super().epsilon(delta)
         if self._last is None or math.isinf(bare):
             return bare

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dp.checks import require_integer
+from dp.checks import require_integer, require_not_negative, require_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,6 @@ class RoundNoise:
     Args:
         fresh: F_t, the variance that entered in this round, > 0.
         returned: A_{t-1}, the variance of the round before that was taken back; 0 in the first.
-
-    Raises:
-        ValueError: a variance is out of range.
     """
 
     fresh: float
@@ -32,10 +29,8 @@ class RoundNoise:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` naming the variance that is out of range."""
-        if not 0.0 < self.fresh < math.inf:
-            raise ValueError(f"fresh must be positive and finite, got {self.fresh!r}")
-        if not 0.0 <= self.returned < math.inf:
-            raise ValueError(f"returned must be finite and not negative, got {self.returned!r}")
+        require_positive("fresh", self.fresh)
+        require_not_negative("returned", self.returned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +56,13 @@ class Charge:
         """The charge after one more round.
 
         Args:
-            noise: of that round.
             l2_bound: B_t, largest Euclidean norm of the client's contribution, integer units; 0 if
                 it took no part.
 
         Raises:
             ValueError: the bound is negative or not finite; or more comes back than was fresh.
         """
-        if not 0.0 <= l2_bound < math.inf:
-            raise ValueError(f"l2_bound must be finite and not negative, got {l2_bound!r}")
+        require_not_negative("l2_bound", l2_bound)
         if noise.returned > self._fresh or (not self.rounds and noise.returned):
             fresh = self._fresh if self.rounds else 0.0
             raise ValueError(
@@ -99,13 +92,9 @@ class Charge:
             returnable: most of one of these rounds that may come back; below ``fresh``, because
                 something of every round stays.
             now: most of the last round that may come back; None for ``returnable``.
-
-        Raises:
-            ValueError: an argument is out of range.
         """
         require_integer("left", left, 0)
-        if not 0.0 < fresh < math.inf:
-            raise ValueError(f"fresh must be positive and finite, got {fresh!r}")
+        require_positive("fresh", fresh)
         if not 0.0 <= returnable < fresh:
             raise ValueError(f"returnable must be below {fresh!r}, got {returnable!r}")
         leaving = returnable if now is None else now
@@ -123,8 +112,6 @@ def fresh_ahead(left: int, fresh: float, returnable: float) -> float:
 
     Args:
         left: j, rounds after that one, >= 0.
-        fresh: of every round.
-        returnable: of every round, at most ``fresh``.
     """
     ahead = fresh
     for _ in range(left):

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dp.checks import require_integer
+from dp.checks import require_float, require_integer
 from dp.event_kinds import Event
 
 LARGEST_ROUNDS = 1 << 20
@@ -37,9 +37,6 @@ class CorrelatedRelease(Event):
         smallest_part: v, least parameter of a single part.
         most_parts: m, most parts that enter in one round.
         least_kept: w, least variance of those parts of a round that do not come back.
-
-    Raises:
-        TypeError, ValueError: names the field that is out of range.
     """
 
     tag: ClassVar[str] = "correlated-gaussian"
@@ -57,7 +54,6 @@ class CorrelatedRelease(Event):
     least_kept: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1, LARGEST_ROUNDS)
         require_integer("index", self.index, 1, self.rounds)
         require_integer("dimension", self.dimension, 1)
@@ -109,8 +105,7 @@ class CorrelatedRelease(Event):
 
     def _require(self, name: str, lowest: float) -> None:
         value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, float):
-            raise TypeError(f"{name} must be a float, got {type(value).__name__}")
+        require_float(name, value)
         # Sums of three floats may be off by a rounding.
         if not lowest * (1.0 - 1e-12) <= value < math.inf:
             raise ValueError(f"{name} must be finite and at least {lowest!r}, got {value!r}")

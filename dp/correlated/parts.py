@@ -10,10 +10,9 @@ Source: docs/correlated-noise.md, "Aligned contributions are the worst": parts m
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_float, require_integer, require_positive
 from dp.correlated.event import LARGEST_ROUNDS, CorrelatedRelease
 from dp.correlated.theorem import Promises
 
@@ -27,9 +26,6 @@ class RoundParts:
         entered: m_t, members whose uploads, and so whose fresh noise, are in the sum.
         returned: rho, those of them that also took back their noise of the round before, and whose
             noise had entered there; 0 in the first round.
-
-    Raises:
-        TypeError, ValueError: names the number that is out of range.
     """
 
     clients: int
@@ -37,7 +33,6 @@ class RoundParts:
     returned: int = 0
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the number that is out of range."""
         require_integer("clients", self.clients, 0)
         require_integer("entered", self.entered, 0)
         # Whoever takes noise back is in the sum, and adds fresh noise with the same upload.
@@ -59,9 +54,6 @@ class Parts:
         fewest_members: a_min, fewest in a sum, above 2c.
         rounds: T, the horizon.
         dimension: d, coordinates of a sum.
-
-    Raises:
-        TypeError, ValueError: names the number that is out of range.
     """
 
     client_variance: float
@@ -76,13 +68,9 @@ class Parts:
     dimension: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the number that is out of range."""
         for name in ("client_variance", "member_variance"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, float):
-                raise TypeError(f"{name} must be a float, got {type(value).__name__}")
-            if not 0.0 < value < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {value!r}")
+            require_float(name, getattr(self, name))
+            require_positive(name, getattr(self, name))
         require_integer("clients", self.clients, 1)
         require_integer("members", self.members, 1)
         require_integer("corrupt_clients", self.corrupt_clients, 0)
@@ -121,11 +109,7 @@ class Parts:
 
     @property
     def promises(self) -> Promises:
-        """What is fixed about the noise of the run.
-
-        Raises:
-            ValueError: there are more parts than there may be.
-        """
+        """What is fixed about the noise of the run."""
         return Promises(
             rounds=self.rounds,
             dimension=self.dimension,
@@ -140,10 +124,6 @@ class Parts:
 
         Args:
             fresh_variance: F, > 0.
-            returned_share: lambda, of the counted members, strictly between 0 and 1.
-
-        Raises:
-            ValueError: a number is out of range.
         """
         require_between_0_and_1("returned_share", returned_share)
         honest = self.fewest_clients - self.corrupt_clients
@@ -158,9 +138,6 @@ class Parts:
 
         Twice c, because a corrupt member among those who come back hides one who does, and among
         the others one who does not.
-
-        Raises:
-            ValueError: the record has more, or fewer, than there may be.
         """
         self._check(now)
         honest = now.clients - self.corrupt_clients
@@ -170,7 +147,6 @@ class Parts:
         """A_{t-1}, what is counted to have come back: all members who did but c, at most F_{t-1}'s.
 
         Args:
-            now: of round t.
             before: of round t-1; None if there is none.
 
         Raises:
@@ -197,13 +173,11 @@ class Parts:
 
         Args:
             index: t, counted from 1 over all rounds of the record.
-            now: of round t.
             before: of round t-1; None for the first round.
             l2_sensitivity: B_t, largest Euclidean norm of the client's contribution, integer
                 units; 0.0 for a client that took no part.
 
         Raises:
-            TypeError: a number is of another type.
             ValueError: the record has more, or fewer, than there may be; more came back than had
                 entered; or it is no round of the run.
         """
@@ -235,12 +209,6 @@ class Parts:
             before: of the round before; None for the first round.
             fewest_returning: r_t, fewest members that take back noise which had entered the round
                 before. If no more than that had entered, all of them come back.
-
-        Returns:
-            One to three records, those with the fewest taking back first.
-
-        Raises:
-            TypeError, ValueError: a number is out of range.
         """
         require_integer("fewest_returning", fewest_returning, 0, self.members)
         most = 0

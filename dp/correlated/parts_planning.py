@@ -49,14 +49,6 @@ def largest_charge(parts: Parts, schedule: Schedule, fewest_returning: int) -> f
     round, or in every round as little as may. The client takes part in rounds exactly `apart`
     apart, begun in any round. Before each of its uploads all records that the round may still have
     are charged, with all that may come back until the end.
-
-    Args:
-        parts: of the run.
-        schedule: of the same number of rounds.
-        fewest_returning: r_t of every round but the first.
-
-    Raises:
-        TypeError, ValueError: a number is out of range.
     """
     if parts.rounds != schedule.rounds:
         raise ValueError(f"parts.rounds must be {schedule.rounds}, got {parts.rounds}")
@@ -120,13 +112,7 @@ def plan_parts(
 
     Args:
         parts: of the run; their variances are not looked at.
-        schedule: of the same number of rounds.
-        fewest_returning: r_t of every round but the first.
         away: p, the share of members that are away in a round; those left are the fewest or more.
-        weights: of the optimiser, as for `plan_noise`.
-
-    Raises:
-        TypeError, ValueError: a number is out of range.
     """
     most = 1.0 - parts.fewest_members / parts.members
     if not 0.0 <= away <= most:

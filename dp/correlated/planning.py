@@ -84,9 +84,6 @@ class Schedule:
         rounds: T, of the run.
         participations: most rounds of one client.
         apart: least distance of two of them; 1 for rounds in a row.
-
-    Raises:
-        TypeError, ValueError: names what is out of range.
     """
 
     rounds: int
@@ -94,7 +91,6 @@ class Schedule:
     apart: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1, LARGEST_ROUNDS)
         require_integer("participations", self.participations, 1, self.rounds)
         require_integer("apart", self.apart, 1)
@@ -113,9 +109,6 @@ class ModelNoise:
         rounds: T.
         weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
             None for plain sums (`Optimiser.SGD`).
-
-    Raises:
-        ValueError: weights of another shape.
     """
 
     rounds: int
@@ -214,13 +207,9 @@ def plan_noise(
     It is what is planned with; what a run has cost is computed from its record.
 
     Args:
-        schedule: of the run.
         weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
             None for plain sums (`Optimiser.SGD`).
         returned_share: take this one instead, 0 .. 0.9999.
-
-    Raises:
-        ValueError: weights of another shape, or a share out of range.
     """
     noise = ModelNoise(schedule.rounds, weights)
     problem = _Problem(schedule, noise)

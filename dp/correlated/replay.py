@@ -48,12 +48,7 @@ def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
     """Return epsilon of the written rounds of one run, in order.
 
     Args:
-        events: as in a ledger, all of them of this kind.
         delta: of the whole run, in (0, 1).
-
-    Raises:
-        LedgerError: an event is malformed, or the rounds do not follow one another.
-        UnsupportedEventError: the run is longer, or has more parts, than this route has room for.
     """
     for position, event in enumerate(events):
         _check(event, position + 1, events[0])

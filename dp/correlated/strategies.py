@@ -43,9 +43,6 @@ class BandedStrategy:
     Args:
         diagonals: float64[T, b], entry (t, j) is C[t, t - j]; 0 where t < j. The diagonal itself,
             j = 0, is positive, and every column of C has norm 1.
-
-    Raises:
-        ValueError: it is no such matrix.
     """
 
     diagonals: Floats
@@ -83,11 +80,7 @@ class BandedStrategy:
         return np.asarray((inverse**2).sum(axis=1))
 
     def sensitivity_squared(self, schedule: Schedule) -> float:
-        """mu^2 of the worst client with contributions of norm 1, rows of Z having variance 1.
-
-        Raises:
-            ValueError: the schedule has other rounds, or a client's columns would overlap.
-        """
+        """mu^2 of the worst client with contributions of norm 1, rows of Z having variance 1."""
         if schedule.rounds != self.rounds:
             raise ValueError(f"a schedule of {self.rounds} rounds, got {schedule.rounds}")
         if schedule.participations > 1 and schedule.apart < self.bands:
@@ -102,9 +95,6 @@ class BandedStrategy:
             fresh: float64[d], row t of Z: independent of all before.
             before: float64[min(t, b - 1), d], the noise of the rounds just before, the last one
                 first.
-
-        Raises:
-            ValueError: another number of rounds before.
         """
         own = self.diagonals[number]
         if len(before) != min(number, self.bands - 1):
@@ -144,13 +134,9 @@ def plan_banded(
     entries of the band.
 
     Args:
-        schedule: of the run.
         weights: float64[T, T], lower triangular: model t adds up the sums of the rounds with row
             t; None for plain sums.
         bands: diagonals, at most `schedule.apart`; as many as that if left out, or `USUAL_BANDS`.
-
-    Raises:
-        ValueError: weights of another shape, or too many bands.
     """
     rounds = schedule.rounds
     if weights is None:

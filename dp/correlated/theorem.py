@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from dp.accounting.moments import renyi_to_epsilon
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.search import bracketed
 
 ORDERS: Final = tuple(1.0 + 2.0 ** (i / 16) for i in range(-106, 193))
@@ -33,9 +33,6 @@ class Promises:
         most_parts: m, most parts that enter in one round.
         kept: w, least sum of the parameters of those parts of a round that do not come back.
         fresh: F, least sum of the parameters of the parts that enter in one round.
-
-    Raises:
-        ValueError, TypeError: names what is out of range.
     """
 
     rounds: int
@@ -46,7 +43,6 @@ class Promises:
     fresh: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the field that is out of range."""
         require_integer("rounds", self.rounds, 1)
         require_integer("dimension", self.dimension, 1)
         require_integer("most_parts", self.most_parts, 1, _MOST_PARTS)
@@ -79,11 +75,7 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
 
     Args:
         mu_squared: mu_max^2, >= 0.
-        promises: about the noise.
         delta: in (0, 1).
-
-    Raises:
-        ValueError: delta is out of range, or mu_squared is negative.
     """
     require_between_0_and_1("delta", delta)
     if not mu_squared >= 0.0:
@@ -92,13 +84,8 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
 
 
 def largest_mu(epsilon: float, delta: float, promises: Promises) -> float:
-    """The largest mu_max whose run is (epsilon, delta)-private; 0 if the gap alone is too much.
-
-    Raises:
-        ValueError: epsilon is not positive, or delta is out of range.
-    """
-    if not 0.0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    """The largest mu_max whose run is (epsilon, delta)-private; 0 if the gap alone is too much."""
+    require_positive("epsilon", epsilon)
     if correlated_epsilon(0.0, promises, delta) > epsilon:
         return 0.0
     high = math.sqrt(2.0 * epsilon) + 1.0  # a mu^2 / 2 <= epsilon at every order above 1

@@ -56,9 +56,6 @@ def worst_ratio(laws: ArrayLike) -> float:
 
     Returns:
         at least 1; ``inf`` if a message is possible for one input and impossible for another.
-
-    Raises:
-        ValueError: not a matrix with an input and a possible message, or an entry out of range.
     """
     rows = _matrix(laws, "laws")
     if not (np.isfinite(rows).all() and (rows >= 0.0).all()):
@@ -76,12 +73,6 @@ def worst_log_ratio(log_laws: ArrayLike) -> float:
 
     Args:
         log_laws: float64[inputs, messages], below +inf; -inf stands for probability 0.
-
-    Returns:
-        at least 0, or ``inf``, as ``worst_ratio``.
-
-    Raises:
-        ValueError: not a matrix with an input and a possible message, or an entry out of range.
     """
     rows = _matrix(log_laws, "log_laws")
     if not (rows < math.inf).all():  # false for NaN
@@ -101,9 +92,6 @@ def worst_exact_ratio(laws: Sequence[Sequence[int | Fraction]]) -> Fraction | No
 
     Returns:
         at least 1; None if a message is possible for one input and impossible for another.
-
-    Raises:
-        ValueError: no row, rows of different lengths or totals, or a negative entry.
     """
     if not laws or len({len(row) for row in laws}) != 1:
         raise ValueError("laws must be one or more rows of equal length")

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.checks import require_integer, require_number
+from dp.checks import require_in, require_integer, require_number
 from dp.clipping import require_finite
 from dp.errors import SensitivityExceededError
 from dp.events import LocalRelease
@@ -87,8 +87,7 @@ class LocalRandomizer(Protocol):
 def require_epsilon(epsilon: float) -> None:
     """Raise unless epsilon is a float in ``[MIN_EPSILON, MAX_EPSILON]``."""
     require_number("epsilon", epsilon)
-    if not (math.isfinite(epsilon) and MIN_EPSILON <= epsilon <= MAX_EPSILON):
-        raise ValueError(f"epsilon must lie in [{MIN_EPSILON:g}, {MAX_EPSILON:g}], got {epsilon!r}")
+    require_in("epsilon", epsilon, MIN_EPSILON, MAX_EPSILON)
 
 
 def require_dimension(dimension: int) -> None:
@@ -120,13 +119,7 @@ def summed_epsilon(*parts: float) -> float:
 
 
 def require_vectors(vectors: NDArray[np.float64], dimension: int) -> None:
-    """Raise unless ``vectors`` is a finite float64[n, ``dimension``] with n >= 1.
-
-    Raises:
-        TypeError: not an array, or of another dtype.
-        ValueError: another shape.
-        NonFiniteUpdateError: a coordinate is NaN or infinite.
-    """
+    """Raise unless ``vectors`` is a finite float64[n, ``dimension``] with n >= 1."""
     if not isinstance(vectors, np.ndarray):
         raise TypeError(f"vectors must be a NumPy array, got {type(vectors).__name__}")
     if vectors.dtype != np.float64:

@@ -47,16 +47,8 @@ def printed_priv_quant(
     b = (1 - share) epsilon, rounded down to a double below 1.
 
     Args:
-        dimension: d.
-        levels: K.
-        bound: U.
         epsilon: wanted; the randomiser's own is at most that.
         share: of epsilon that kappa gets, in (0, 1).
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
-        InfeasibleEpsilonError: even the smallest kappa asks for more, or agreeing reports would
-            not be the likelier ones.
     """
     _require(dimension, levels, epsilon)
     require_between_0_and_1("share", share)
@@ -85,7 +77,6 @@ def best_priv_quant(dimension: int, levels: int, bound: float, epsilon: float) -
         epsilon: wanted; the randomiser's own is at most that.
 
     Raises:
-        TypeError, ValueError: an argument is out of range.
         InfeasibleEpsilonError: p would not fit 64 bits.
     """
     _require(dimension, levels, epsilon)

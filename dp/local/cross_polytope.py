@@ -80,7 +80,6 @@ class CrossPolytope:
     repeats: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_dimension(self.dimension)
         require_epsilon(self.epsilon)
         require_integer("repeats", self.repeats, 1, MAX_REPEATS)
@@ -109,7 +108,6 @@ class CrossPolytope:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a vector is longer than 1.
         """

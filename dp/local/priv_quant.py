@@ -32,7 +32,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.checks import require_integer
+from dp.checks import require_float, require_integer
 from dp.events import LocalRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local.agreement import AgreementLaw, AgreementSums, agree_in, require_dimension
@@ -75,12 +75,10 @@ class PrivQuant:
     probability: float
 
     def __post_init__(self) -> None:
-        """Check the five numbers."""
         require_dimension(self.dimension)
         LevelQuantizer(self.levels, self.bound)
         require_integer("kappa", self.kappa, 1 - self.dimension, self.dimension - 1)
-        if not isinstance(self.probability, float):
-            raise TypeError(f"probability must be a float, got {type(self.probability).__name__}")
+        require_float("probability", self.probability)
         words = self.probability * _WORDS
         if not (0.0 < self.probability < 1.0 and words == math.floor(words)):
             raise ValueError(
@@ -139,7 +137,6 @@ class PrivQuant:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a coordinate lies outside [-U, U].
         """

@@ -35,16 +35,12 @@ class LevelQuantizer:
     Attributes:
         levels: K, ``2..2^15``.
         bound: U, positive and finite.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     levels: int
     bound: float
 
     def __post_init__(self) -> None:
-        """Check both numbers."""
         require_levels(self.levels)
         require_number("bound", self.bound)
         require_positive("bound", self.bound)
@@ -86,9 +82,6 @@ class LevelQuantizer:
 
         Returns:
             int8[n, d] or int16[n, d] in 0 .. K - 1.
-
-        Raises:
-            SensitivityExceededError: a coordinate is outside [-U, U].
         """
         outside = int(np.count_nonzero(np.abs(vectors) > self.bound * (1.0 + NORM_SLACK)))
         if outside:

@@ -26,7 +26,7 @@ from typing import Final
 
 from scipy import special
 
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_in, require_integer
 
 MIN_TARGETS: Final = 4
 """The paper's condition on r."""
@@ -40,9 +40,6 @@ class ReconstructionProtection:
         targets: r >= 4, numbers that are to be reconstructed up to their scale.
         epsilon: of everything that he sees of the client, >= 0.
         prior: rho0 >= 0, logarithm of how much likelier than uniform any direction was to him.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     targets: int
@@ -50,7 +47,6 @@ class ReconstructionProtection:
     prior: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the three numbers."""
         require_integer("targets", self.targets, MIN_TARGETS)
         for name in ("epsilon", "prior"):
             value = getattr(self, name)
@@ -63,7 +59,7 @@ class ReconstructionProtection:
         Args:
             closeness: a in [0, 1], the cosine of the angle that counts as a success.
         """
-        _require_closeness(closeness)
+        require_in("closeness", closeness, 0.0, 1.0)
         cap = 0.5 * math.log(8.0) - 0.5 * (self.targets - 1) * closeness**2
         return cap + self.epsilon + self.prior
 
@@ -77,7 +73,7 @@ class ReconstructionProtection:
         cap(a) = I(1 - a^2; (r-1)/2, 1/2)/2, I being the regularised incomplete beta function.
         Shares below 1e-300 are taken as that.
         """
-        _require_closeness(closeness)
+        require_in("closeness", closeness, 0.0, 1.0)
         share = 0.5 * special.betainc(0.5 * (self.targets - 1), 0.5, 1.0 - closeness**2)
         return math.exp(min(0.0, math.log(max(share, 1e-300)) + self.epsilon + self.prior))
 
@@ -86,17 +82,8 @@ class ReconstructionProtection:
 
         Args:
             probability: in (0, 1).
-
-        Raises:
-            ValueError: probability is out of range.
         """
         require_between_0_and_1("probability", probability)
         excess = self.log_breach(0.0) - math.log(probability)
         closeness = math.sqrt(2.0 * excess / (self.targets - 1))
         return closeness if closeness <= 1.0 else None
-
-
-def _require_closeness(closeness: float) -> None:
-    """Raise unless a lies in [0, 1]."""
-    if not 0.0 <= closeness <= 1.0:
-        raise ValueError(f"closeness must lie in [0, 1], got {closeness!r}")

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_within
 from dp.events import LocalRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local._kernels import choose_coordinates
@@ -87,11 +88,9 @@ class SampledCoordinates:
     scalar: ScalarRandomizer
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_dimension(self.dimension)
         require_epsilon(self.epsilon)
-        if not 1 <= self.sampled <= self.dimension:
-            raise ValueError(f"sampled must lie in 1..{self.dimension}, got {self.sampled}")
+        require_within("sampled", self.sampled, 1, self.dimension)
         if self.scalar.epsilon > shared_epsilon(self.epsilon, self.sampled):
             raise ValueError(
                 f"scalar may spend at most epsilon {self.epsilon!r} / {self.sampled}, got "
@@ -118,7 +117,6 @@ class SampledCoordinates:
             seed: must not have randomised other vectors.
 
         Raises:
-            TypeError, ValueError: dtype or shape is not as described.
             NonFiniteUpdateError: a coordinate is NaN or infinite.
             SensitivityExceededError: a coordinate lies outside [-1, 1].
         """
@@ -162,9 +160,6 @@ def sampled_piecewise(
         dimension: d >= 1.
         epsilon: of a whole report.
         bits: of one coordinate's message.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     return _sampled(Piecewise, dimension, epsilon, bits)
 
@@ -191,7 +186,6 @@ def sample_coordinates(rows: int, count: int, dimension: int, seed: NoiseSeed) -
         rows: n >= 1.
         count: k, ``1 <= count <= dimension``.
         dimension: d < 2^31.
-        seed: used under ``Usage.LOCAL_COORDINATES``.
 
     Returns:
         int32[rows, count]; every ordered choice is equally likely.

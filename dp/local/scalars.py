@@ -127,11 +127,6 @@ class _OneScalar(ABC):
         Args:
             vectors: float64[n, 1], each in [-1, 1].
             seed: must not have randomised other vectors.
-
-        Raises:
-            TypeError, ValueError: dtype or shape is not as described.
-            NonFiniteUpdateError: a number is NaN or infinite.
-            SensitivityExceededError: a number lies outside [-1, 1].
         """
         require_vectors(vectors, 1)
         values = np.ascontiguousarray(vectors[:, 0])
@@ -206,7 +201,6 @@ class _OnGrid(_OneScalar):
     bits: int = DEFAULT_BITS
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_epsilon(self.epsilon)
         require_integer("bits", self.bits, MIN_BITS, MAX_BITS)
 

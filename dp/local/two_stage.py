@@ -24,7 +24,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.checks import require_between_0_and_1, require_positive
+from dp.checks import require_between_0_and_1, require_in, require_positive
 from dp.events import LocalRelease
 from dp.keystream import NoiseSeed
 from dp.local.base import require_epsilon, require_vectors, summed_epsilon
@@ -125,10 +125,6 @@ class TwoStage:
         Args:
             vectors: float64[n, d], finite.
             seed: must not have randomised other vectors.
-
-        Raises:
-            TypeError, ValueError: dtype or shape is not as described.
-            NonFiniteUpdateError: a coordinate is NaN or infinite.
         """
         return self.report(vectors, vectors, seed)
 
@@ -141,10 +137,6 @@ class TwoStage:
             weighed: float64[n, d], finite: whose large coordinates are looked for.
             sent: float64[n, d], finite: whose coordinate is sent.
             seed: must not have randomised other vectors.
-
-        Raises:
-            TypeError, ValueError: dtypes or shapes are not as described.
-            NonFiniteUpdateError: a coordinate is NaN or infinite.
         """
         require_vectors(weighed, self.dimension)
         require_vectors(sent, self.dimension)
@@ -180,13 +172,9 @@ def two_stage(
         selection_share: mu in [0, 1): epsilon1 = mu epsilon, and the rest is for the value.
         kept_share: k/d in (0, 1); k is rounded, and at least 1. EXP has none.
         bound: values are clipped to [-bound, bound].
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_epsilon(epsilon)
-    if not 0.0 <= selection_share < 1.0:
-        raise ValueError(f"selection_share must lie in [0, 1), got {selection_share!r}")
+    require_in("selection_share", selection_share, 0.0, 1.0, "[)")
     require_between_0_and_1("kept_share", kept_share)
     for_choice = selection_share * epsilon
     chosen = _selector(selector, dimension, for_choice, kept_share)
@@ -227,15 +215,11 @@ def selection_share_for(
         epsilon: of a whole report.
         largest: theta in [0, 1).
 
-    Raises:
-        TypeError, ValueError: an argument is out of range.
-
     Source: Liu et al. 2020 (arXiv 2003.10637), Section 5.3.
     """
     require_epsilon(epsilon)
     if dimension < 1 or clients < 1:
         raise ValueError(f"dimension and clients must be positive, got {dimension} and {clients}")
-    if not 0.0 <= largest < 1.0:
-        raise ValueError(f"largest must lie in [0, 1), got {largest!r}")
+    require_in("largest", largest, 0.0, 1.0, "[)")
     for_values = math.sqrt(dimension * math.log(dimension) / clients)
     return min(largest, max(0.0, 1.0 - for_values / epsilon))

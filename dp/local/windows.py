@@ -33,6 +33,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_within
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.local._kernels import REFUSED, draw_window, round_to_shifts
 from dp.local.base import exponential_below, require_epsilon
@@ -113,10 +114,8 @@ class WindowLaw:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` unless the law is one, and fits 64-bit words."""
-        if not 2 <= self.points <= MAX_POINTS:
-            raise ValueError(f"points must lie in 2..{MAX_POINTS}, got {self.points}")
-        if not 1 <= self.width < self.points:
-            raise ValueError(f"width must lie in 1..{self.points - 1}, got {self.width}")
+        require_within("points", self.points, 2, MAX_POINTS)
+        require_within("width", self.width, 1, self.points - 1)
         if not (1 <= self.outside < self.inside and self.total <= _WORDS):
             raise ValueError(
                 "inside and outside must be counts of 64-bit words with 1 <= outside < inside, "
@@ -213,11 +212,7 @@ class WindowLaw:
 
 @lru_cache(maxsize=256)
 def window_law(points: int, width: int, epsilon: float) -> WindowLaw:
-    """Return the law whose ratio A/B is the largest that 64-bit words have at most e^epsilon.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
-    """
+    """Return the law whose ratio A/B is the largest that 64-bit words have at most e^epsilon."""
     require_epsilon(epsilon)
     if not 1 <= width < points <= MAX_POINTS:
         raise ValueError(f"width must lie below points, got {width} and {points}")

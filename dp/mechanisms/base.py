@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
-from dp.checks import require_between_0_and_1, require_integer, require_positive
+from dp.checks import require_between_0_and_1, require_float, require_integer, require_positive
 from dp.event_kinds import Event
 from dp.keystream import NoiseSeed
 from dp.noised import Noise, Noised
@@ -34,9 +34,7 @@ class Sensitivities:
     linf: int
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
-        if not isinstance(self.l2, float):
-            raise TypeError(f"l2 must be a float, got {type(self.l2).__name__}")
+        require_float("l2", self.l2)
         require_positive("l2", self.l2)
         require_integer("linf", self.linf, 1)
 
@@ -77,9 +75,6 @@ class Mechanism(Protocol):
             sensitivities: of the sum to one client, rounding included.
             contributors: honest clients whose noise remained in the sum, >= 0.
             dimension: number of coordinates, >= 1.
-
-        Raises:
-            TypeError, ValueError: an argument is out of range.
         """
         ...
 
@@ -98,9 +93,6 @@ class Mechanism(Protocol):
             dimension: number of coordinates, >= 1.
             wrap_probability: in [0, 1); 0 for a sure bound, which bounded noise alone has.
             batches: in how many parts each client draws its noise, >= 1.
-
-        Raises:
-            TypeError, ValueError: an argument is out of range.
         """
         ...
 
@@ -137,7 +129,6 @@ def require_wrap(
     """
     require_integer("clients", clients, 1)
     require_integer("dimension", dimension, 1)
-    if not isinstance(wrap_probability, float):
-        raise TypeError(f"wrap_probability must be a float, got {type(wrap_probability).__name__}")
+    require_float("wrap_probability", wrap_probability)
     if wrap_probability != 0.0 or not bounded:
         require_between_0_and_1("wrap_probability", wrap_probability)

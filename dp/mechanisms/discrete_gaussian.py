@@ -33,7 +33,6 @@ class DiscreteGaussianMechanism(SymmetricNoise):
     sigma_squared: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         DiscreteGaussianLaw(self.sigma_squared)
 
     @property

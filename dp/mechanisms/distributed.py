@@ -25,11 +25,7 @@ MECHANISMS: Final[Mapping[str, type[DistributedMechanism]]] = MappingProxyType(
 
 
 def mechanism_of(name: str, amount: Any) -> DistributedMechanism:
-    """Return the mechanism of a name with an amount.
-
-    Raises:
-        TypeError, ValueError: there is none of that name, or the amount is out of range.
-    """
+    """Return the mechanism of a name with an amount."""
     if name not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {name!r}")
     return MECHANISMS[name](amount)

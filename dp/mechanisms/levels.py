@@ -102,7 +102,6 @@ class LevelMechanism:
     rotated: bool = False
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` naming the attribute that is out of range."""
         require_l2_bound(self.norm)
         require_positive("clip", self.clip)
         require_integer("levels", self.levels, 2, MAX_LEVELS)
@@ -132,9 +131,6 @@ class LevelMechanism:
         Args:
             bounded: float64[d], ``bounded.l2_bound <= norm``.
             seed: used under ``Usage.ROUNDING``; must not have rounded another vector.
-
-        Raises:
-            SensitivityExceededError: the vector is only known to be within a larger bound.
         """
         if bounded.l2_bound > self.norm:
             raise SensitivityExceededError(
@@ -155,11 +151,7 @@ class LevelMechanism:
         """Add Bin(m, p), not centred.
 
         Args:
-            quantized: the client's levels, of this mechanism.
             seed: used under ``Usage.COINS``; must not have drawn another vector.
-
-        Raises:
-            ValueError: the number of levels differs.
         """
         if quantized.levels != self.levels:
             raise ValueError(f"quantized must have {self.levels} levels, got {quantized.levels}")

@@ -31,7 +31,6 @@ class SkellamMechanism(SymmetricNoise):
     variance: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a variance out of range."""
         SkellamLaw(self.variance)
 
     @property

@@ -108,14 +108,7 @@ def floors(mode: int, left: Ratios, right: Ratios, bits: int, halved: bool = Fal
     """Compute ``floor(2^bits F(x))`` for the law with these ratios around ``mode``.
 
     Args:
-        mode: M, where the weight is largest.
-        left: ratios going down from the mode.
-        right: ratios going up from it.
         bits: leading bits wanted, >= 1.
-        halved: whether F(M - 1) = 1/2 exactly, which no enclosure could ever settle.
-
-    Raises:
-        ArithmeticError: some 2^bits F(x) cannot be told from an integer.
     """
     for attempt in range(_ATTEMPTS):
         precision = bits + (_FIRST_GUARD << attempt)

@@ -67,12 +67,7 @@ def inversion_table(law: Law, word_bits: int = WORD_BITS) -> InversionTable:
     """Return the table of a law; computed once, then kept.
 
     Args:
-        law: the law.
         word_bits: bits that are compared at once; less than 64 only in tests.
-
-    Raises:
-        ValueError: the table would have more than ``MAX_ENTRIES`` entries.
-        ArithmeticError: the law cannot certify an entry.
     """
     cumulative = law.cumulative(word_bits)
     size = len(cumulative.words)
@@ -98,17 +93,11 @@ def sample_law(law: Law, seed: NoiseSeed, length: int) -> NDArray[np.int64]:
     the words of a stream of its own, that of ``Usage.REFINEMENT`` and index i.
 
     Args:
-        law: the law to draw from.
         seed: secret; must not have drawn another vector.
         length: number of coordinates, >= 0.
 
     Returns:
         int64[length].
-
-    Raises:
-        TypeError: ``seed`` is not a ``NoiseSeed``, or ``length`` not an int.
-        ValueError: ``length`` is negative, or the law's table would be too large.
-        ArithmeticError: the law cannot certify an entry of its table.
     """
     return _sample(law, seed, length, WORD_BITS)
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from itertools import repeat
 from typing import Final
 
+from dp.checks import require_float, require_in
 from dp.sampling.certified import Interval
 from dp.sampling.laws import SymmetricLaw, exponential_interval
 
@@ -32,14 +33,8 @@ class DiscreteLaplaceLaw(SymmetricLaw):
     scale: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a scale out of range."""
-        if not isinstance(self.scale, float):
-            raise TypeError(f"scale must be a float, got {type(self.scale).__name__}")
-        # Written so that NaN fails the test.
-        if not MIN_SCALE <= self.scale <= MAX_SCALE:
-            raise ValueError(
-                f"scale must lie in [{MIN_SCALE:g}, {MAX_SCALE:g}], got {self.scale!r}"
-            )
+        require_float("scale", self.scale)
+        require_in("scale", self.scale, MIN_SCALE, MAX_SCALE)
 
     @property
     def variance(self) -> float:

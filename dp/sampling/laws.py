@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from mpmath import libmp
 
-from dp.checks import require_between_0_and_1, require_integer
+from dp.checks import require_between_0_and_1, require_float, require_in, require_integer
 from dp.sampling.certified import SPARE_BITS, Cumulative, Interval, floors, window
 
 MIN_VARIANCE: Final = 2.0**-20
@@ -46,9 +46,6 @@ class Law(Protocol):
 
         Args:
             bits: leading bits of the distribution function, >= 1.
-
-        Raises:
-            ArithmeticError: some 2^bits F(x) cannot be told from an integer.
         """
         ...
 
@@ -59,8 +56,7 @@ class Law(Protocol):
 
 def require_variance(name: str, value: float) -> None:
     """Raise unless ``value`` is a float in ``MIN_VARIANCE..MAX_VARIANCE``."""
-    if isinstance(value, bool) or not isinstance(value, float):
-        raise TypeError(f"{name} must be a float, got {type(value).__name__}")
+    require_float(name, value)
     # Written so that NaN fails the test.
     if not MIN_VARIANCE <= value <= MAX_VARIANCE:
         raise ValueError(
@@ -102,7 +98,6 @@ class DiscreteGaussianLaw(SymmetricLaw):
     sigma_squared: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_variance("sigma_squared", self.sigma_squared)
 
     @property
@@ -138,7 +133,6 @@ class SkellamLaw(SymmetricLaw):
     variance: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_variance("variance", self.variance)
 
     def _ratios(self, precision: int, bits: int) -> Iterator[Interval]:
@@ -192,10 +186,8 @@ class BinomialLaw:
     probability: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
         require_integer("trials", self.trials, 0, MAX_TRIALS)
-        if not isinstance(self.probability, float):
-            raise TypeError(f"probability must be a float, got {type(self.probability).__name__}")
+        require_float("probability", self.probability)
         require_between_0_and_1("probability", self.probability)
         if self._bits > MAX_PROBABILITY_BITS:
             raise ValueError(
@@ -261,13 +253,8 @@ class RoundedGaussianLaw:
     sigma: float
 
     def __post_init__(self) -> None:
-        """Raise ``TypeError`` or ``ValueError`` for a parameter out of range."""
-        if not isinstance(self.sigma, float):
-            raise TypeError(f"sigma must be a float, got {type(self.sigma).__name__}")
-        if not self.MIN_SIGMA <= self.sigma <= self.MAX_SIGMA:
-            raise ValueError(
-                f"sigma must lie in [{self.MIN_SIGMA:g}, {self.MAX_SIGMA:g}], got {self.sigma!r}"
-            )
+        require_float("sigma", self.sigma)
+        require_in("sigma", self.sigma, self.MIN_SIGMA, self.MAX_SIGMA)
 
     def cumulative(self, bits: int) -> Cumulative:
         """Args and Raises: as for ``Law``."""

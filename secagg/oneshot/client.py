@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from secagg.checks import require_within
 from secagg.errors import LocalProtocolError, ParameterError, SessionAbortedError
 from secagg.field import FieldVector, centre
 from secagg.framing import encode_message
@@ -171,8 +172,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         rand: Rand = os_random,
         returns: bool = False,
     ) -> None:
-        if not 0 <= index < context.size:
-            raise ParameterError("index", index, f"in 0 .. {context.size - 1}")
+        require_within("index", index, 0, context.size - 1)
         if not context.is_invited(index, identity.public, proof):
             raise ParameterError("proof", "of another entry", "the path of our own in the cohort")
         if returns and index < context.invited:
@@ -199,9 +199,6 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
 
         Args:
             rounded: their bytes, or anything that differs if they differ.
-
-        Returns:
-            The seed of the noise that stays, which nobody has a share of, and the removable ones.
         """
         self._step(Local.SEEDS, rounded)
         state = self._state

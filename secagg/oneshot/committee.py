@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.keys import (
     KEY_BYTES,
@@ -113,9 +114,6 @@ class Committee:
         per_polynomial: l, secrets packed into one polynomial.
         quorum: signatures on a survivor set that convince a member.
         draw: of a drawn committee, and of no other.
-
-    Raises:
-        ParameterError: names the number, its value and what would be valid.
     """
 
     kind: CommitteeKind
@@ -134,9 +132,7 @@ class Committee:
         if (self.kind is CommitteeKind.DRAWN) != isinstance(self.draw, Draw):
             valid = "a Draw for a drawn committee, and None for any other"
             raise ParameterError("draw", type(self.draw).__name__, valid)
-        for name in ("corrupt", "randomness", "per_polynomial", "quorum"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        require_ints(self, "corrupt", "randomness", "per_polynomial", "quorum")
         check_sizes(self.size, self.corrupt, self.randomness, self.per_polynomial, self.quorum)
         self._check_members()
 
@@ -166,11 +162,7 @@ class Committee:
         )
 
     def check_keys(self, session_id: bytes, round_number: int) -> None:
-        """See that every member signed its sealing key, for a range that holds this round.
-
-        Raises:
-            ParameterError: of the first member whose key is not valid.
-        """
+        """See that every member signed its sealing key, for a range that holds this round."""
         for index, member in enumerate(self.members):
             if not member.first_round <= round_number <= member.last_round:
                 raise ParameterError(
@@ -182,11 +174,7 @@ class Committee:
                 raise ParameterError("sealing_key", f"member {index}'s", "signed by its identity")
 
     def check_draw(self, session_id: bytes, round_number: int) -> None:
-        """See that every member of a drawn committee is a candidate of this round.
-
-        Raises:
-            ParameterError: of the first member that is none.
-        """
+        """See that every member of a drawn committee is a candidate of this round."""
         if self.draw is None:
             return
         seed = self.draw.seed(session_id, round_number)
@@ -215,24 +203,14 @@ class Committee:
 
 
 def check_sizes(size: int, corrupt: int, randomness: int, per_polynomial: int, quorum: int) -> None:
-    """The conditions of the theorem on a committee.
-
-    Raises:
-        ParameterError: the first one that fails.
-    """
+    """The conditions of the theorem on a committee."""
     if not 1 <= size <= MAX_MEMBERS:
         raise ParameterError("members", f"{size} members", f"1 .. {MAX_MEMBERS}")
-    if not 0 <= corrupt < size:
-        raise ParameterError("corrupt", corrupt, f"in 0 .. {size - 1}")
+    require_within("corrupt", corrupt, 0, size - 1)
     # T = 0 would hand every member the packed secrets themselves.
-    fewest = max(corrupt, 1)
-    if not fewest <= randomness < size:
-        raise ParameterError("randomness", randomness, f"in {fewest} .. {size - 1}")
-    if not 1 <= per_polynomial <= size - randomness:
-        raise ParameterError("per_polynomial", per_polynomial, f"in 1 .. {size - randomness}")
-    lowest = lowest_quorum(size, corrupt)
-    if not lowest <= quorum <= size:
-        raise ParameterError("quorum", quorum, f"in {lowest} .. {size}")
+    require_within("randomness", randomness, max(corrupt, 1), size - 1)
+    require_within("per_polynomial", per_polynomial, 1, size - randomness)
+    require_within("quorum", quorum, lowest_quorum(size, corrupt), size)
 
 
 def lowest_quorum(size: int, corrupt: int) -> int:

@@ -20,16 +20,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 def left_out(
     complaints: Mapping[int, frozenset[int]], corrupt_clients: int, corrupt_members: int
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Clients and members to leave out, so that no complaint joins two that stay.
-
-    Args:
-        complaints: by member, the clients whose seals it could not open.
-        corrupt_clients: n_C.
-        corrupt_members: c.
-
-    Returns:
-        Clients, members.
-    """
+    """Clients and members to leave out, so that no complaint joins two that stay."""
     edges = sorted((client, member) for member, bad in complaints.items() for client in bad)
     if not edges:
         return frozenset(), frozenset()

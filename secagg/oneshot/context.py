@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.merkle import HASH_BYTES, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
@@ -71,10 +72,6 @@ class OneShotContext(RoundTerms):
         entries: key entries packed into one shared secret.
         allow_weak: take also a ring that the security table calls weak.
         member_uploads: the terms of members' uploads; None where clients alone upload.
-
-    Raises:
-        ParameterError: names the parameter, its value and what would be valid.
-        CapacityError: not even one coordinate fits into a coefficient.
 
     Source: the theorem of docs/one-shot-security.md. 2 n_min > n + n_C, so that an honest upload is
     in one opened set at most; n_min - n_C >= 2, so that two honest ones at least are in it.
@@ -171,11 +168,7 @@ class OneShotContext(RoundTerms):
         return proof_is_valid(self.cohort_root, identity, index, self.size, proof)
 
     def head_after(self, record: RoundRecord) -> bytes:
-        """The last of `heads` once this round is over.
-
-        Args:
-            record: of this round.
-        """
+        """The last of `heads` once this round is over."""
         return next_head(self.heads[-1], record, self.committee.size)
 
     def encode(self) -> bytes:
@@ -202,9 +195,7 @@ class OneShotContext(RoundTerms):
 
     def _check_types(self) -> None:
         self.check_term_types()
-        for name in ("size", "degree", "limbs", "rounding_bits", "entries"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        require_ints(self, "size", "degree", "limbs", "rounding_bits", "entries")
         if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:
             raise ParameterError("cohort_root", "of another kind", f"{HASH_BYTES} bytes")
         if not isinstance(self.committee, Committee):
@@ -217,10 +208,7 @@ class OneShotContext(RoundTerms):
 
     def _check_cohort(self) -> None:
         lowest = fewest_survivors(self.invited, self.tolerated_colluders)
-        if not lowest <= self.minimum_survivors <= self.invited:
-            raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"in {lowest} .. {self.invited}"
-            )
+        require_within("minimum_survivors", self.minimum_survivors, lowest, self.invited)
 
     def _check_committee(self) -> None:
         committee = self.committee

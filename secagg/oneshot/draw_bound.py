@@ -30,12 +30,7 @@ _NEGLIGIBLE = Decimal(2) ** -64
 
 
 def draw_failure(security_bits: int, *, beacon: bool) -> float:
-    """Bound on the chance that any draw, in all rounds together, has more corrupt candidates.
-
-    Args:
-        security_bits: of one draw.
-        beacon: whether draws have one, so that their number bounds what a server can try.
-    """
+    """Bound on the chance that any draw, in all rounds together, has more corrupt candidates."""
     return min(1.0, (MOST_BEACONS if beacon else MOST_TRIES) * 2.0**-security_bits)
 
 
@@ -46,13 +41,8 @@ def corrupt_bound(corrupt: int, odds: int, security_bits: int) -> int:
     Sums are rounded up: where the tail misses the bound by less than 2^-64 of it, c is one larger.
 
     Args:
-        corrupt: identities of the registry that may be corrupt.
         odds: of each to be drawn, 1 .. 2^64 - 1.
         security_bits: from 1 on.
-
-    Raises:
-        ParameterError: a number is out of range, or more corrupt candidates are to be expected than
-            a committee has members.
     """
     for name, value, low, high in (
         ("corrupt", corrupt, 0, MAX_REGISTRY),

@@ -146,10 +146,5 @@ def record_of(context: OneShotContext, headers: Sequence[Header]) -> RoundRecord
 
 
 def seed_commitment(context: OneShotContext, index: int, which: int, seed: bytes) -> bytes:
-    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is.
-
-    Args:
-        index: its owner.
-        which: its number among the owner's removable seeds.
-    """
+    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is."""
     return digest(Usage.COMMIT, context.hash, encode_index(index), encode_index(which), seed)

@@ -15,9 +15,6 @@ class IdentityList:
 
     Args:
         keys: 32 bytes each.
-
-    Raises:
-        ParameterError: too few keys, one of another length, or a repeated one.
     """
 
     _NAME: ClassVar[str] = "identities"

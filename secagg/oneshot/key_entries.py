@@ -10,19 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg.checks import require_at_least
 from secagg.errors import ParameterError
 from secagg.oneshot.rounding import ceil_sqrt
 from secagg.shamir import PRIME
 
 
 def base_for(clients: int) -> int:
-    """The odd base 2 ceil(9 sigma sqrt(n)) + 1, in exact arithmetic.
-
-    Raises:
-        ParameterError: fewer than one client.
-    """
-    if clients < 1:
-        raise ParameterError("clients", clients, "at least 1")
+    """The odd base 2 ceil(9 sigma sqrt(n)) + 1, in exact arithmetic."""
+    require_at_least("clients", clients, 1)
     # (9 * 6.4)^2 = 82944 / 25.
     return 2 * ceil_sqrt(82944 * clients, 25) + 1
 
@@ -45,9 +41,6 @@ def combine(key: NDArray[np.signedinteger], entries: int, base: int) -> NDArray[
 
     Returns:
         uint32[count]; entries beyond the key's end are 0.
-
-    Raises:
-        ParameterError: bad base or entries, or no vector.
     """
     _check(entries, base)
     if key.ndim != 1 or not key.size:
@@ -67,9 +60,6 @@ def split(secrets: NDArray[np.uint32], entries: int, base: int, degree: int) -> 
 
     Args:
         secrets: uint32[ceil(degree / entries)], below 2^31 - 1.
-
-    Raises:
-        ParameterError: bad base or entries, another dtype or shape.
     """
     _check(entries, base)
     count = -(-degree // entries)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
+from secagg.checks import require_within
 from secagg.errors import ParameterError
 from secagg.keystream import BLOCK_BYTES, Keystream
 from secagg.oneshot import packed_sharing
@@ -49,9 +50,7 @@ class ShareLayout:
     members: int
 
     def __post_init__(self) -> None:
-        most = entries_for(self.clients)
-        if not 1 <= self.entries <= most:
-            raise ParameterError("entries", self.entries, f"in 1 .. {most}")
+        require_within("entries", self.entries, 1, entries_for(self.clients))
 
     @property
     def key_secrets(self) -> int:

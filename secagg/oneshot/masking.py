@@ -39,14 +39,10 @@ def mask(
     """Mask a vector.
 
     Args:
-        packing: ring and packing of the round.
         public_key: 16 bytes that the public elements are expanded from.
         key: int8[N], the client's secret key, used for nothing else.
         error_key: 16 secret bytes that the errors are drawn from, used for nothing else.
         values: int64[d], each of magnitude at most (B - 1) / 2.
-
-    Raises:
-        ParameterError: another dtype, shape or length, or a value out of range.
     """
     check_values(values)
     ring = packing.ring
@@ -92,9 +88,6 @@ class Accumulator:
         packing: ring and packing of the round.
         length: d.
         count: ciphertexts in the sum.
-
-    Raises:
-        ParameterError: length is below 1.
     """
 
     def __init__(self, packing: Packing, length: int) -> None:
@@ -112,10 +105,6 @@ class Accumulator:
 
         Args:
             sums: int64, of the shape of a ciphertext's content: their `sums` added up.
-            count: their ciphertexts.
-
-        Raises:
-            ParameterError: another dtype or shape, or more ciphertexts than clients.
         """
         whole = cls(packing, length)
         if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
@@ -133,21 +122,13 @@ class Accumulator:
         return view
 
     def add(self, ciphertext: Ciphertext) -> None:
-        """Add a ciphertext.
-
-        Raises:
-            ParameterError: another packing or length, or more ciphertexts than clients.
-        """
+        """Add a ciphertext."""
         self._check(ciphertext, 1)
         _mask_kernels.add_content(self._sums, ciphertext.content, 1)
         self.count += 1
 
     def subtract(self, ciphertext: Ciphertext) -> None:
-        """Take out a ciphertext that was added.
-
-        Raises:
-            ParameterError: another packing or length.
-        """
+        """Take out a ciphertext that was added."""
         self._check(ciphertext, 0)
         _mask_kernels.add_content(self._sums, ciphertext.content, -1)
         self.count -= 1
@@ -172,16 +153,11 @@ def open(
     """Summed vector and mean square of the errors from the sums of ciphertexts and of keys.
 
     Args:
-        public_key: as in `mask`.
         key_sum: int64[N].
 
     Returns:
         int64[d], and the mean square of the coefficients' errors. With a wrong key it is 27 times
         that of a right one.
-
-    Raises:
-        ParameterError: wrong length or dtype, or an entry beyond 84 times the ciphertexts: no sum
-            of keys.
     """
     packing, ring = accumulator.packing, accumulator.packing.ring
     if key_sum.dtype != np.int64 or key_sum.shape != (ring.degree,):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from secagg.checks import require_within
 from secagg.errors import SERVER, ParameterError, Reason, RemoteProtocolError, blaming
 from secagg.framing import decode_set, encode_message, encode_set, split_items
 from secagg.keys import (
@@ -164,11 +165,6 @@ def answer_parts(
 def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -> Any:
     """Our share of an upload, uint32[polynomials].
 
-    Args:
-        header: of the upload.
-        sender: the identity key of its sender.
-        sealed: our share, sealed.
-
     Raises:
         ValueError: the header is not signed by its sender, or names an upload of ours that we did
             not make; or the seal does not open, or holds no share.
@@ -211,9 +207,6 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         own: for a member that is a client of this round, its index in the cohort and
             `OneShotClient.header_digest`, None if it uploaded nothing.
         registry: identity keys of all clients that may be in a cohort; None to take any.
-
-    Raises:
-        ParameterError: index or keys do not match the committee.
     """
 
     HANDLERS = HANDLERS
@@ -232,8 +225,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         registry: frozenset[bytes] | None = None,
     ) -> None:
         members = context.committee.members
-        if not 0 <= index < len(members):
-            raise ParameterError("index", index, f"in 0 .. {len(members) - 1}")
+        require_within("index", index, 0, len(members) - 1)
         if members[index].identity != identity.public:
             raise ParameterError("identity", identity.public.hex(), f"that of member {index}")
         if members[index].sealing_key != sealing.public:

@@ -103,33 +103,21 @@ _to_member: msgspec.msgpack.Decoder[ToMember] = msgspec.msgpack.Decoder(ToMember
 
 
 def decode_upload(data: bytes, client: int, limit: int) -> Upload:
-    """Decode bytes that the transport attributes to a client.
-
-    Raises:
-        RemoteProtocolError: too long, not an upload, or it names another sender.
-    """
+    """Decode bytes that the transport attributes to a client."""
     message = decode_message(_upload, data, client, limit)
     _check_sender(message, client)
     return message
 
 
 def decode_from_member(data: bytes, member: int, limit: int) -> FromMember:
-    """Decode bytes that the transport attributes to a member, by its index in the committee.
-
-    Raises:
-        RemoteProtocolError: too long, not a member's message, or it names another sender.
-    """
+    """Decode bytes that the transport attributes to a member, by its index in the committee."""
     message = decode_message(_from_member, data, member, limit, MEMBER)
     _check_sender(message, member, MEMBER)
     return message
 
 
 def decode_to_member(data: bytes, party: int, limit: int) -> ToMember:
-    """Decode bytes from the server; `party` is the number used in errors.
-
-    Raises:
-        RemoteProtocolError: too long, or not a message to a member.
-    """
+    """Decode bytes from the server; `party` is the number used in errors."""
     return decode_message(_to_member, data, party, limit)
 
 

@@ -66,12 +66,9 @@ def open_sum(
     """Open the sum of the keys, and with it that of the vectors.
 
     Args:
-        total: the survivors' ciphertexts, added up.
         commitments: by survivor, ascending, those to its removable seeds.
-        answers: by member.
 
     Raises:
-        TooFewSurvivorsError: fewer than T + l answers.
         OpeningFailedError: they do not open the sum; names leads.
     """
     members, survivors = sorted(answers), tuple(commitments)

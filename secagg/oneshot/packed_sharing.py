@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
+from secagg.checks import require_within
 from secagg.decoding import wrong_shares
 from secagg.errors import ParameterError, TooFewSurvivorsError, WrongAnswersError
 from secagg.shamir import PRIME, Rand, points_of, random_elements
@@ -47,16 +48,12 @@ def deal(
 
     Args:
         secrets: uint32 or uint64[count], below 2^31 - 1; missing ones of the last polynomial are 0.
-        per_polynomial: l, secrets in one polynomial.
         randomness: T, from 1 on.
         members: s, at least T + l and below 2^31 - 2 - l.
         rand: source of the values at the first T members: T x polynomials, row by row.
 
     Returns:
         uint32[members, polynomials].
-
-    Raises:
-        ParameterError: another dtype or shape, a secret out of range, infeasible numbers.
     """
     _check_numbers(per_polynomial, randomness, members)
     if secrets.ndim != 1 or not secrets.size or secrets.dtype not in (np.uint32, np.uint64):
@@ -94,19 +91,10 @@ def open(
 
     Args:
         shares: uint32[m, polynomials], below 2^31 - 1.
-        members: whose they are.
-        randomness: T.
-        per_polynomial: l.
-        count: how many secrets there are.
         rand: source of the combinations; nobody who answers may know it before.
 
     Returns:
         The secrets, uint32[count], and the members with wrong answers, in the order given.
-
-    Raises:
-        TooFewSurvivorsError: fewer than T + l answers.
-        WrongAnswersError: more wrong answers than can be told from right ones.
-        ParameterError: shapes do not match, members repeat, an element is out of range.
     """
     points = points_of(members)
     _check_numbers(per_polynomial, randomness, None)
@@ -135,8 +123,6 @@ def interpolate(
 
     Args:
         shares: uint32[T + l, polynomials], below 2^31 - 1.
-        members: whose they are.
-        per_polynomial: l.
 
     Returns:
         uint32[polynomials, l].
@@ -180,11 +166,8 @@ def _dealing_matrix(per_polynomial: int, randomness: int, members: int) -> NDArr
 
 
 def _check_numbers(per_polynomial: int, randomness: int, members: int | None) -> None:
-    if not 1 <= per_polynomial < PRIME // 2:
-        raise ParameterError("per_polynomial", per_polynomial, f"in 1 .. {PRIME // 2 - 1}")
-    if not 1 <= randomness < PRIME // 2:
-        raise ParameterError("randomness", randomness, f"in 1 .. {PRIME // 2 - 1}")
+    require_within("per_polynomial", per_polynomial, 1, PRIME // 2 - 1)
+    require_within("randomness", randomness, 1, PRIME // 2 - 1)
     if members is not None:
-        least, bound = per_polynomial + randomness, PRIME - 1 - per_polynomial
-        if not least <= members < bound:
-            raise ParameterError("members", members, f"in {least} .. {bound - 1}")
+        fewest, most = per_polynomial + randomness, PRIME - 2 - per_polynomial
+        require_within("members", members, fewest, most)

@@ -24,6 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg.checks import require_at_least
 from secagg.errors import CapacityError, ParameterError
 from secagg.oneshot import _packing_kernels
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
@@ -52,10 +53,6 @@ class Packing:
         largest: largest magnitude of a summed coordinate, 1 .. 2^61 - 1.
         clients: n, how many vectors are summed at most.
         rounding_bits: r: ciphertexts are sent as floor(c / 2^r).
-
-    Raises:
-        ParameterError: a number out of range.
-        CapacityError: not even one coordinate fits a coefficient.
     """
 
     ring: Ring
@@ -99,13 +96,8 @@ class Packing:
         return ((self.ring.modulus - 1) >> self.rounding_bits).bit_length()
 
     def coefficients(self, length: int) -> int:
-        """Coefficients that are sent for a vector of this length: `FEWEST_COEFFICIENTS` at least.
-
-        Raises:
-            ParameterError: an empty vector.
-        """
-        if length < 1:
-            raise ParameterError("length", length, "at least 1")
+        """Coefficients that are sent for a vector: `FEWEST_COEFFICIENTS` at least."""
+        require_at_least("length", length, 1)
         return max(-(-length // self.per), FEWEST_COEFFICIENTS)
 
     def blocks(self, length: int) -> int:
@@ -118,11 +110,7 @@ class Packing:
         return _tables(self)
 
     def encode(self, values: NDArray[np.int64]) -> Residues:
-        """Residues of the scaled coefficients Delta m: int64[d] to uint32[L, coefficients].
-
-        Raises:
-            ParameterError: another dtype, no vector, or a coordinate beyond (B - 1) / 2.
-        """
+        """Residues of the scaled coefficients Delta m: int64[d] to uint32[L, coefficients]."""
         check_values(values)
         tables, ring = self.tables, self.ring
         count = self.coefficients(values.size)
@@ -133,11 +121,7 @@ class Packing:
         return residues
 
     def group(self, values: NDArray[np.int64], first: int, count: int, words: Residues) -> None:
-        """Write the words of coefficients first .. first + count to uint32[words, >= count].
-
-        Raises:
-            ParameterError: a coordinate beyond (B - 1) / 2.
-        """
+        """Write the words of coefficients first .. first + count to uint32[words, >= count]."""
         if not _packing_kernels.group_digits(
             values, first, count, self.per, self.tables.group, self.base, words
         ):
@@ -158,14 +142,9 @@ class Packing:
 
         Args:
             sums: uint32[L, coefficients], below the primes.
-            length: d.
-            offset: an integer that is added to every coefficient first.
 
         Returns:
             int64[d], each of magnitude at most (B - 1) / 2, and the mean square of E.
-
-        Raises:
-            ParameterError: another dtype or shape.
         """
         ring, tables = self.ring, self.tables
         count = self.coefficients(length)

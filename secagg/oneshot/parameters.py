@@ -59,14 +59,7 @@ ALLOWED_RINGS = (
 
 
 def check_ring(ring: Ring, weak: str | None = None) -> AllowedRing:
-    """The table's entry for a ring.
-
-    Args:
-        weak: name of a weak ring that is accepted all the same.
-
-    Raises:
-        ParameterError: a ring beyond the table, or a weak one that was not named.
-    """
+    """The table's entry for a ring."""
     for allowed in ALLOWED_RINGS:
         if allowed.ring == ring:
             if allowed.weak and weak != allowed.name:

@@ -21,11 +21,7 @@ MAX_BLOCKS = 1 << 32
 
 
 class PublicElements:
-    """The elements that one key stands for.
-
-    Raises:
-        ParameterError: the key is not 16 bytes long.
-    """
+    """The elements that one key stands for."""
 
     def __init__(self, ring: Ring, key: bytes) -> None:
         self._ring = ring
@@ -33,11 +29,7 @@ class PublicElements:
         self._primes = ring.tables.primes
 
     def expand(self, first: int, count: int) -> Residues:
-        """Elements first .. first + count: uint32[count, L, N], in the transform domain.
-
-        Raises:
-            ParameterError: negative, or beyond the last element.
-        """
+        """Elements first .. first + count: uint32[count, L, N], in the transform domain."""
         if first < 0 or count < 0 or first + count > MAX_BLOCKS:
             raise ParameterError("block", first, f"in 0 .. {MAX_BLOCKS}, to the last one")
         ring = self._ring
@@ -70,10 +62,6 @@ class PublicElements:
 
 
 def expand(ring: Ring, key: bytes, block: int) -> Residues:
-    """Public element number `block` of a key: uint32[L, N] in the transform domain.
-
-    Raises:
-        ParameterError: wrong key length, or a block out of range.
-    """
+    """Public element number `block` of a key: uint32[L, N] in the transform domain."""
     elements: Residues = PublicElements(ring, key).expand(block, 1)[0]
     return elements

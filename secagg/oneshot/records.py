@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
+from secagg.checks import require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.framing import decode_set, encode_set
 from secagg.merkle import HASH_BYTES
@@ -109,23 +110,9 @@ class MemberUploads:
     records: tuple[RoundRecord, ...] = ()
 
     def check(self, size: int, corrupt: int, clients: range, round_number: int) -> None:
-        """See that the terms fit a committee, and its records one another.
-
-        Args:
-            size: s, of the committee.
-            corrupt: c, members of it that may work for the server.
-            clients: how many of them a sum may have.
-            round_number: of this round.
-
-        Raises:
-            ParameterError: names the parameter, its value and what would be valid.
-        """
-        for name in ("fewest", "fewest_returning"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
-        lowest = fewest_members(size, corrupt)
-        if not lowest <= self.fewest <= size:
-            raise ParameterError("fewest", self.fewest, f"in {lowest} .. {size} members")
+        """See that the terms fit a committee, and its records one another."""
+        require_ints(self, "fewest", "fewest_returning")
+        require_within("fewest", self.fewest, fewest_members(size, corrupt), size, " members")
         if type(self.block) is not bytes or len(self.block) != HASH_BYTES:
             raise ParameterError("block", "of another kind", f"{HASH_BYTES} bytes")
         if type(self.records) is not tuple or len(self.records) > MAX_RECORDS:
@@ -135,9 +122,8 @@ class MemberUploads:
         if not all(_is_written(record, size) for record in self.records):
             raise ParameterError("records", "of another kind", f"records of {size} members")
         most = len(self.records[-1].entered) if self.records and self.returning else 0
-        if not 0 <= self.fewest_returning <= most:
-            valid = f"in 0 .. {most}: so many added something in the round before"
-            raise ParameterError("fewest_returning", self.fewest_returning, valid)
+        of = ": so many added something in the round before"
+        require_within("fewest_returning", self.fewest_returning, 0, most, of)
         last, entered = -1, frozenset[int]()
         for record in self.records:
             sound = (
@@ -153,12 +139,7 @@ class MemberUploads:
             last, entered = record.round_number, frozenset(record.entered)
 
     def heads(self, beginning: bytes, members: int) -> tuple[bytes, ...]:
-        """Hashes of the records so far: of none, of the first, of the first two, ...
-
-        Args:
-            beginning: 32-byte hash of the terms that stay the same over the run.
-            members: of the committee.
-        """
+        """Hashes of the records so far: of none, of the first, of the first two, ..."""
 
         def follow(head: bytes, record: RoundRecord) -> bytes:
             return next_head(head, record, members)
@@ -167,13 +148,7 @@ class MemberUploads:
 
 
 def next_head(head: bytes, record: RoundRecord, members: int) -> bytes:
-    """The hash of a run's records with one more.
-
-    Args:
-        head: of those before it.
-        record: the next.
-        members: of the committee.
-    """
+    """The hash of a run's records with one more."""
     return digest(Usage.RECORDS, head, record.encode(members))
 
 

@@ -70,20 +70,7 @@ def run_one_shot(
     rand: Sequence[Rand],
     returning: Collection[int] = (),
 ) -> ReferenceRound:
-    """Run one round of one-shot secure aggregation.
-
-    Args:
-        context: the public parameters.
-        rounded: what each client's noise seeds are bound to.
-        inputs: each client's vector, `context.length` centred integers.
-        lost: clients whose upload does not arrive.
-        away: members that do not answer.
-        rand: each client's source of randomness.
-        returning: uploads that say that a member takes something back.
-
-    Raises:
-        TooFewSurvivorsError: too few members answer.
-    """
+    """Run one round of one-shot secure aggregation."""
     committee, n_ring = context.committee, context.degree
     primes = _primes(n_ring, context.limbs)
     q, t, width = prod(primes), committee.randomness, committee.per_polynomial

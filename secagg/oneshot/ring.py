@@ -29,11 +29,7 @@ Residues = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """Z_q[x] / (x^N + 1) with q the product of the L largest primes p = 1 mod 2N below 2^27.
-
-    Raises:
-        ParameterError: the degree is no power of two in 2 .. 2^15, or limbs is not in 1 .. 7.
-    """
+    """Z_q[x] / (x^N + 1) with q the product of the L largest primes p = 1 mod 2N below 2^27."""
 
     degree: int
     limbs: int
@@ -69,11 +65,7 @@ class Ring:
         return _tables(self)
 
     def reduce(self, values: NDArray[np.integer]) -> Residues:
-        """Residues of integer coefficients: int64[..., N] to uint32[..., L, N].
-
-        Raises:
-            ParameterError: the last axis has another length.
-        """
+        """Residues of integer coefficients: int64[..., N] to uint32[..., L, N]."""
         if values.ndim < 1 or values.shape[-1] != self.degree:
             raise ParameterError("values", values.shape, f"(..., {self.degree})")
         wide = values.astype(np.int64)
@@ -85,22 +77,14 @@ class Ring:
         return (wide[..., None, :] % primes).astype(np.uint32)
 
     def forward(self, values: Residues) -> Residues:
-        """Transforms of elements: uint32[..., L, N] below the primes, to new arrays like them.
-
-        Raises:
-            ParameterError: another dtype or shape.
-        """
+        """Transforms of elements: uint32[..., L, N] below the primes, to new arrays like them."""
         out = self._rows(values)
         tables = self.tables
         _ring_kernels.forward(out, tables.primes, tables.forward, tables.forward_q)
         return out.reshape(values.shape)
 
     def inverse(self, values: Residues) -> Residues:
-        """Inverse of `forward`.
-
-        Raises:
-            ParameterError: another dtype or shape.
-        """
+        """Inverse of `forward`."""
         out = self._rows(values)
         tables = self.tables
         _ring_kernels.inverse(
@@ -109,11 +93,7 @@ class Ring:
         return out.reshape(values.shape)
 
     def multiply(self, values: Residues, by: Residues) -> Residues:
-        """Products, value by value, of transforms: uint32[..., L, N] times uint32[L, N].
-
-        Raises:
-            ParameterError: another dtype or shape.
-        """
+        """Products, value by value, of transforms: uint32[..., L, N] times uint32[L, N]."""
         rows = self._rows(values)
         if by.dtype != np.uint32 or by.shape != (self.limbs, self.degree):
             raise ParameterError("by", f"{by.dtype}{by.shape}", f"uint32{self._shape}")

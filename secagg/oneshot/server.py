@@ -61,9 +61,6 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         cohort: the invited clients, whose root is in the context.
         uploads: where they go, empty; by default what does not fit into memory is spooled at the
             system's place. Another kind is of several machines that share the round.
-
-    Raises:
-        ParameterError: the cohort is another one.
     """
 
     def __init__(
@@ -130,10 +127,6 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
         After the complaints are in, `survivors` are final: whoever keeps a ledger charges it before
         the messages that this returns leave.
-
-        Raises:
-            TooFewSurvivorsError: the session aborts and releases nothing.
-            LocalProtocolError: the present stage ends with `open()`.
         """
         messages: Iterator[Outbound] = self._close()
         return messages
@@ -146,7 +139,6 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         """Open the sum of the keys, take the masks off, and release the sum.
 
         Raises:
-            TooFewSurvivorsError: fewer members answered than open a sum.
             OpeningFailedError: answers, or dealers' shares, are too wrong; names leads.
         """
         self._check_open()

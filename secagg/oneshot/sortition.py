@@ -35,9 +35,6 @@ class Draw:
         registry_size: R, how many they are.
         odds: of each to be a candidate, 1 .. 2^64 - 1, in units of 2^-64.
         beacon: 32 bytes that nobody knew when the registry was fixed; empty if there are none.
-
-    Raises:
-        ParameterError: names the parameter, its value and what would be valid.
     """
 
     registry_root: bytes
@@ -85,9 +82,6 @@ class Places:
     Args:
         positions: of each member, ascending.
         proof: of `joint_proof` for them.
-
-    Raises:
-        ParameterError: positions that are none, or do not ascend, or a proof of another length.
     """
 
     positions: tuple[int, ...]
@@ -126,11 +120,7 @@ class Registry(IdentityList):
         return sorted(identities, key=self._positions.__getitem__)
 
     def places(self, identities: Sequence[bytes]) -> Places:
-        """Where members are, in the registry's order, and the proof of it.
-
-        Raises:
-            ParameterError: one is not registered, or they come in another order.
-        """
+        """Where members are, in the registry's order, and the proof of it."""
         if any(identity not in self._positions for identity in identities):
             raise ParameterError("identities", "a stranger", "registered ones")
         positions = tuple(self._positions[identity] for identity in identities)

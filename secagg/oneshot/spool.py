@@ -40,11 +40,7 @@ class Spool:
         self._end = 0
 
     def put(self, number: int, item: bytes) -> None:
-        """Keep an item; a number is used once.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Keep an item; a number is used once."""
         if len(item) <= self._left:
             self._left -= len(item)
             self._held[number] = item
@@ -61,11 +57,7 @@ class Spool:
         self._end += len(item)
 
     def get(self, number: int, start: int = 0, length: int | None = None) -> bytes:
-        """An item, or at most `length` bytes of it from `start` on; KeyError if there is none.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """An item, or at most `length` bytes of it from `start` on; KeyError if there is none."""
         if number in self._held:
             item = self._held[number]
             return item if length is None else item[start : start + length]
@@ -90,7 +82,6 @@ class Spool:
         piece.
 
         Args:
-            numbers: of the items, in the order in which their pieces follow one another.
             together: most bytes that are read at once; `COLUMNS_BYTES` if left out.
         """
         most = COLUMNS_BYTES if together is None else together

@@ -32,9 +32,6 @@ class Ciphertext:
         length: d, its coordinates.
         content: uint32[L, coefficients], residues; with rounding bits
             uint32[words, coefficients], floor(c / 2^r) in 32-bit words, the lowest first.
-
-    Raises:
-        ParameterError: the content has another dtype or shape.
     """
 
     packing: Packing
@@ -71,12 +68,7 @@ class Ciphertext:
 
 
 def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
-    """Inverse of `Ciphertext.encode`.
-
-    Raises:
-        ValueError: another number of bytes, set padding bits, or a number out of range.
-        ParameterError: length is below 1.
-    """
+    """Inverse of `Ciphertext.encode`."""
     size = wire_bytes(packing, length)
     if len(data) != size:
         raise ValueError(f"masked vector of {len(data)} bytes, {size} expected")

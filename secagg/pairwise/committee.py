@@ -59,9 +59,6 @@ def choose_committee(
 
     Args:
         members: of the roster; the committee is a uniformly random subset.
-        corrupt: members that may work for the server.
-        alive: fewest members that survive.
-        security_bits: sigma.
     """
     corrupt_members = min(corrupt, members)
     for size in range(SMALLEST_COMMITTEE, min(members, LARGEST_COMMITTEE + 1), _STEP):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from secagg.checks import require_at_least, require_ints, require_within
 from secagg.errors import ParameterError
 from secagg.grinding import ring_failure
 from secagg.keys import KEY_BYTES
@@ -156,9 +157,7 @@ class SessionContext(RoundTerms):
 
     def _check_types(self) -> None:
         self.check_term_types()
-        for name in ("threshold", "degree", "security_bits"):
-            if type(getattr(self, name)) is not int:
-                raise ParameterError(name, getattr(self, name), "an int")
+        require_ints(self, "threshold", "degree", "security_bits")
         if type(self.cohort) is not tuple:
             raise ParameterError("cohort", type(self.cohort).__name__, "a tuple")
         if any(type(key) is not bytes for key in self.cohort):
@@ -184,20 +183,14 @@ class SessionContext(RoundTerms):
             self.degree,
             security_bits=self.security_bits,
         )
-        highest = self.degree or self.size
-        if not lowest <= self.threshold <= highest:
-            raise ParameterError(
-                "threshold",
-                self.threshold,
-                f"in {lowest} .. {highest} for {self.size} clients, degree {self.degree}, "
-                f"{self.tolerated_colluders} colluders, mode {self.mode.value}, "
-                f"{self.security_bits} bits of security",
-            )
+        of = (
+            f" for {self.size} clients, degree {self.degree}, "
+            f"{self.tolerated_colluders} colluders, mode {self.mode.value}, "
+            f"{self.security_bits} bits of security"
+        )
+        require_within("threshold", self.threshold, lowest, self.degree or self.size, of)
         fewest = fewest_survivors(self.threshold, self.tolerated_colluders, self.degree)
-        if not fewest <= self.minimum_survivors <= self.size:
-            raise ParameterError(
-                "minimum_survivors", self.minimum_survivors, f"in {fewest} .. {self.size}"
-            )
+        require_within("minimum_survivors", self.minimum_survivors, fewest, self.size)
         self._check_committee()
         self._check_losses()
 
@@ -210,8 +203,7 @@ class SessionContext(RoundTerms):
         if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return
         quorum = full_quorum(self.size, self.tolerated_colluders)
-        if self.minimum_survivors < quorum:
-            raise ParameterError("minimum_survivors", self.minimum_survivors, f"at least {quorum}")
+        require_at_least("minimum_survivors", self.minimum_survivors, quorum)
 
     def _check_losses(self) -> None:
         self.check_removal()

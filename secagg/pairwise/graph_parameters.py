@@ -19,6 +19,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
+from secagg.checks import require_at_least
 from secagg.errors import ParameterError
 
 SECURITY_BITS = 80
@@ -61,9 +62,7 @@ def choose_graph(
     """The smallest even degree, and its threshold.
 
     Args:
-        clients: n.
         corrupt: gamma, share of clients that may work for the server.
-        dropout: delta, share of clients that may vanish.
         security_bits: sigma; 40 for the published values.
 
     Raises:
@@ -183,8 +182,7 @@ def require_security_bits(bits: int) -> None:
 
 
 def _check(clients: int, corrupt: float, dropout: float, adversary: Adversary) -> None:
-    if clients < 3:
-        raise ParameterError("clients", clients, "at least 3")
+    require_at_least("clients", clients, 3)
     for name, share in (("corrupt", corrupt), ("dropout", dropout)):
         if not 0.0 <= share < 1.0:
             raise ParameterError(name, share, "in 0 .. 1")

@@ -13,11 +13,7 @@ from secagg.tags import Usage, derive, encode_index
 
 
 def pairwise_key(own: AgreementKey, peer_public: bytes, round_hash: bytes, u: int, v: int) -> bytes:
-    """Mask key of the pair {u, v}; the same from either side.
-
-    Raises:
-        ValueError: the peer's key is refused: see `keys.check_public_key`.
-    """
+    """Mask key of the pair {u, v}; the same from either side."""
     low, high = min(u, v), max(u, v)
     shared = own.agree(peer_public)
     parts = (round_hash, encode_index(low), encode_index(high))

@@ -151,11 +151,7 @@ _from_server: msgspec.msgpack.Decoder[FromServer] = msgspec.msgpack.Decoder(From
 
 
 def decode_from_client(data: bytes, party: int, limit: int) -> FromClient:
-    """Decode bytes that the transport attributes to client `party`.
-
-    Raises:
-        RemoteProtocolError: too long, not a message, or it names another sender.
-    """
+    """Decode bytes that the transport attributes to client `party`."""
     message = decode_message(_from_client, data, party, limit)
     if message.sender != party:
         raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, f"says it is {message.sender}")
@@ -163,11 +159,7 @@ def decode_from_client(data: bytes, party: int, limit: int) -> FromClient:
 
 
 def decode_from_server(data: bytes, party: int, limit: int) -> FromServer:
-    """Decode bytes from the server; `party` is the number used in errors.
-
-    Raises:
-        RemoteProtocolError: too long, or not a message.
-    """
+    """Decode bytes from the server; `party` is the number used in errors."""
     return decode_message(_from_server, data, party, limit)
 
 

@@ -51,12 +51,7 @@ def accumulate_masks(
 
     Args:
         accumulator: `field.dtype`[length], every element below p; still so afterwards.
-        keys: 16-byte mask keys, one for each mask.
-        subtract: one flag for each key.
         start: coordinate of accumulator[0] in the whole vector.
-
-    Raises:
-        ParameterError: wrong dtype, key length, number of flags or start.
     """
     _check(accumulator, field, keys, subtract, start)
     if not accumulator.size or not keys:

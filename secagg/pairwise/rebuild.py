@@ -76,13 +76,8 @@ def rebuild(
     Args:
         holders_of: for each owner whose secret is wanted, who holds its shares, ascending.
         shares: shares[holder][owner], for the holders that answered.
-        threshold: t.
-        check: the owner's commitment.
-        corrupt: c, the most holders of one owner that may lie together.
-        suspects: holders found out before.
 
     Raises:
-        TooFewSurvivorsError: too few holders answered for an owner.
         WrongSharesError: an owner's shares are too wrong to be decoded; names nobody.
     """
     answered = {

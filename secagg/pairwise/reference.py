@@ -81,14 +81,9 @@ def run_secagg(
     """Run one round of secure aggregation.
 
     Args:
-        context: the public parameters.
         identities: 32 private bytes of each client's Ed25519 key.
         inputs: each client's vector, `context.length` integers; taken modulo p.
         drops: the first stage in which a client sends nothing any more; no entry: never.
-        rand: each client's source of randomness.
-
-    Raises:
-        TooFewSurvivorsError: too few clients are left after some stage.
     """
     import galois
 

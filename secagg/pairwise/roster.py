@@ -73,12 +73,7 @@ class RoundRoster:
     def from_message(
         cls, context: SessionContext, own: Advertisement, message: Roster
     ) -> RoundRoster:
-        """What a client accepts from the server.
-
-        Raises:
-            RemoteProtocolError: malformed sets, too few members, own entry missing, repeated keys,
-                bad signatures.
-        """
+        """What a client accepts from the server."""
         members = _checked_members(context, message)
         if own.sender not in members:
             raise RemoteProtocolError(SERVER, Reason.OWN_ENTRY_MISSING)
@@ -143,11 +138,7 @@ def advertisement_parts(
 
 
 def check_advertisement(context: SessionContext, advertisement: Advertisement) -> None:
-    """Verify one signature under the identity registered for the sender, and look at the keys.
-
-    Raises:
-        RemoteProtocolError: it does not verify in this context, or signs a key that is refused.
-    """
+    """Verify one signature under the identity registered for the sender, and look at the keys."""
     sender = advertisement.sender
     parts = advertisement_parts(
         context,
@@ -165,11 +156,7 @@ def check_advertisement(context: SessionContext, advertisement: Advertisement) -
 
 
 def check_distinct_keys(advertisements: Mapping[int, Advertisement]) -> None:
-    """All public keys that a client was shown differ, across both kinds.
-
-    Raises:
-        RemoteProtocolError: a key appears twice.
-    """
+    """All public keys that a client was shown differ, across both kinds."""
     keys = [a.sealing_key for a in advertisements.values()]
     keys += [a.masking_key for a in advertisements.values()]
     if len(set(keys)) != len(keys):
@@ -182,11 +169,7 @@ def masked_input_parts(round_hash: bytes, index: int, packed: bytes) -> tuple[by
 
 
 def commitment(round_hash: bytes, index: int, which: int, seed: SecretSeed) -> bytes:
-    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is.
-
-    Args:
-        which: 0 for the self-mask seed, 1 + i for removable seed i.
-    """
+    """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is."""
     parts = (round_hash, encode_index(index), encode_index(which), seed.expose())
     return digest(Usage.COMMIT, *parts)
 

@@ -15,10 +15,6 @@ def route(sealed: Mapping[int, bytes], graph: Graph) -> dict[int, bytes]:
     All at once, as one permutation of the rows of a matrix: n k small objects would cost more than
     their bytes.
 
-    Args:
-        sealed: by owner, its shares for every other holder, in order, all shares of one size.
-        graph: who holds whose.
-
     Returns:
         By recipient, for each owner that is also a recipient, what the others sealed for it, in
         order of the owners; what is meant for others is left out.

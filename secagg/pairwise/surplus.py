@@ -73,11 +73,7 @@ class SurplusSeeds:
         }
 
     def rebuild_missing(self) -> None:
-        """Rebuild what is missing; liars go to `culprits` if they are named, and to `suspects`.
-
-        Raises:
-            TooFewSurvivorsError, WrongSharesError: as `rebuild.rebuild` does.
-        """
+        """Rebuild what is missing; liars go to `culprits` if they are named, and to `suspects`."""
         holders_of = {owner: self._roster.graph.holders(owner) for owner in self.missing}
         found: dict[int, list[bytes]] = {owner: [] for owner in holders_of}
         for place, which in enumerate(self.which if holders_of else ()):

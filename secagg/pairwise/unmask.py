@@ -56,12 +56,8 @@ def plan_removal(
 
     Args:
         survivors: U3; every other participant's masking key is among the secrets.
-        secrets: checked: self-mask seed of each survivor, masking key of each other participant.
         executor: agrees on keys for several lost clients at once; its tasks hold their rebuilt
             masking keys.
-
-    Raises:
-        Whatever the executor raises.
     """
     alive = set(survivors)
     own = [

@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict
 from typing import Any, Final
 
-from dp.accounting.report import json_number
 from dp.correlated import Promises, correlated_epsilon, largest_mu
 from dp.correlated.planning import Optimiser, Schedule, plan_noise
+from dp.report import json_number
 from protocol.errors import ConfigurationError
 
 LARGE_PART: Final = 1e3

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from dp import BudgetExceededError, UnsupportedEventError
-from dp.accounting.report import json_number
 from dp.ledger_reader import read_ledger
 from dp.mechanisms import MechanismName
+from dp.report import json_number
 from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal, check_goal

@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,32 @@ class Compressor(Protocol[State]):
         ...
 
 
+class ReadThrough(Generic[State]):
+    """A compressor whose messages are those of another one inside, and are read by it."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: Compressor[State]) -> None:
+        self._inner = inner
+
+    @property
+    def dimension(self) -> int:
+        """The number d of coordinates of a vector."""
+        return self._inner.dimension
+
+    def decompress(self, message: Message) -> NDArray[np.float64]:
+        """What the compressor inside reads; see `Compressor`."""
+        return self._inner.decompress(message)
+
+    def add(self, message: Message, vector: NDArray[np.float64], factor: float) -> None:
+        """Add what a receiver reads, in place; see `Compressor`."""
+        self._inner.add(message, vector, factor)
+
+    def decode(self, data: bytes) -> Message:
+        """Read a message; see `Compressor`."""
+        return self._inner.decode(data)
+
+
 @dataclass(frozen=True, slots=True)
 class Stateless:
     """The state of a compressor that remembers nothing."""
@@ -102,13 +128,7 @@ def body(data: bytes, kind: MessageKind, size_bytes: int) -> memoryview:
     """What follows the header of a message of a known size.
 
     Args:
-        data: the whole message.
         kind: which it must be.
-        size_bytes: of the whole message.
-
-    Raises:
-        TypeError: not bytes.
-        ValueError: another length, version or kind.
     """
     if not isinstance(data, bytes):
         raise TypeError(f"data must be bytes, not {type(data).__name__}")

@@ -39,10 +39,6 @@ def clipped_mean(vectors: NDArray[np.float64], clip_l2: float) -> NDArray[np.flo
 
     Returns:
         float64[d].
-
-    Raises:
-        TypeError: not an array of float64.
-        ValueError: another shape, an entry that is not finite, or a clip out of range.
     """
     bound = _checks.real("clip_l2", clip_l2, 0.0, open_low=True)
     if not isinstance(vectors, np.ndarray) or vectors.dtype != np.float64:
@@ -187,10 +183,6 @@ class Denoise(Generic[State]):
         Args:
             released: float32[d] or float64[d], finite: noised already.
             state: the sender's.
-
-        Raises:
-            TypeError: not an array or tensor of these dtypes.
-            ValueError: wrong shape, or an entry is not finite.
         """
         size = self.dimension
         return self.compress_into(released, state, (np.empty(size), np.empty(size), np.empty(size)))
@@ -204,9 +196,6 @@ class Denoise(Generic[State]):
             released: as for `compress`.
             state: the sender's; left as it is whatever happens.
             room: three times float64[d], apart from the state: the arrays of the next one.
-
-        Raises:
-            TypeError, ValueError: as `compress`.
         """
         before = _checks.vector("state.received", state.received, self.dimension)
         self._advance(released, state, room)
@@ -244,7 +233,6 @@ class Denoise(Generic[State]):
         """Read what `DenoiseMessage.encode` wrote.
 
         Raises:
-            TypeError: not bytes.
             ValueError: anything but a flag and a message of the compressor inside.
         """
         if not isinstance(data, bytes):

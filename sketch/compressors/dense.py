@@ -47,21 +47,12 @@ class DenseMessage:
 
     @classmethod
     def decode(cls, data: bytes, kind: MessageKind, count: int, value_bits: int) -> DenseMessage:
-        """Read what `encode` wrote.
-
-        Raises:
-            TypeError: not bytes.
-            ValueError: anything but a message of this kind, count and number of bits.
-        """
+        """Read what `encode` wrote."""
         rest = body(data, kind, HEADER_BYTES + packed_bytes(count, value_bits))
         return cls(kind, ReducedValues.decode(rest, count, value_bits))
 
     def require(self, kind: MessageKind, count: int) -> NDArray[np.float64]:
-        """The numbers, if they are what is wanted: float64[count].
-
-        Raises:
-            ValueError: another kind or count.
-        """
+        """The numbers, if they are what is wanted: float64[count]."""
         if self.kind is not kind or self.values.words.size != count:
             raise ValueError(
                 f"message must be {kind.name} of {count} numbers, "
@@ -71,11 +62,7 @@ class DenseMessage:
 
 
 def dense(message: Message) -> DenseMessage:
-    """The same message, if it is a dense one.
-
-    Raises:
-        TypeError: another kind of message.
-    """
+    """The same message, if it is a dense one."""
     if not isinstance(message, DenseMessage):
         raise TypeError(f"message must be a DenseMessage, not {type(message).__name__}")
     return message
@@ -87,9 +74,6 @@ class NoCompression:
     Args:
         dimension: d, at least 1.
         value_bits: bits of a number: 64, or 10 to 32. With 64 nothing is lost at all.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     __slots__ = ("_dimension", "_value_bits")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketch import _checks
-from sketch.compressors.base import Compressor, Message, State, owned
+from sketch.compressors.base import Compressor, Message, ReadThrough, State, owned
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class FeedbackState(Generic[State]):
     residual: NDArray[np.float64]
 
 
-class ErrorFeedback(Generic[State]):
+class ErrorFeedback(ReadThrough[State]):
     """A compressor whose losses are made up for later.
 
     The message stands for some C(x + g r), and the residual r becomes x + g r - C(x + g r). With
@@ -43,20 +43,15 @@ class ErrorFeedback(Generic[State]):
         TypeError, ValueError: a compressor that keeps a residual, or a decay out of range.
     """
 
-    __slots__ = ("_decay", "_inner")
+    __slots__ = ("_decay",)
     keeps_residual = True
 
     def __init__(self, inner: Compressor[State], decay: float = 1.0) -> None:
-        self._inner = without_residual(inner)
+        super().__init__(without_residual(inner))
         self._decay = _checks.real("decay", decay, 0.0, 1.0)
 
     def __repr__(self) -> str:
         return f"ErrorFeedback({self._inner!r}, decay={self._decay})"
-
-    @property
-    def dimension(self) -> int:
-        """The number d of coordinates of a vector."""
-        return self._inner.dimension
 
     def initial(self) -> FeedbackState[State]:
         """No losses yet."""
@@ -73,25 +68,9 @@ class ErrorFeedback(Generic[State]):
         self._inner.add(message, owed, -1.0)
         return message, FeedbackState(inner, owned(owed))
 
-    def decompress(self, message: Message) -> NDArray[np.float64]:
-        """What the compressor inside reads; see `Compressor`."""
-        return self._inner.decompress(message)
-
-    def add(self, message: Message, vector: NDArray[np.float64], factor: float) -> None:
-        """Add what a receiver reads, in place; see `Compressor`."""
-        self._inner.add(message, vector, factor)
-
-    def decode(self, data: bytes) -> Message:
-        """Read a message; see `Compressor`."""
-        return self._inner.decode(data)
-
 
 def without_residual(inner: Compressor[State]) -> Compressor[State]:
-    """The same compressor, if it keeps no residual: what two of them owe would be paid twice.
-
-    Raises:
-        ValueError: it keeps one.
-    """
+    """The same compressor, if it keeps no residual: what two of them owe would be paid twice."""
     if inner.keeps_residual:
         raise ValueError(f"inner must keep no residual of its own, as {inner!r} does")
     return inner

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketch import _checks
-from sketch.compressors.base import Message, Stateless, owned
+from sketch.compressors.base import ReadThrough, Stateless, owned
 from sketch.compressors.sparse import HALF_BITS, SparseFormat, SparseMessage, TopK
 from sketch.layers import LayerShapes
 
@@ -31,7 +31,7 @@ class MomentumState:
     residual: NDArray[np.float64]
 
 
-class DeepGradientCompression:
+class DeepGradientCompression(ReadThrough[Stateless]):
     """Send the largest coordinates of what has gathered since each was last sent.
 
     The velocity u becomes m u + x, and the residual gains it. The largest coordinates of the
@@ -45,9 +45,6 @@ class DeepGradientCompression:
         rate: a layer's size over the number of its coordinates that are sent, at least 1.
         momentum: m, in [0, 1).
         value_bits: bits of a number: 64, or 10 to 32; lower ones of a single are dropped.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     __slots__ = ("_momentum", "_top")
@@ -62,17 +59,13 @@ class DeepGradientCompression:
         value_bits: int = HALF_BITS,
     ) -> None:
         self._top = TopK(layers, rate, value_bits=value_bits)
+        super().__init__(self._top)
         self._momentum = _checks.real("momentum", momentum, 0.0, 1.0)
         if self._momentum == 1.0:
             raise ValueError("momentum must be below 1: otherwise velocities would never fade")
 
     def __repr__(self) -> str:
         return f"DeepGradientCompression({self._top!r}, momentum={self._momentum})"
-
-    @property
-    def dimension(self) -> int:
-        """The number d of coordinates of a vector."""
-        return self._top.dimension
 
     @property
     def form(self) -> SparseFormat:
@@ -96,15 +89,3 @@ class DeepGradientCompression:
         residual[message.indices] -= message.values.read()
         velocity[message.indices] = 0.0
         return message, MomentumState(owned(velocity), owned(residual))
-
-    def decompress(self, message: Message) -> NDArray[np.float64]:
-        """The values at their coordinates, zeros elsewhere; see `Compressor`."""
-        return self._top.decompress(message)
-
-    def add(self, message: Message, vector: NDArray[np.float64], factor: float) -> None:
-        """Add what a receiver reads, in place; see `Compressor`."""
-        self._top.add(message, vector, factor)
-
-    def decode(self, data: bytes) -> SparseMessage:
-        """Read a message; see `Compressor`."""
-        return self._top.decode(data)

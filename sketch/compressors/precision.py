@@ -25,12 +25,7 @@ _EXPONENT_BITS = {SINGLE_BITS: 8, DOUBLE_BITS: 11}
 
 
 def check_value_bits(value_bits: object) -> int:
-    """Return the bits of a number: 64, or 10 to 32.
-
-    Raises:
-        TypeError: not an integer.
-        ValueError: another number.
-    """
+    """Return the bits of a number: 64, or 10 to 32."""
     if value_bits == DOUBLE_BITS:
         return DOUBLE_BITS
     try:
@@ -57,11 +52,7 @@ def pack(words: NDArray[np.uint32], width: int) -> bytes:
 
 
 def unpack(data: memoryview, count: int, width: int) -> NDArray[np.uint32]:
-    """Read what `pack` wrote.
-
-    Raises:
-        ValueError: the last byte is filled with something else.
-    """
+    """Read what `pack` wrote."""
     if width == SINGLE_BITS:
         return np.frombuffer(data, "<u4").astype(np.uint32)
     out = np.empty(count, np.uint32)
@@ -77,10 +68,6 @@ class ReducedValues:
     Args:
         words: uint32[n], or uint64[n] for 64 bits; none stands for an infinite or undefined number.
         value_bits: bits of a number, 10 to 32 or 64.
-
-    Raises:
-        TypeError: words of another type.
-        ValueError: bits out of range, a word of more bits, or one that stands for no number.
     """
 
     words: NDArray[np.uint32] | NDArray[np.uint64]
@@ -102,11 +89,7 @@ class ReducedValues:
 
     @classmethod
     def of(cls, values: NDArray[np.floating], value_bits: int) -> ReducedValues:
-        """Reduce float32[n] or float64[n].
-
-        Raises:
-            ValueError: an entry is not finite, or too large for a single of fewer than 64 bits.
-        """
+        """Reduce float32[n] or float64[n]."""
         bits = check_value_bits(value_bits)
         if bits == DOUBLE_BITS:
             return cls(values.astype(np.float64).view(np.uint64), bits)
@@ -141,11 +124,7 @@ class ReducedValues:
 
         Args:
             data: exactly the bytes of the numbers.
-            count: n.
             value_bits: bits of a number.
-
-        Raises:
-            ValueError: padding that is not zero, or a number that is not finite.
         """
         if value_bits == DOUBLE_BITS:
             return cls(np.frombuffer(data, "<u8").astype(np.uint64), value_bits)

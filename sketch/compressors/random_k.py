@@ -50,9 +50,6 @@ class RandomKMessage:
     Args:
         number: of the round, below 2^32.
         values: of the k coordinates.
-
-    Raises:
-        TypeError, ValueError: a number of another type or out of range.
     """
 
     number: int
@@ -78,16 +75,12 @@ def random_indices(seed: PublicSeed, number: int, dimension: int, count: int) ->
     `_kernels.draw_distinct` says how they are used.
 
     Args:
-        seed: public.
         number: of the round, below 2^32.
         dimension: d, below 2^32.
         count: k, at most d.
 
     Returns:
         int64[k], increasing.
-
-    Raises:
-        ValueError: no message can have this number.
     """
     _checks.integer("number", number, 0, MAX_ROUNDS - 1)
     order = np.arange(dimension, dtype=np.uint32)
@@ -109,9 +102,6 @@ class RandomK:
         unbiased: multiply by d / k what is sent. Without the factor the receiver has the sender's
             values at k coordinates, which is what error feedback needs.
         value_bits: bits of a number: 64, or 10 to 32.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     __slots__ = ("_count", "_dimension", "_factor", "_seed", "_value_bits")

@@ -44,9 +44,6 @@ class SparseFormat:
         rate: a layer's size over the number of its coordinates that are sent, at least 1; this
             number, ceil(size / rate), is never 0.
         value_bits: bits of a number: 64, or 10 to 32.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     layers: LayerShapes
@@ -102,10 +99,6 @@ class SparseMessage:
         form: how many there are.
         indices: int64[k], coordinates of the flat vector, increasing.
         values: of these coordinates.
-
-    Raises:
-        ValueError: not the numbers of coordinates of the format, not in their layers, or not
-            increasing.
     """
 
     form: SparseFormat
@@ -141,12 +134,7 @@ class SparseMessage:
 
     @classmethod
     def decode(cls, data: bytes, form: SparseFormat) -> SparseMessage:
-        """Read what `encode` wrote.
-
-        Raises:
-            TypeError: not bytes.
-            ValueError: anything but a message of this format.
-        """
+        """Read what `encode` wrote."""
         rest = body(data, MessageKind.SPARSE, form.size_bytes)
         indices = np.empty(form.count, np.int64)
         for start, size, width, part in form.places():
@@ -170,9 +158,6 @@ class TopK:
         layers: the model's layers.
         rate: a layer's size over the number of its coordinates that are sent, at least 1.
         value_bits: bits of a number: 64, or 10 to 32; lower ones of a single are dropped.
-
-    Raises:
-        TypeError, ValueError: an argument of another type or out of range.
     """
 
     __slots__ = ("_form",)

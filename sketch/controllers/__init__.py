@@ -1,9 +1,11 @@
-"""Pure functions from released values to the size of the next sketch."""
+"""Pure functions from released values to the size of the next sketch.
+
+A controller explains the options that mean something special to it; `sketch.controllers.options`
+says of every option what it means and where it may lie.
+"""
 
 from __future__ import annotations
 
-from sketch.controllers.adapt_budget import AdaptBudget
-from sketch.controllers.adapt_norm import AdaptNorm
 from sketch.controllers.adapt_progress import AdaptProgress
 from sketch.controllers.adapt_tail import AdaptTail
 from sketch.controllers.base import (
@@ -15,10 +17,14 @@ from sketch.controllers.base import (
     ReleasedProbe,
     ReleasedStats,
 )
+from sketch.controllers.by_norm import (
+    AdaptBudget,
+    AdaptNorm,
+    AdaptNormTwoSketches,
+    Published,
+    TwoStage,
+)
 from sketch.controllers.fixed import FixedRate
-from sketch.controllers.published import Published
-from sketch.controllers.two_sketches import AdaptNormTwoSketches
-from sketch.controllers.two_stage import TwoStage
 
 __all__ = [
     "AdaptBudget",

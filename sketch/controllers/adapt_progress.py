@@ -27,18 +27,13 @@ import math
 from dataclasses import astuple, dataclass
 
 from sketch import _checks
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Prior,
-    ReleasedStats,
-    check_step,
-)
+from sketch.controllers.base import ControllerState, ReleasedStats
 from sketch.controllers.norm_belief import NormBelief, believed_measured, norm_estimate
 from sketch.controllers.options import check_options
-from sketch.controllers.sizing import first_decision, next_decision, whole_rows
+from sketch.controllers.rule import Following, Rule
+from sketch.controllers.sizing import whole_rows
 from sketch.error import size_for_error_ratio
-from sketch.spec import DEFAULT_ROWS, spec_for_size
+from sketch.spec import DEFAULT_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +90,11 @@ class _Curvature:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptProgress:
+class AdaptProgress(Rule):
     """L_next = upper bound of c / (2 kappa), between two sizes of Adapt Norm.
+
+    Its memory is, of each of the last `window` + 1 releases, the norm estimate, |nu|^2 / L, L,
+    |g|^2 and the inner product with the release before.
 
     Args:
         kappa: share of the progress of a round without errors that compression may cost.
@@ -104,17 +102,11 @@ class AdaptProgress:
             where nothing was measured yet.
         gamma_high: never shorter than at this one, however flat the problem seems. It bounds the
             harm where the derivation does not hold: total error at most 1 + gamma_high times that
-            of the noise.
+            of the noise. Not below gamma_low.
         window: number of pairs of rounds that c is taken from, at least 1.
         caution: standard deviations added to c before it is used.
         momentum: beta of the server's momentum, which multiplies the way that an error goes by
             1 / (1 - beta), of which a pair of rounds sees the first step only.
-        first_rate: compression rate of the first round; as the plan predicts if left out.
-        rows: number R of rows of the sketch.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range, or gamma_low above gamma_high.
     """
 
     kappa: float = 0.1
@@ -130,21 +122,10 @@ class AdaptProgress:
         check_options(self)
         _checks.real("gamma_high", self.gamma_high, self.gamma_low)
 
-    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
-        """The first shape, at the first rate or as the plan predicts."""
-        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma_low)
+    def _first_gamma(self) -> float:
+        return self.gamma_low
 
-    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release.
-
-        Memory: of each of the last `window` + 1 releases the norm estimate, |nu|^2 / L, L, |g|^2
-        and the inner product with the release before.
-
-        Raises:
-            TypeError: `state` or `released` is of another type.
-            ValueError: the release is not that of the round `state` decided on.
-        """
-        check_step(state, released)
+    def _following(self, state: ControllerState, released: ReleasedStats) -> Following:
         kept = (*_unpack(state.memory), _Kept.of(released))[-self.window - 1 :]
         belief, noise = _belief(kept), float(released.noise_variance)
         longest = size_for_error_ratio(belief.upper(self.caution), noise, self.gamma_low)
@@ -163,13 +144,12 @@ class AdaptProgress:
             numbers |= {"curvature": curvature.value, "curvature_std": curvature.std}
         bounded = min(max(wanted, shortest), longest)
         size = whole_rows(bounded, self.rows, state.dimension)
-        spec = spec_for_size(state.dimension, size, self.rows)
         numbers["wanted_size"] = wanted
         memory = tuple(figure for one in kept for figure in astuple(one))
         words = "Nothing measured yet: the norm decides."
         if len(kept) > 1:
             words = _words(wanted, shortest, longest, bounded, size)
-        return next_decision(released, spec, words, numbers, memory)
+        return Following(size, words, numbers, memory)
 
 
 def _unpack(memory: tuple[float, ...]) -> tuple[_Kept, ...]:

@@ -22,22 +22,11 @@ import enum
 import math
 from dataclasses import dataclass
 
-from sketch.controllers.base import (
-    ControllerState,
-    Decision,
-    Prior,
-    ReleasedStats,
-    check_step,
-)
-from sketch.controllers.options import check_options
-from sketch.controllers.sizing import (
-    clamp_size,
-    first_decision,
-    next_decision,
-    probe_of,
-)
+from sketch.controllers.base import ControllerState, ReleasedStats
+from sketch.controllers.rule import Following, Rule
+from sketch.controllers.sizing import clamp_size, probe_of
 from sketch.probed import PROBE_SHARE, Probe
-from sketch.spec import DEFAULT_ROWS, spec_for_size
+from sketch.spec import DEFAULT_ROWS
 
 _MOST_EXPONENT = 700.0
 """exp of more is no float; the step clamp makes any such factor the same."""
@@ -73,25 +62,17 @@ class TailUpdate(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdaptTail:
+class AdaptTail(Rule):
     """Grows the sketch while the seen error is above its target, shrinks it while below.
 
+    It has no memory but the size.
+
     Args:
-        gamma: largest squared error of compression, as a share of that of the noise.
         eta: learning rate of the size.
         update: how the size answers to the error; see `TailUpdate`.
         relative: let x be (e - target) / target, which has no unit; e - target has that of an
             update. Changes nothing for the two updates by sign.
-        step_factor: largest factor by which the size may grow or shrink in one round, above 1.
-        first_rate: compression rate of the first sketch in the first round; as the plan predicts if
-            left out.
         probe_size: size L2 of the second sketch, 64 .. 2048.
-        probe_share: share of the budget that the second sketch takes, strictly between 0 and 1.
-        rows: number R of rows of the first sketch.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
 
     Source: arXiv 2307.10999, Algorithm 5.
     """
@@ -106,23 +87,10 @@ class AdaptTail:
     probe_share: float = PROBE_SHARE
     rows: int = DEFAULT_ROWS
 
-    def __post_init__(self) -> None:
-        check_options(self)
+    def _first_probe(self, dimension: int) -> Probe:
+        return Probe(min(self.probe_size, dimension), self.probe_share)
 
-    def initial(self, dimension: int, prior: Prior | None = None) -> Decision:
-        """The first shape, at the first rate or as the plan predicts."""
-        probe = self._probe(dimension)
-        return first_decision(dimension, self.first_rate, self.rows, prior, self.gamma, probe=probe)
-
-    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release. No memory but the size.
-
-        Raises:
-            TypeError: `state` or `released` is of another type.
-            ValueError: the release is not that of the round `state` decided on, or had no second
-                sketch.
-        """
-        check_step(state, released)
+    def _following(self, state: ControllerState, released: ReleasedStats) -> Following:
         seen = probe_of(released)
         estimate = seen.error_squared - seen.size * seen.noise_variance
         error = math.sqrt(max(estimate, 0.0))
@@ -131,7 +99,6 @@ class AdaptTail:
         factor = self.update.factor(gap, self.eta)
         wanted = state.size * min(factor, self.step_factor)
         size = clamp_size(wanted, state, self.rows, self.step_factor)
-        spec = spec_for_size(state.dimension, size, self.rows, self._probe(state.dimension))
         numbers = {
             "error_squared": estimate,
             # The second sketch keeps a squared norm within sqrt(2 / L2), beside its noise.
@@ -140,10 +107,8 @@ class AdaptTail:
             "factor": min(factor, self.step_factor),
         }
         side = "above" if gap > 0.0 else "at or below"
-        return next_decision(released, spec, f"The seen error is {side} its target.", numbers)
-
-    def _probe(self, dimension: int) -> Probe:
-        return Probe(min(self.probe_size, dimension), self.probe_share)
+        words, probe = f"The seen error is {side} its target.", self._first_probe(state.dimension)
+        return Following(size, words, numbers, probe=probe)
 
 
 def _bounded(exponent: float) -> float:

@@ -31,10 +31,6 @@ class Prior:
         norm_squared: C^2, the clip of an update squared: no mean of clipped updates is longer.
         noise_variance: planned variance per coordinate of the released mean; `LARGEST_SQUARE` is
             the limit of both, and of one over the variance.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
 
     norm_squared: float
@@ -55,10 +51,6 @@ class ReleasedProbe:
         noise_variance: total variance per coordinate of nu2 that is not signal; above 0.
         error_squared: |S2 U(nu) - nu2|_2^2: how far the decoded update is from the truth, as the
             second sketch sees it. Its mean is |U(nu) - mu|^2 + L2 noise_variance.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
 
     size: int
@@ -89,10 +81,6 @@ class ReleasedStats:
         previous_inner: inner product of the decoded update with that of the release before; None
             in the first round. Noise and hashes of the two are independent.
         probe: of the second sketch; None in rounds without.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
 
     round_number: int
@@ -186,10 +174,6 @@ def check_step(state: ControllerState, released: ReleasedStats) -> None:
     """Refuse anything but the release of the round that `state` decided on.
 
     Rounds may be missing (they failed and released nothing) but never come twice.
-
-    Raises:
-        TypeError: an argument of another type, such as a vector or a bare number.
-        ValueError: dimension or size differ from the decision, or the round was already taken in.
     """
     if not isinstance(state, ControllerState):
         raise TypeError(f"state must be a ControllerState, not {type(state).__name__}")

@@ -16,11 +16,6 @@ class FixedRate:
 
     Args:
         rate: compression rate d / L, at least 1; 1 is no compression.
-        rows: number R of rows of the sketch.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
     """
 
     rate: float

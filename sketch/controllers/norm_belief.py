@@ -114,7 +114,6 @@ def believed_measured(
     Args:
         before: None if there was none.
         estimate: squared norm of the sketch less that of its noise.
-        size: of the sketch.
         noise_variance: per coordinate of the sketch.
     """
     # The variance at what was expected: at the estimate itself it would be small where the

@@ -111,12 +111,7 @@ def _kind(hint: Any) -> type:
 
 
 def check_options(controller: object) -> None:
-    """Check every option of a controller, each by itself.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range.
-    """
+    """Check every option of a controller, each by itself."""
     for name, kind in options_of(type(controller)).items():
         value = getattr(controller, name)
         if value is not None or name not in _left_out(type(controller)):

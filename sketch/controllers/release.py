@@ -27,18 +27,10 @@ def released_stats(
     """Measure a release.
 
     Args:
-        spec: of the round's compression.
-        seed: the round's public seed.
         mean_sent: float64[spec.size], the released noisy mean of what clients sent.
         update: float64[d], what it was decoded to.
         previous: float64[d], the same of the release before; None in the first round.
-        round_number: the round that was released.
         noise_variance: total variance per coordinate of `mean_sent` that is not signal.
-        survivors: number of clients in the sum.
-
-    Raises:
-        TypeError: an argument of the wrong type.
-        ValueError: an argument out of range, or an entry is not finite.
     """
     main, second = spec.split(mean_sent)
     decoded = _checks.vector("update", update, spec.dimension)

@@ -21,11 +21,7 @@ from sketch.spec import SketchSpec, spec_for_size
 
 
 def probe_of(released: ReleasedStats) -> ReleasedProbe:
-    """What the second sketch showed.
-
-    Raises:
-        ValueError: the round had none.
-    """
+    """What the second sketch showed."""
     if released.probe is None:
         raise ValueError("released must have a probe: the controller asked for a second sketch")
     return released.probe
@@ -68,12 +64,9 @@ def first_decision(
 
     Args:
         dimension: number d of coordinates of an update.
-        first_rate: compression rate of the first sketch, if it is given.
         rows: number R of its rows.
         prior: what the plan knows; without it, and without a rate, nothing is compressed.
         share: gamma of the controller; a first round may have `FIRST_SHARE` at least.
-        probe: the second sketch, if the controller has one.
-        memory: what the controller begins with.
     """
     numbers: dict[str, float] = {}
     if first_rate is not None:
@@ -98,15 +91,7 @@ def next_decision(
     numbers: Mapping[str, float],
     memory: tuple[float, ...] = (),
 ) -> Decision:
-    """The shape that follows a release.
-
-    Args:
-        released: what was just taken in.
-        spec: the shape.
-        words: why, as one sentence.
-        numbers: the figures behind it, without the sizes.
-        memory: what the controller keeps.
-    """
+    """The shape that follows a release."""
     state = ControllerState(spec.dimension, spec.main_size, released.round_number, memory)
     return decision(state, spec, words, numbers)
 
@@ -157,7 +142,6 @@ def arrive(
         noise_variance: sigma^2 per coordinate of the released mean.
         share: gamma: compression may add this share of the squared error of the noise.
         caution: standard deviations from the likeliest norm to the upper end of its interval.
-        state: of the last decision.
         rows: number R of rows of the sketch, the least size.
     """
     noise = float(noise_variance)
@@ -194,13 +178,7 @@ def clamp_size(wanted: float, state: ControllerState, rows: int, step_factor: fl
 
 
 def clamp_words(cause: str, wanted: float, size: int) -> str:
-    """One sentence: what asked for this size, and whether it got it.
-
-    Args:
-        cause: the subject of the sentence.
-        wanted: the size before the clamps.
-        size: the size after.
-    """
+    """One sentence: what asked for this size, and whether it got it."""
     if wanted > size:
         return f"{cause} asks for a larger sketch than the clamps allow."
     if wanted < size - 1:

@@ -11,7 +11,7 @@ from accounts import epsilon_of
 from numpy.typing import NDArray
 
 from dp import NoiseSeed, quantize, replace_one
-from dp.accounting import DominationAccountant, ExactAccountant, epsilons, four_epsilons
+from dp.accounting import DominationAccountant, ExactAccountant
 from dp.clipping import clip_l2
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event
@@ -30,6 +30,8 @@ from dp.events import (
     PoissonSampled,
     SkellamRelease,
 )
+from dp.protection import four_epsilons
+from dp.report import epsilons
 
 DELTA = 1e-4
 COINS, SQUARE, LARGEST = 36, 3, 1

@@ -330,26 +330,6 @@ def test_infeasible_schedules(
         CoinSchedule.best(*arguments)
 
 
-@pytest.mark.parametrize(
-    "name", ["target_coins", "cohort", "tolerated_dropouts", "tolerated_colluders"]
-)
-@pytest.mark.parametrize("wrong", [2.0, True, "2", None])
-def test_numbers_must_be_integers(name: str, wrong: object) -> None:
-    arguments: dict[str, object] = {
-        "target_coins": 90,
-        "cohort": 6,
-        "tolerated_dropouts": 3,
-        "tolerated_colluders": 1,
-    }
-    with pytest.raises(TypeError, match=f"{name} must be an int"):
-        CoinSchedule(**{**arguments, name: wrong})  # type: ignore[arg-type]
-
-
-def test_the_variant_must_be_one() -> None:
-    with pytest.raises(TypeError, match="variant must be a BatchVariant, got str"):
-        CoinSchedule(90, 6, 3, 1, "BINARY")  # type: ignore[arg-type]
-
-
 def test_a_client_may_need_as_many_coins_as_can_be_drawn() -> None:
     assert sum(CoinSchedule(2 * MAX_COINS, 6, 3, 1, BINARY).batches) == MAX_COINS
 

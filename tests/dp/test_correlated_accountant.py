@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dp import Budget, BudgetExceededError, Ledger, NonPrivateRelease, UnsupportedEventError
-from dp.accounting import DominationAccountant, epsilons
+from dp.accounting import DominationAccountant
 from dp.audit import replayed_epsilon
 from dp.correlated import CorrelatedAccountant, CorrelatedRelease, correlated_epsilon
 from dp.correlated.accountant import promises_of
@@ -21,6 +21,7 @@ from dp.errors import LedgerError
 from dp.events import Composition, GaussianRelease
 from dp.ledger_reader import read_ledger
 from dp.records import decode_event, encode_event
+from dp.report import epsilons
 
 FIRST = CorrelatedRelease(
     index=1,

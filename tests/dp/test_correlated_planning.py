@@ -110,20 +110,6 @@ def test_momentum_weights_are_those_of_the_optimiser() -> None:
         assert weights[:, s] == pytest.approx(seen)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((0, 1, 1), "rounds must lie in"),
-        ((10, 11, 1), "participations must lie in"),
-        ((10, 2, 0), "apart must be at least 1"),
-        ((10, 3, 5), "participations must be at most 2, for 10 rounds that are 5 apart"),
-    ],
-)
-def test_bad_schedules(arguments: tuple[int, int, int], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        Schedule(*arguments)
-
-
 def test_bad_wishes() -> None:
     schedule = Schedule(10, 2, 5)
     with pytest.raises(ValueError, match="returned_share must lie in"):

@@ -31,7 +31,13 @@ def worst_charge(matrix: np.ndarray, schedule: Schedule) -> float:
 
 @pytest.mark.parametrize(
     ("rounds", "participations", "apart", "gain"),
-    [(24, 8, 3, 1.50), (24, 4, 6, 1.76), (60, 12, 5, 1.90), (100, 10, 10, 2.45), (24, 24, 1, 1.0)],
+    [
+        (24, 8, 3, 1.50),
+        (24, 4, 6, 1.76),
+        (24, 24, 1, 1.0),
+        pytest.param(60, 12, 5, 1.90, marks=pytest.mark.slow),
+        pytest.param(100, 10, 10, 2.45, marks=pytest.mark.slow),
+    ],
 )
 def test_the_best_banded_matrix_gains_what_was_computed_elsewhere(
     rounds: int, participations: int, apart: int, gain: float

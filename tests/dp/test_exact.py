@@ -215,13 +215,23 @@ class TestLossDistributions:
         assert lost.delta(5.0) == 1.0
 
 
-@pytest.mark.parametrize(("coins", "expected"), [(64, 502), (256, 502), (1024, 502)])
-def test_no_integer_vector_violates_domination(coins: int, expected: int) -> None:
-    """All vectors with D2^2 <= 36 up to order and sign, at the bound of their own D2 and Dinf.
+@pytest.mark.parametrize(
+    ("coins", "squares", "expected"),
+    [
+        (64, range(1, 17), 57),
+        *(
+            pytest.param(coins, squares, expected, marks=pytest.mark.slow)
+            for coins in (64, 256, 1024)
+            for squares, expected in ((range(1, 37), 502), (range(37, 65), 3741 - 502))
+        ),
+    ],
+)
+def test_no_integer_vector_violates_domination(coins: int, squares: range, expected: int) -> None:
+    """All vectors with D2^2 of these, up to order and sign, at the bound of their own D2 and Dinf.
 
     ``python tests/dp/enumeration.py`` runs the long campaign, up to D2^2 = 256.
     """
-    checked, worst = campaign(coins, range(1, 37), "split")
+    checked, worst = campaign(coins, squares, "split")
     assert checked == expected
     assert worst <= 0.0
 
@@ -238,11 +248,3 @@ def test_a_claim_of_the_plain_deviation_is_caught(
     )
     _, worst = campaign(coins, range(1, 10), "floor")
     assert worst > 1e-7
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("coins", [64, 256, 1024])
-def test_no_integer_vector_violates_domination_up_to_64(coins: int) -> None:
-    checked, worst = campaign(coins, range(37, 65), "split")
-    assert checked == 3741 - 502
-    assert worst <= 0.0

@@ -65,14 +65,6 @@ def test_mu_inverts_epsilon(epsilon: float, delta: float) -> None:
     assert gaussian_delta(epsilon, mu * (1 + 1e-9)) > delta
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(-1.0, 0.1), (math.nan, 0.1), (1e7, 0.1), (1.0, 0.0), (1.0, 1.0)]
-)
-def test_mu_refuses_bad_targets(epsilon: float, delta: float) -> None:
-    with pytest.raises(ValueError, match="must lie"):
-        gaussian_mu(epsilon, delta)
-
-
 def test_mu_refuses_unreachable_targets() -> None:
     with pytest.raises(ValueError, match="too small"):
         gaussian_mu(0.0, 1e-15)

@@ -8,14 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dp.accounting import (
-    DominationAccountant,
-    Theorem1Accountant,
-    epsilons,
-    four_epsilons,
-    own_noise,
-    theorem1_epsilon,
-)
+from dp.accounting import DominationAccountant, Theorem1Accountant, theorem1_epsilon
 from dp.accounting.cpsgd import level_parameters
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event
@@ -29,6 +22,8 @@ from dp.events import (
     PoissonSampled,
     SkellamRelease,
 )
+from dp.protection import four_epsilons, own_noise
+from dp.report import epsilons
 
 DELTA = 1e-5
 COINS = BinomialRelease(1024, 16.0, 16, 10**6)

@@ -73,28 +73,3 @@ def test_monotone_in_coins_and_delta() -> None:
     values = [theorem1_epsilon(replace(BASE, coins=n), DELTA) for n in (10**4, 10**5, 10**6)]
     assert values == sorted(values, reverse=True)
     assert theorem1_epsilon(BASE, 1e-6) > theorem1_epsilon(BASE, 1e-5)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("coins", -1),
-        ("dimension", 0),
-        ("l1", -1.0),
-        ("l2", math.nan),
-        ("linf", math.inf),
-        ("probability", 0.6),
-        ("probability", 0.0),
-        ("step", 0.0),
-        ("step", 2.0),
-    ],
-)
-def test_bad_parameters(field: str, value: float) -> None:
-    with pytest.raises(ValueError, match=field):
-        replace(BASE, **{field: value})
-
-
-@pytest.mark.parametrize("delta", [0.0, 1.0, -0.1, math.nan])
-def test_bad_delta(delta: float) -> None:
-    with pytest.raises(ValueError, match="delta"):
-        theorem1(BASE, delta)

@@ -32,16 +32,10 @@ from sketch.controllers import (
     TwoStage,
 )
 from sketch.controllers.norm_belief import (
-    DRIFT,
-    SURPRISE,
     NormBelief,
-    believed,
-    believed_after,
-    believed_measured,
-    norm_estimate,
 )
 from sketch.controllers.sizing import FIRST_SHARE, arrive, whole_rows
-from sketch.error import compression_error, norm_estimate_variance
+from sketch.error import compression_error
 
 DIMENSION = 20_000
 PREDICTED: list[Controller] = [
@@ -77,27 +71,6 @@ def extreme(decision: Decision, norm: float, noise: float, number: int) -> Relea
 
 
 class TestPrior:
-    def test_what_may_be_known(self) -> None:
-        assert Prior(norm_squared=0.0, noise_variance=1e-9).norm_squared == 0.0
-
-    @pytest.mark.parametrize(
-        ("name", "value", "error"),
-        [
-            ("norm_squared", -1.0, ValueError),
-            ("norm_squared", math.inf, ValueError),
-            ("norm_squared", 1e141, ValueError),
-            ("noise_variance", 1e-141, ValueError),
-            ("noise_variance", 1e141, ValueError),
-            ("norm_squared", None, TypeError),
-            ("noise_variance", 0.0, ValueError),
-            ("noise_variance", math.nan, ValueError),
-            ("noise_variance", "1", TypeError),
-        ],
-    )
-    def test_ranges(self, name: str, value: object, error: type[Exception]) -> None:
-        with pytest.raises(error, match=f"{name} must be"):
-            Prior(**{"norm_squared": 1.0, "noise_variance": 1.0, name: value})  # type: ignore[arg-type]
-
     @pytest.mark.parametrize("norm", [0.0, 1e-140, 1.0, 1e140])
     @pytest.mark.parametrize("noise", [1e-140, 1.0, 1e140])
     def test_within_them_no_release_is_lost(self, norm: float, noise: float) -> None:
@@ -145,60 +118,6 @@ class TestFirstSize:
         short = compression_error(DIMENSION, max(2 * spec.size // 3, 1), clip * clip)
         if spec.size >= 30:
             assert short > max(gamma, FIRST_SHARE) * DIMENSION * noise
-
-
-class TestBelief:
-    def test_the_first_estimate_is_the_belief(self) -> None:
-        assert believed(None, -2.0, 3.0) == NormBelief(-2.0, 3.0)
-        assert NormBelief.of(()) is None
-        assert NormBelief.of(NormBelief(2.0, 3.0).memory) == NormBelief(2.0, 3.0)
-
-    @given(st.floats(-5.0, 50.0), st.floats(0.1, 50.0), st.floats(-2.9, 2.9), st.floats(0.1, 1e3))
-    def test_against_the_product_of_two_densities(
-        self, mean: float, variance: float, news: float, noise: float
-    ) -> None:
-        """What was expected and what was seen, each weighted by one over its variance."""
-        expected = variance + DRIFT**2 * (mean**2 + variance + noise)
-        estimate = mean + news * math.sqrt(expected + noise)
-        found = believed(NormBelief(mean, variance), estimate, noise)
-        precision = 1.0 / expected + 1.0 / noise
-        assert found.variance == pytest.approx(1.0 / precision)
-        weighted = (mean / expected + estimate / noise) / precision
-        assert found.squared == pytest.approx(weighted, abs=1e-9)
-
-    def test_sure_estimates_are_followed_and_noisy_ones_averaged(self) -> None:
-        start = NormBelief(10.0, 1.0)
-        sure, noisy = (believed(start, 12.0, variance) for variance in (1e-6, 1e4))
-        assert sure.squared == pytest.approx(12.0, abs=1e-5)
-        assert noisy.squared == pytest.approx(10.0, abs=0.03)
-
-    @pytest.mark.parametrize("side", [-1.0, 1.0])
-    def test_what_is_no_chance_is_followed_whole(self, side: float) -> None:
-        """Five deviations: two of them whole, the rest by its weight, and the gap is in doubt."""
-        start, noise = NormBelief(10.0, 1.0), 2.0
-        spread = 1.0 + DRIFT**2 * 103.0 + noise
-        far = 10.0 + side * 5.0 * math.sqrt(spread)
-        found = believed(start, far, noise)
-        gain = (spread - noise) / spread
-        moved = (2.0 + gain * SURPRISE) * math.sqrt(spread)
-        assert found.squared == pytest.approx(10.0 + side * moved)
-        assert found.variance == pytest.approx((far - found.squared) ** 2)
-        # A second one like it is believed.
-        again = believed(found, far, noise)
-        assert abs(again.squared - far) < 0.35 * abs(found.squared - far)
-        assert again.std < 2.0
-
-    def test_what_is_likely_is_no_less_than_nothing(self) -> None:
-        belief = NormBelief(-3.0, 4.0)
-        assert (belief.likely, belief.upper(1.0), belief.upper(2.0)) == (0.0, 2.0, 4.0)
-
-    def test_variances_are_those_at_what_was_expected(self) -> None:
-        """Not at the estimate itself, or low estimates would weigh more than high ones."""
-        before = NormBelief(30.0, 100.0)
-        for estimate in (10.0, 50.0):
-            found = believed_measured(before, estimate, 90, 1.0)
-            variance = norm_estimate_variance(90, 30.0, 0.0, 1.0)
-            assert found == believed(before, estimate, variance)
 
 
 class TestMove:
@@ -320,19 +239,3 @@ class TestArrival:
             played(AdaptNorm(), norms, 1, 200), played(AdaptNorm(rows=7), norms, 2, 200)
         ):
             assert 7 <= size <= 200
-
-
-def test_estimates_and_beliefs_of_a_release() -> None:
-    released = ReleasedStats(
-        round_number=0,
-        dimension=100,
-        size=30,
-        sketch_norm_squared=9.0,
-        noise_variance=0.1,
-        survivors=3,
-        update_norm_squared=1.0,
-    )
-    assert norm_estimate(released) == pytest.approx(6.0)
-    belief = believed_after(None, released)
-    assert belief.squared == pytest.approx(6.0)
-    assert belief.variance == pytest.approx(2 * 36.0 / 30 + 4 * 0.1 * 6.0 + 2 * 30 * 0.01)

@@ -124,19 +124,3 @@ def test_an_uncompressed_round_spends_nothing() -> None:
     first = controller.initial(DIMENSION)
     after = controller.step(first.state, released(first, 1e-4, 0))
     assert after.rationale.numbers["spent"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("horizon", 0),
-        ("gamma", 0.0),
-        ("gamma", 1.5),
-        ("memory", 1.5),
-        ("gamma_low", 2.0),
-        ("caution", -1.0),
-    ],
-)
-def test_ranges(name: str, value: float) -> None:
-    with pytest.raises(ValueError, match="must be"):
-        AdaptBudget(**{"horizon": 10, name: value})  # type: ignore[arg-type]

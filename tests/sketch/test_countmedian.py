@@ -183,35 +183,3 @@ class TestRobustness:
             return sketch.decode(sketch.encode(x))
 
         assert self.wrong(seeds, decode) > 10 * self.limit(alpha)
-
-
-class TestArguments:
-    @pytest.mark.parametrize("copies", [0, 1, 2, 4])
-    def test_copies(self, copies: int) -> None:
-        with pytest.raises(ValueError, match="copies must be"):
-            CountMedianSketch(5, 1, 2, copies, SEED)
-
-    def test_rows_of_all_copies_have_a_limit(self) -> None:
-        with pytest.raises(ValueError, match="copies must be from 3 to 4, not 5"):
-            CountMedianSketch(5, 2**30, 2, 5, SEED)
-
-    @pytest.mark.parametrize("bad", [True, 3.0, "3", None])
-    def test_copies_are_an_integer(self, bad: object) -> None:
-        with pytest.raises(TypeError, match="copies must be an integer"):
-            CountMedianSketch(5, 1, 2, bad, SEED)  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize(
-        ("sizes", "name"), [((0, 1, 1), "dimension"), ((1, 0, 1), "rows"), ((1, 1, 0), "columns")]
-    )
-    def test_sizes(self, sizes: tuple[int, int, int], name: str) -> None:
-        with pytest.raises(ValueError, match=name):
-            CountMedianSketch(*sizes, 3, SEED)
-
-    def test_decode(self) -> None:
-        sketch = CountMedianSketch(6, 1, 2, 3, SEED)
-        with pytest.raises(ValueError, match=r"sketch must have shape \(6,\), not \(5,\)"):
-            sketch.decode(np.zeros(5))
-        with pytest.raises(TypeError, match="sketch must have dtype float64, not float32"):
-            sketch.decode(np.zeros(6, dtype=np.float32))
-        with pytest.raises(ValueError, match="sketch must be finite"):
-            sketch.decode(np.array([0.0, np.nan, 0.0, 0.0, 0.0, 0.0]))

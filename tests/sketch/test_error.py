@@ -82,15 +82,3 @@ class TestArguments:
         ):
             with pytest.raises(ValueError, match="must be finite and at least 0"):
                 call()
-
-    def test_fourth_power_cannot_pass_the_square(self) -> None:
-        with pytest.raises(ValueError, match="fourth_power"):
-            sketched_norm_variance(5, 2.0, 4.1)
-
-    def test_size_rule_needs_noise(self) -> None:
-        with pytest.raises(ValueError, match=r"noise_variance must be finite and above 0"):
-            size_for_error_ratio(1.0, 0.0, 0.1)
-
-    def test_types(self) -> None:
-        with pytest.raises(TypeError, match="norm_squared must be a real number, not str"):
-            compression_error(5, 5, "1")  # type: ignore[arg-type]

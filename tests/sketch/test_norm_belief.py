@@ -111,6 +111,22 @@ class TestFilter:
         # The mean itself has no jump at the border.
         assert doubtful.squared == pytest.approx(after.squared, abs=0.01 * border)
 
+    @pytest.mark.parametrize("side", [-1.0, 1.0])
+    def test_what_is_no_chance_is_followed_whole(self, side: float) -> None:
+        """Five deviations: two of them whole, the rest by its weight, and the gap is in doubt."""
+        start, noise = NormBelief(10.0, 1.0), 2.0
+        spread = 1.0 + DRIFT**2 * 103.0 + noise
+        far = 10.0 + side * 5.0 * math.sqrt(spread)
+        found = believed(start, far, noise)
+        gain = (spread - noise) / spread
+        moved = (2.0 + gain * SURPRISE) * math.sqrt(spread)
+        assert found.squared == pytest.approx(10.0 + side * moved)
+        assert found.variance == pytest.approx((far - found.squared) ** 2)
+        # A second one like it is believed.
+        again = believed(found, far, noise)
+        assert abs(again.squared - far) < 0.35 * abs(found.squared - far)
+        assert again.std < 2.0
+
     @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3)), min_size=1, max_size=20))
     def test_whatever_comes_it_is_a_belief(self, seen: list[tuple[float, float]]) -> None:
         """No less sure than its last estimate, or than the gap to it; its end is above its mean."""

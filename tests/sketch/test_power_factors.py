@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sketch import LayerShapes, LinearSketch, PublicSeed
+from sketch import LayerShapes, PublicSeed
 from sketch.factors import Factors, FactorShapes, multiply, orthonormal
 from sketch.power_factors import LeftFactorMap, RightFactorMap
 
@@ -67,17 +67,6 @@ def test_which_layers_are_factored() -> None:
 
 @every_map
 class TestMaps:
-    def test_is_a_linear_sketch(self, built: LeftFactorMap | RightFactorMap) -> None:
-        assert isinstance(built, LinearSketch)
-        assert built.dimension == D
-        assert built.encode(np.zeros(D)).shape == (built.size,)
-
-    def test_linear(self, built: LeftFactorMap | RightFactorMap) -> None:
-        x, y = RNG.normal(size=(2, D))
-        together = built.encode(2.0 * x - 3.0 * y)
-        apart = 2.0 * built.encode(x) - 3.0 * built.encode(y)
-        np.testing.assert_allclose(together, apart, atol=1e-12)
-
     def test_decode_is_the_transpose(self, built: LeftFactorMap | RightFactorMap) -> None:
         x, y = RNG.normal(size=D), RNG.normal(size=built.size)
         assert built.encode(x) @ y == pytest.approx(x @ built.decode(y))
@@ -91,31 +80,6 @@ class TestMaps:
         updates = RNG.normal(size=(4, D))
         expected = np.array([built.encode(update) for update in updates])
         assert built.encode_many(updates).tobytes() == expected.tobytes()
-
-    def test_single_precision(self, built: LeftFactorMap | RightFactorMap) -> None:
-        values = RNG.normal(size=D).astype(np.float32)
-        np.testing.assert_array_equal(built.encode(values), built.encode(values.astype(np.float64)))
-
-    @pytest.mark.parametrize("bad", [np.nan, np.inf])
-    def test_not_finite(self, built: LeftFactorMap | RightFactorMap, bad: float) -> None:
-        values = np.zeros(D)
-        values[D - 1] = bad
-        with pytest.raises(ValueError, match="values must be finite"):
-            built.encode(values)
-        with pytest.raises(ValueError, match=r"vectors\[1\] must be finite"):
-            built.encode_many([np.zeros(D), values])
-        sketch = np.zeros(built.size)
-        sketch[0] = bad
-        with pytest.raises(ValueError, match="sketch must be finite"):
-            built.decode(sketch)
-
-    def test_wrong_shapes(self, built: LeftFactorMap | RightFactorMap) -> None:
-        with pytest.raises(ValueError, match="values must have shape"):
-            built.encode(np.zeros(D + 1))
-        with pytest.raises(ValueError, match="sketch must have shape"):
-            built.decode(np.zeros(built.size - 1))
-        with pytest.raises(TypeError, match="values must have dtype"):
-            built.encode(np.zeros(D, np.int64))  # type: ignore[arg-type]
 
     def test_repr(self, built: LeftFactorMap | RightFactorMap) -> None:
         assert repr(built) == f"{type(built).__name__}(dimension={D}, size={built.size})"

@@ -21,7 +21,7 @@ from sketch import (
     SketchSpec,
 )
 from sketch.error import sketched_norm_variance
-from sketch.hashing import MAX_COLUMNS, buckets, signs
+from sketch.hashing import buckets, signs
 from sketch.probed import ProbedSketch
 
 SEED = PublicSeed(bytes(range(32)))
@@ -140,28 +140,3 @@ class TestIndependence:
 
     def test_probe_of_a_probe_is_another(self, seeds: SeedSource) -> None:
         assert len({seeds(0), seeds(0).probe(), seeds(0).probe().probe()}) == 3
-
-
-class TestArguments:
-    @pytest.mark.parametrize("size", [0, -1, MAX_COLUMNS + 1])
-    def test_size(self, size: int) -> None:
-        with pytest.raises(ValueError, match="size must be"):
-            Probe(size)
-
-    @pytest.mark.parametrize("share", [0.0, -0.1, 1.0, 1.5, math.nan, math.inf])
-    def test_share(self, share: float) -> None:
-        with pytest.raises(ValueError, match="share must be"):
-            Probe(5, share)
-
-    def test_types(self) -> None:
-        with pytest.raises(TypeError, match="size must be an integer"):
-            Probe(5.0)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="share must be a real number"):
-            Probe(5, "0.1")  # type: ignore[arg-type]
-
-    def test_decode_checks_both_parts(self) -> None:
-        both = ProbedSketch(NoSketch(3), Probe(2), SEED)
-        with pytest.raises(ValueError, match=r"sketch must have shape \(5,\), not \(3,\)"):
-            both.decode(np.zeros(3))
-        with pytest.raises(ValueError, match="sketch must be finite"):
-            both.decode(np.array([0.0, 0.0, 0.0, 0.0, np.inf]))

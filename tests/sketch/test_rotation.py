@@ -202,22 +202,6 @@ class TestFlat:
 
 
 class TestArguments:
-    @pytest.mark.parametrize("length", [0, -1])
-    def test_length(self, length: int) -> None:
-        with pytest.raises(ValueError, match="length must be at least 1"):
-            Rotation(length, SEED)
-
-    def test_seed(self) -> None:
-        with pytest.raises(TypeError, match="seed must be a PublicSeed, not bytes"):
-            Rotation(3, bytes(32))  # type: ignore[arg-type]
-
-    @pytest.mark.parametrize(
-        "arguments", [(-1.0, 3, 0.5), (np.nan, 3, 0.5), (1.0, 3, 0.0), (1.0, 3, 1.5), (1.0, 0, 0.5)]
-    )
-    def test_bound_ranges(self, arguments: tuple[float, int, float]) -> None:
-        with pytest.raises(ValueError, match="must be"):
-            flat_bound(*arguments)
-
     @pytest.mark.parametrize("method", ["forward", "inverse"])
     def test_vectors(self, method: str) -> None:
         apply = getattr(Rotation(5, SEED), method)

@@ -41,30 +41,6 @@ def test_input_is_left_alone() -> None:
     assert values.tolist() == [1.0, 2.0, 3.0]
 
 
-@pytest.mark.parametrize("k", [0, -1, 4])
-def test_k_is_in_range(k: int) -> None:
-    with pytest.raises(ValueError, match=f"k must be from 1 to 3, not {k}"):
-        top_k(np.ones(3), k)
-
-
-def test_k_is_an_integer() -> None:
-    with pytest.raises(TypeError, match="k must be an integer, not float"):
-        top_k(np.ones(3), 1.0)  # type: ignore[arg-type]
-
-
-def test_values() -> None:
-    with pytest.raises(TypeError, match="values must be a NumPy array, not list"):
-        top_k([1.0], 1)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="values must have dtype float64 or float32, not int64"):
-        top_k(np.ones(3, dtype=np.int64), 1)
-    with pytest.raises(ValueError, match=r"values must have shape \(6,\), not \(2, 3\)"):
-        top_k(np.ones((2, 3)), 1)
-    with pytest.raises(ValueError, match="k must be from 1 to 0"):
-        top_k(np.ones(0), 1)
-    with pytest.raises(ValueError, match="values must be finite"):
-        top_k(np.array([1.0, np.nan]), 1)
-
-
 LONG = 1 << 17
 
 

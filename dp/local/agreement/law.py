@@ -30,9 +30,6 @@ class AgreementLaw:
         levels: K, at least 2.
         first: smallest l, at least 0.
         last: largest l, ``first <= last <= dimension``.
-
-    Raises:
-        ValueError: an attribute is out of range.
     """
 
     dimension: int

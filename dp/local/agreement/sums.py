@@ -58,9 +58,6 @@ class AgreementSums:
         dimension: d, ``1..MAX_DIMENSION``.
         levels: K, ``2..MAX_LEVELS``.
         threshold: tau, ``1..dimension``.
-
-    Raises:
-        TypeError, ValueError: an attribute is out of range.
     """
 
     dimension: int
@@ -68,7 +65,6 @@ class AgreementSums:
     threshold: int
 
     def __post_init__(self) -> None:
-        """Check the three numbers."""
         require_dimension(self.dimension)
         require_levels(self.levels)
         require_integer("threshold", self.threshold, 1, self.dimension)

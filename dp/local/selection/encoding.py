@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from dp.checks import require_in
 from dp.local.selection.base import RankSelector
 from dp.local.selection.law import (
     MAX_WORDS,
@@ -71,14 +72,9 @@ def encoding_law(dimension: int, top: int, log_odds: float) -> EncodingLaw:
     Args:
         dimension: d, in ``2..2^31``.
         top: k, in ``1..d - 1``.
-        log_odds: ln(p/(1 - p)) in ``[0, MAX_LOG_ODDS]``.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
-    if not 0.0 <= log_odds <= MAX_LOG_ODDS:
-        raise ValueError(f"log_odds must lie in [0, {MAX_LOG_ODDS:g}], got {log_odds!r}")
+    require_in("log_odds", log_odds, 0.0, MAX_LOG_ODDS)
     kept, flipped = 1.0 / (1.0 + math.exp(-log_odds)), 1.0 / (1.0 + math.exp(log_odds))
     inverse, weighted = _inverse_moments(top - 1, kept, dimension - top - 1, flipped)
     # E[1/(1 + N)] = inverse and E[1/(2 + N)] = inverse - weighted.
@@ -114,9 +110,6 @@ def calibrated_law(dimension: int, top: int, epsilon: float) -> EncodingLaw:
 
     The second factor of the ratio lies between 1 and p/q, so the root lies between epsilon/2 and
     epsilon.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     require_selection_epsilon(epsilon)
@@ -141,9 +134,6 @@ def perturbed_encoding(dimension: int, top: int, epsilon: float) -> RankSelector
         dimension: d, in ``2..2^31``.
         top: k, in ``1..d - 1``.
         epsilon: of one choice, >= 0.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     law = calibrated_law(dimension, top, epsilon)
     return _selector(dimension, top, epsilon, law, promised=True)
@@ -155,9 +145,6 @@ def printed_perturbed_encoding(dimension: int, top: int, epsilon: float) -> Rank
 
     Its ``claimed`` is the epsilon given, its ``epsilon`` the larger one that it really has. For
     comparisons only.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     require_selection_epsilon(epsilon)

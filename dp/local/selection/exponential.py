@@ -34,9 +34,6 @@ def exponential(dimension: int, epsilon: float) -> RankSelector:
     Args:
         dimension: d, in ``2..2^31``.
         epsilon: of one choice, >= 0.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_dimension(dimension)
     require_selection_epsilon(epsilon)

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp.checks import require_integer, require_number
+from dp.checks import require_integer, require_not_negative, require_number
 from dp.local.base import exponential_below
 
 MAX_WORDS: Final = 1 << 62
@@ -48,9 +48,6 @@ class RankLaw:
         sizes: int64[g], places of each group, from the largest magnitude down; each >= 1.
         words: uint64[g], words of each place of the group; each >= 1.
         nothing: words that choose no coordinate.
-
-    Raises:
-        ValueError: a count out of range, or more than ``MAX_WORDS`` words.
     """
 
     sizes: NDArray[np.int64]
@@ -127,5 +124,4 @@ def require_top(top: int, dimension: int) -> None:
 def require_selection_epsilon(epsilon: float) -> None:
     """Raise unless epsilon is a finite number, not negative; 0 selects without looking."""
     require_number("epsilon", epsilon)
-    if not 0.0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon must be finite and not negative, got {epsilon!r}")
+    require_not_negative("epsilon", epsilon)

@@ -29,9 +29,6 @@ def perturbed_sampling(dimension: int, top: int, epsilon: float) -> RankSelector
         dimension: d, in ``2..2^31``.
         top: k, in ``1..d - 1``.
         epsilon: of one choice, >= 0.
-
-    Raises:
-        TypeError, ValueError: an argument is out of range.
     """
     require_top(top, dimension)
     require_selection_epsilon(epsilon)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from dp import FailingGaussian
-from dp.accounting.report import json_number
+from dp.report import json_number
 from protocol.errors import ConfigurationError
 
 EXPORT_FORMAT: Final = "veilsum-account/1"

@@ -17,7 +17,6 @@ from dp import (
     LocalAccountant,
     UnsupportedEventError,
 )
-from dp.accounting.report import json_number
 from dp.audit import (
     composed_epsilon,
     composed_moments,
@@ -30,6 +29,7 @@ from dp.audit import (
 )
 from dp.ledger_reader import ReplayedEntry, flattened, read_ledger, without_members, without_peers
 from dp.records import decode_event
+from dp.report import json_number
 from protocol.errors import ConfigurationError
 from protocol.training.records import listed_cohort
 from simulations.learning.insecure import protects, remarks, seed_in_notes

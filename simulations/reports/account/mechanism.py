@@ -18,7 +18,7 @@ from dp import (
     replace_one,
     variance_for_epsilon,
 )
-from dp.accounting.report import EpsilonReport
+from dp.report import EpsilonReport
 from protocol.errors import ConfigurationError
 from simulations.reports.account.export import gaussian_figures
 from simulations.reports.account.question import Question, check_question

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dp.accounting.report import json_number
+from dp.report import json_number
 from simulations.common.threads import one_thread
 from simulations.learning.example_level.breakdown import break_down
 from simulations.learning.example_level.clipped import gradients_of

@@ -35,9 +35,9 @@ from dp import (
     SkellamRelease,
     epsilons,
 )
-from dp.accounting.report import EpsilonReport, json_number
 from dp.local import CrossPolytope, best_priv_quant, sampled_piecewise
 from dp.mechanisms.levels import rotated_clip
+from dp.report import EpsilonReport, json_number
 from dp.rounding import rounded_l2_bound
 from dp.search import bracketed
 

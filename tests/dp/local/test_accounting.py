@@ -227,23 +227,6 @@ def test_ledger_and_budget(tmp_path: Path) -> None:
     assert again.releases == 3
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "error"),
-    [
-        (0.0, ValueError),
-        (-1.0, ValueError),
-        (math.nan, ValueError),
-        (math.inf, ValueError),
-        (1, TypeError),
-        ("1", TypeError),
-        (True, TypeError),
-    ],
-)
-def test_bad_events(epsilon: float, error: type[Exception]) -> None:
-    with pytest.raises(error, match="epsilon"):
-        LocalRelease(epsilon)
-
-
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_bad_delta(delta: float) -> None:
     with pytest.raises(ValueError, match="delta"):

@@ -172,19 +172,3 @@ def test_bad_vectors(
 ) -> None:
     with pytest.raises(error, match=message):
         KINDS[kind](1.0).randomize(vectors, seed)
-
-
-@pytest.mark.parametrize("make", [Duchi, Piecewise, Hybrid])
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, 1e-7, 1e7])
-def test_bad_epsilon(make: Callable[[float], Scalar], epsilon: float) -> None:
-    with pytest.raises(ValueError, match="epsilon"):
-        make(epsilon)
-
-
-@pytest.mark.parametrize("make", [Piecewise, Hybrid])
-@pytest.mark.parametrize(
-    ("bits", "error"), [(1, ValueError), (25, ValueError), (8.0, TypeError), (True, TypeError)]
-)
-def test_bad_bits(make: Callable[[float, int], Scalar], bits: int, error: type[Exception]) -> None:
-    with pytest.raises(error, match="bits"):
-        make(1.0, bits)

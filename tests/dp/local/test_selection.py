@@ -267,37 +267,6 @@ class TestDraws:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("make", EVERY)
-    @pytest.mark.parametrize("epsilon", [-0.1, math.nan, math.inf])
-    def test_epsilon_out_of_range(self, make: Callable[..., Any], epsilon: float) -> None:
-        with pytest.raises(ValueError, match="epsilon must be finite"):
-            make(5, 2, epsilon)
-
-    @pytest.mark.parametrize("make", EVERY)
-    def test_wrong_types(self, make: Callable[..., Any]) -> None:
-        with pytest.raises(TypeError, match="epsilon must be a float, got bool"):
-            make(5, 2, True)
-        with pytest.raises(TypeError, match="dimension must be an int, got float"):
-            make(5.0, 2, 1.0)
-
-    @pytest.mark.parametrize("make", EVERY)
-    def test_dimension_out_of_range(self, make: Callable[..., Any]) -> None:
-        with pytest.raises(ValueError, match=r"dimension must lie in 2\.\.2147483648, got 1"):
-            make(1, 1, 1.0)
-
-    @pytest.mark.parametrize("make", EVERY[1:])
-    def test_top_out_of_range(self, make: Callable[..., Any]) -> None:
-        for top in (0, 5):
-            with pytest.raises(ValueError, match=rf"top must lie in 1\.\.4, got {top}"):
-                make(5, top, 1.0)
-        with pytest.raises(TypeError, match="top must be an int"):
-            make(5, 2.0, 1.0)
-
-    def test_log_odds_out_of_range(self) -> None:
-        for log_odds in (-0.1, 701.0, math.nan):
-            with pytest.raises(ValueError, match="log_odds must lie in"):
-                encoding_law(5, 2, log_odds)
-
     def test_magnitudes_that_are_none(self, seed: NoiseSeed) -> None:
         selector = exponential(3, 1.0)
         with pytest.raises(ValueError, match="must not be negative"):

@@ -175,12 +175,6 @@ class TestRefusals:
         with pytest.raises(ValueError, match="epsilon must lie in"):
             two_stage(5, 0.0)
 
-    def test_the_rule(self) -> None:
-        with pytest.raises(ValueError, match="dimension and clients"):
-            selection_share_for(0, 5, 1.0)
-        with pytest.raises(ValueError, match="largest must lie in"):
-            selection_share_for(5, 5, 1.0, largest=1.0)
-
     def test_vectors(self, seed: NoiseSeed) -> None:
         made = two_stage(3, 1.0)
         with pytest.raises(ValueError, match=r"shape \(clients, 3\)"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 
 import numpy as np
@@ -149,38 +148,3 @@ def test_the_same_seed_gives_the_same_messages(seed: NoiseSeed) -> None:
     shifts = np.arange(70_000, dtype=np.int64)
     assert np.array_equal(law.draw(shifts, seed), law.draw(shifts, seed))
     assert not np.array_equal(law.draw(shifts, seed), law.draw(shifts, NoiseSeed(bytes(32))))
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ((1, 1, 2, 1), "points"),
-        ((MAX_POINTS + 1, 1, 2, 1), "points"),
-        ((4, 0, 2, 1), "width"),
-        ((4, 4, 2, 1), "width"),
-        ((4, 2, 1, 1), "inside"),
-        ((4, 2, 2, 0), "inside"),
-        ((4, 2, 1 << 63, 1), "inside"),
-    ],
-)
-def test_bad_laws(fields: tuple[int, int, int, int], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        WindowLaw(*fields)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ((4, 2, 0.0), ValueError),
-        ((4, 2, math.nan), ValueError),
-        ((4, 2, math.inf), ValueError),
-        ((4, 2, -1.0), ValueError),
-        ((4, 2, True), TypeError),
-        ((4, 2, "1"), TypeError),
-        ((4, 4, 1.0), ValueError),
-        ((4, 0, 1.0), ValueError),
-    ],
-)
-def test_bad_arguments(arguments: tuple[int, int, float], error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"epsilon|width"):
-        window_law(*arguments)

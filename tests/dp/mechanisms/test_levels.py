@@ -151,33 +151,3 @@ def test_types_do_not_mix(seed: NoiseSeed) -> None:
     with pytest.raises(SensitivityExceededError, match="level"):
         NoisedLevels(np.array([-1]), 4, 8)
     assert NoisedLevels(np.array([11]), 4, 8).coins == 8
-
-
-@pytest.mark.parametrize(
-    ("change", "error", "name"),
-    [
-        ({"norm": 0.0}, ValueError, "l2_bound"),
-        ({"clip": 0.0}, ValueError, "clip"),
-        ({"clip": math.nan}, ValueError, "clip"),
-        ({"levels": 1}, ValueError, "levels"),
-        ({"levels": 1 << 25}, ValueError, "levels"),
-        ({"levels": 2.0}, TypeError, "levels"),
-        ({"coins": -1}, ValueError, "coins"),
-        ({"probability": 0.75}, ValueError, "probability"),
-        ({"probability": 0.0}, ValueError, "probability"),
-        ({"rotated": 1}, TypeError, "rotated"),
-    ],
-)
-def test_bad_parameters(change: dict[str, object], error: type[Exception], name: str) -> None:
-    good = {"norm": 1.0, "clip": 1.0, "levels": 4, "coins": 8}
-    with pytest.raises(error, match=name):
-        LevelMechanism(**{**good, **change})
-
-
-@pytest.mark.parametrize(
-    ("d", "n", "delta", "name"),
-    [(0, 1, 0.1, "dimension"), (1, 0, 0.1, "clients"), (1, 1, 0.0, "delta"), (1, 1, 1.0, "delta")],
-)
-def test_bad_clips(d: int, n: int, delta: float, name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        rotated_clip(1.0, d, n, delta)

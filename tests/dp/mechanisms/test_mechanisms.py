@@ -92,34 +92,6 @@ class TestEveryMechanism:
             }[mechanism]
         )
 
-    @pytest.mark.parametrize(
-        ("arguments", "error", "name"),
-        [
-            ((0, 1, 0.1), ValueError, "clients"),
-            ((1.0, 1, 0.1), TypeError, "clients"),
-            ((1, 0, 0.1), ValueError, "dimension"),
-            ((1, 1, -0.1), ValueError, "wrap_probability"),
-            ((1, 1, 1.0), ValueError, "wrap_probability"),
-            ((1, 1, float("nan")), ValueError, "wrap_probability"),
-            ((1, 1, 1), TypeError, "wrap_probability"),
-        ],
-    )
-    def test_bad_limits(
-        self,
-        mechanism: Mechanism,
-        arguments: tuple[float, int, float],
-        error: type[Exception],
-        name: str,
-    ) -> None:
-        with pytest.raises(error, match=name):
-            mechanism.total_limit(*arguments)
-
-
-@pytest.mark.parametrize("mechanism", [MECHANISMS[0], *MECHANISMS[3:6]], **ids)
-def test_contributors_are_counted(mechanism: Mechanism) -> None:
-    with pytest.raises(ValueError, match="contributors"):
-        mechanism.event(SENSITIVITIES, -1, 10)
-
 
 def test_bounded_noise_has_a_sure_limit() -> None:
     assert BinomialMechanism(33).total_limit(10, 1, 0.0) == 170
@@ -137,22 +109,6 @@ def test_unbounded_noise_has_none(mechanism: Mechanism) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS[:6], **ids)
 def test_a_mechanism_is_its_name_and_its_amount(mechanism: DistributedMechanism) -> None:
     assert mechanism_of(mechanism.name, mechanism.amount) == mechanism
-
-
-@pytest.mark.parametrize(
-    ("name", "amount", "error", "match"),
-    [
-        ("laplace", 1.0, ValueError, "one of binomial, skellam, discrete-gaussian"),
-        ("binomial", 1.0, TypeError, "coins"),
-        ("skellam", 1, TypeError, "variance"),
-        ("discrete-gaussian", math.nan, ValueError, "sigma_squared"),
-    ],
-)
-def test_there_is_no_such_mechanism(
-    name: str, amount: object, error: type[Exception], match: str
-) -> None:
-    with pytest.raises(error, match=match):
-        mechanism_of(name, amount)
 
 
 @pytest.mark.parametrize("probability", [1e-3, 1e-9, 1e-30])
@@ -187,30 +143,6 @@ def test_a_larger_cohort_or_vector_needs_more_room() -> None:
     for mechanism in UNBOUNDED:
         limits = [mechanism.total_limit(n, d, 1e-9) for n, d in ((1, 1), (10, 1), (10, 1000))]
         assert limits == sorted(set(limits))
-
-
-def test_parameters_are_checked_when_a_mechanism_is_made() -> None:
-    with pytest.raises(ValueError, match="coins"):
-        BinomialMechanism(-1)
-    with pytest.raises(ValueError, match="sigma_squared"):
-        DiscreteGaussianMechanism(0.0)
-    with pytest.raises(ValueError, match="variance"):
-        SkellamMechanism(-1.0)
-
-
-@pytest.mark.parametrize(
-    ("l2", "linf", "error", "name"),
-    [
-        (0.0, 1, ValueError, "l2"),
-        (math.inf, 1, ValueError, "l2"),
-        (1, 1, TypeError, "l2"),
-        (1.0, 0, ValueError, "linf"),
-        (1.0, 1.0, TypeError, "linf"),
-    ],
-)
-def test_bad_sensitivities(l2: float, linf: float, error: type[Exception], name: str) -> None:
-    with pytest.raises(error, match=name):
-        Sensitivities(l2, linf)
 
 
 def test_unbounded_noise_excludes_no_value() -> None:

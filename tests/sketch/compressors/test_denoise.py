@@ -239,25 +239,6 @@ class TestSecondClip:
 
 
 class TestArguments:
-    @pytest.mark.parametrize("momentum", [-0.1, 1.1, float("nan")])
-    def test_momentum(self, momentum: float) -> None:
-        with pytest.raises(ValueError, match="momentum must be finite and at least 0"):
-            Denoise(NoCompression(3), momentum=momentum, residual_decay=0.5)
-
-    def test_momentum_of_one(self) -> None:
-        with pytest.raises(ValueError, match="momentum must be below 1"):
-            Denoise(NoCompression(3), momentum=1.0, residual_decay=0.5)
-
-    @pytest.mark.parametrize("decay", [-0.1, 1.1, float("nan")])
-    def test_decay(self, decay: float) -> None:
-        with pytest.raises(ValueError, match="residual_decay must be finite and at least 0"):
-            Denoise(NoCompression(3), momentum=0.5, residual_decay=decay)
-
-    @pytest.mark.parametrize("clip", [0.0, -1.0, float("inf"), float("nan")])
-    def test_clip(self, clip: float) -> None:
-        with pytest.raises(ValueError, match="clip_l2 must be finite and above 0"):
-            Denoise(NoCompression(3), momentum=0.5, residual_decay=0.5, clip_l2=clip)
-
     def test_a_residual_is_kept_once(self) -> None:
         for inner in (ErrorFeedback(NoCompression(D)), DeepGradientCompression(LAYERS, 2)):
             with pytest.raises(ValueError, match="inner must keep no residual of its own"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import numpy as np
 import pytest
@@ -86,18 +85,6 @@ def test_what_no_single_reaches_is_refused() -> None:
         np.array([2.0 * largest]), NoCompression(1).initial()
     )
     assert NoCompression(1, 64).decompress(message).tolist() == [2.0 * largest]
-
-
-@pytest.mark.parametrize("bits", [9, 0, 33, 63, 65, -1])
-def test_bits_out_of_range(bits: int) -> None:
-    with pytest.raises(ValueError, match=f"value_bits must be from 10 to 32, or 64, not {bits}"):
-        NoCompression(3, bits)
-
-
-@pytest.mark.parametrize("bits", [16.0, True, None, "16"])
-def test_bits_of_another_type(bits: Any) -> None:
-    with pytest.raises(TypeError, match="value_bits must be an integer"):
-        NoCompression(3, bits)
 
 
 def test_words_that_no_sender_writes() -> None:

@@ -119,18 +119,3 @@ def test_another_format_is_refused() -> None:
     other = TopK(LAYERS, 10)
     with pytest.raises(ValueError, match="message must have the format of this compressor"):
         compressor.decompress(other.compress(np.ones(D), other.initial())[0])
-
-
-@pytest.mark.parametrize("rate", [0.99, 0, -1, float("inf"), float("nan")])
-def test_rate_out_of_range(rate: float) -> None:
-    with pytest.raises(ValueError, match="rate must be finite and at least 1"):
-        TopK(LAYERS, rate)
-
-
-def test_arguments_of_another_type() -> None:
-    with pytest.raises(TypeError, match="rate must be a real number, not str"):
-        TopK(LAYERS, "16")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="layers must be LayerShapes, not int"):
-        TopK(100, 16)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="value_bits must be from 10 to 32, or 64, not 8"):
-        TopK(LAYERS, 16, value_bits=8)

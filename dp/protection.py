@@ -25,11 +25,11 @@ from typing import Any
 from dp.accounting.failing_gaussian import FailingGaussian
 from dp.accounting.local import LocalAccountant
 from dp.accounting.outsider import OutsiderAccountant
-from dp.accounting.report import Counted, epsilons, json_number, under, with_counts
-from dp.checks import require_between_0_and_1
+from dp.checks import require_at_least, require_between_0_and_1
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, SampledRelease
 from dp.events import Adjacency, leaves
+from dp.report import Counted, epsilons, json_number, under, with_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,6 @@ def four_epsilons(
         adjacency: zero-out, or replace-one, under which nothing sampled has a theorem.
 
     Raises:
-        ValueError: delta, a count or the adjacency is out of range.
         UnsupportedEventError: an event has no theorem for its adversary.
     """
     require_between_0_and_1("delta", delta)
@@ -197,7 +196,6 @@ def local_epsilons(
         colluders: T_C, to be printed.
 
     Raises:
-        ValueError: delta or a count is out of range.
         UnsupportedEventError: an event is no local report.
     """
     accountant = LocalAccountant()
@@ -220,15 +218,9 @@ def own_noise(event: Event, contributors: int) -> Event:
     """Return a release with one client's share of its noise: the Sybil worst case.
 
     Args:
-        event: a release whose noise came from ``contributors`` clients in equal parts.
         contributors: >= 1; for a sum of discrete Gaussians its own number is used.
-
-    Raises:
-        ValueError: fewer than one contributor.
-        UnsupportedEventError: the event's noise is not the sum of clients' noise.
     """
-    if contributors < 1:
-        raise ValueError(f"contributors must be at least 1, got {contributors}")
+    require_at_least("contributors", contributors, 1)
     if not isinstance(event, Event):
         raise UnsupportedEventError(f"no event: {type(event).__name__}")
     return event.own_noise(contributors)

@@ -97,7 +97,6 @@ def epsilons(
             more than either, and say so.
 
     Raises:
-        ValueError: delta, a count or the adjacency is out of range.
         UnsupportedEventError: no accountant at all has a theorem for an event.
     """
     require_between_0_and_1("delta", delta)
@@ -129,12 +128,7 @@ def with_counts(events: Iterable[Event | Counted]) -> list[Counted]:
 
 
 def under(adjacency: Adjacency, events: Iterable[Event | Counted]) -> list[Counted]:
-    """Return counted events whose zero-out epsilon is that under ``adjacency``.
-
-    Raises:
-        ValueError: another adjacency than zero-out or replace-one.
-        UnsupportedEventError: an event has no theorem under it.
-    """
+    """Return counted events whose zero-out epsilon is that under ``adjacency``."""
     counted = with_counts(events)
     if adjacency is Adjacency.ZERO_OUT:
         return counted

@@ -1,0 +1,37 @@
+"""Rows of tables of refusals: an argument, and both sides of its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Row(NamedTuple):
+    """One argument of something.
+
+    Args:
+        call: takes a value of the argument.
+        words: what its refusals match.
+        out: values out of range, which are a `ValueError`.
+        kinds: values of another type, which are a `TypeError`.
+        within: the last values within, which pass.
+    """
+
+    call: Callable[[Any], object]
+    words: str
+    out: list[Any]
+    kinds: list[Any] = []  # noqa: RUF012
+    within: list[Any] = []  # noqa: RUF012
+
+    def check(self) -> None:
+        """Try every value."""
+        for value in self.out:
+            with pytest.raises(ValueError, match=self.words):
+                self.call(value)
+        for value in self.kinds:
+            with pytest.raises(TypeError, match=self.words):
+                self.call(value)
+        for value in self.within:
+            self.call(value)
