@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..script import remote
+from ..script import Script, of_member, remote
 from .encodings import words
 from .played import CONFIRM, OPEN, OneShotRound
 from .schema import OneShotRoundVector
-from .script import Script, of_member
 
 PLAIN = OneShotRound(n=3, members=3, minimum=2, per_polynomial=2, quorum=2)
 LOSSES = OneShotRound(
