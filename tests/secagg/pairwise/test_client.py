@@ -6,7 +6,6 @@ What it refuses is in the corpus: tests/secagg/test_refusals.py.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pairwise_rounds as kit
@@ -29,51 +28,16 @@ from secagg.keys import AgreementKey
 from secagg.pairwise import client as client_module
 from secagg.pairwise.graph import CompleteGraph
 from secagg.pairwise.messages import (
-    Advertisement,
-    AnyMessage,
-    ShareBundle,
     SurvivorSet,
     context_tag,
     decode_from_client,
 )
 from secagg.pairwise.reference import Stage
-from secagg.pairwise.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.roster import RoundRoster
 from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import SHARE_BYTES
-from secagg.tags import Usage
 
 N = 5
-SEALED = 88
-"""Bytes of a sealed share without removable seeds; test_messages.py pins them."""
-
-
-def item(data: bytes, size: int, position: int) -> bytes:
-    return data[size * position : size * (position + 1)]
-
-
-def place(v: int, u: int = 0) -> int:
-    """Where client v's entry or share lies in what client u gets: u's own is left out."""
-    return v - (v > u)
-
-
-def signed_entry(cohort: Any, u: int, **keys: bytes) -> bytes:
-    """A roster entry with chosen keys, rightly signed by client u (who works for the server)."""
-    old = cohort.server._advertisements[u]
-    sealing, masking = keys.get("sealing", old.sealing_key), keys.get("masking", old.masking_key)
-    parts = advertisement_parts(cohort.context, u, sealing, masking, old.nonce)
-    signature = kit.identity(u).sign(Usage.ADVERTISE, *parts)
-    return sealing + masking + old.nonce + signature
-
-
-def roster_over(cohort: Any, entries: dict[int, bytes], u: int = 0) -> AnyMessage:
-    """The roster that a server which chose these entries would show to client u."""
-    tag = context_tag(cohort.context)
-    chosen = {v: Advertisement.from_entry(tag, v, entry) for v, entry in entries.items()}
-    return RoundRoster.build(cohort.context, chosen).to_message(cohort.context, u)
-
-
-def honest_entries(cohort: Any) -> dict[int, bytes]:
-    return {v: a.entry() for v, a in cohort.server._advertisements.items()}
 
 
 # -- round 2: the input -----------------------------------------------------------------------
@@ -141,47 +105,6 @@ def test_exactly_one_share_is_released_for_each_participant(mode: Mode) -> None:
 
 
 # -- a server that tells different things to different clients --------------------------------
-
-
-def test_two_rosters_cannot_complete() -> None:
-    """Client 4 works for the server and has two entries, both rightly signed.
-
-    Clients 0 and 1 get one roster, 2 and 3 the other. No share opens across the two groups.
-    """
-    cohort = kit.before(Stage.SHARE)
-    entry = signed_entry(cohort, 4, masking=AgreementKey(b"\5" * 32).public)
-    other = {**honest_entries(cohort), 4: entry}
-    shown = {u: cohort.incoming(u) if u < 2 else roster_over(cohort, other, u) for u in range(4)}
-    bundles = {u: cohort.clients[u].receive(roster) for u, roster in shown.items()}
-    assert all(isinstance(bundle, ShareBundle) for bundle in bundles.values())
-    delivered = kit.before(Stage.MASK)
-    for u in range(4):
-        message = delivered.incoming(u)
-        # Every bundle's item for u; sender v leaves itself out.
-        sealed = b"".join(item(bundles[v].sealed, SEALED, place(u, v)) for v in range(4) if v != u)
-        changed = replace(message, participants=encode_set(range(4), N), sealed=sealed)
-        stranger = next(v for v in range(4) if (v < 2) != (u < 2))
-        cohort.client_refuses(changed, Reason.BAD_SEAL, party=stranger, u=u)
-
-
-def test_two_rosters_are_refused_by_an_honest_server() -> None:
-    shown = []
-
-    def show_another(u: int, data: bytes) -> list[bytes]:
-        if u:
-            return [data]
-        entry = signed_entry(cohort, 4, masking=AgreementKey(b"\5" * 32).public)
-        shown.append(u)
-        return [encode_message(roster_over(cohort, {**honest_entries(cohort), 4: entry}))]
-
-    down = (Stage.ADVERTISE, kit.Direction.DOWN)
-    cohort = kit.Cohort(kit.context(N, threshold=3), tampers={down: show_another})
-    cohort.run(until=Stage.SHARE)
-    pending = cohort.pending
-    for u, data in cohort.answers(Stage.SHARE, pending).items():
-        cohort.send_up(Stage.SHARE, u, data)
-    assert shown == [0]
-    assert [(e.party, e.reason) for e in cohort.refused] == [(0, Reason.BAD_SIGNATURE)]
 
 
 def test_one_client_with_another_model_takes_no_part() -> None:

@@ -5,48 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .. import wire
-from ..schema import Error
-from ..script import Script, opening_failed, too_few
+from ..endings import server_ends
+from ..script import opening_failed, too_few
 from .encodings import words
 from .played import OneShotRound
 from .rounds import LIAR, PLAIN, RETURNING
 from .schema import OneShotRoundVector
 
 Made = tuple[str, OneShotRoundVector]
-
-
-def server_ends(
-    name: str,
-    description: str,
-    round_: OneShotRound,
-    error: Error,
-    *,
-    without: frozenset[str] = frozenset(),
-    at: int = -1,
-    swap: dict[str, bytes] | None = None,
-) -> Made:
-    """A deadline fails; only the server's steps are listed.
-
-    Args:
-        without: messages that do not arrive.
-        at: which deadline, the first is 0; -1 is the opening.
-        swap: messages that arrive instead.
-    """
-    script, deadline = Script(round_, description), -1
-    for event in round_.events():
-        if not event.op.startswith("server") or event.data in without:
-            continue
-        deadline += event.op == "server_close"
-        if event.op == "server_open" or (event.op == "server_close" and deadline == at):
-            script.step(event.op, error=error)
-            return f"server-{name}", script.vector()
-        if event.op == "server_close":
-            script.step(event.op)
-        elif swap and event.data in swap:
-            script.step(event.op, event.client, data=swap[event.data])
-        else:
-            script.play([event])
-    raise AssertionError(f"{name} does not end")
 
 
 def server_endings() -> Iterator[Made]:
