@@ -48,8 +48,8 @@ class Row:
         by: who is blamed; for a server the sender, for all others the server, unless said.
         base: the honest round.
         to: the client or member that gets it.
-        sender: whom the transport names to a server, if not the sender of the honest message; then
-            nothing is in that message's place, and it must be accepted as well.
+        sender: whom the transport names to a server, if not the sender of the honest message; the
+            changed one then comes before it, not in its place.
         op: the step, if not that of the honest message.
         complains: what is taken is answered with a complaint about these clients, and the proposal
             of all uploads is then refused.
@@ -90,15 +90,14 @@ class Row:
     def vector(self, round_: Any, base: str) -> dict[str, Any]:
         """The file, or what would be in it."""
         place, step = self._step(round_)
-        data = self.data(round_)
-        messages = {"changed 0": data}
+        messages = {"changed 0": self.data(round_)}
         if self.complains is not None:
             complaint = round_.complaints(self.to, wire.bitmap(self.complains, round_.n))
             messages = {self.reply: complaint, **messages}
             operations = [{**step, "data": "changed 0", "expect": self.reply}]
             if self.complains:
                 messages["changed 1"] = round_.proposal()
-                error = remote(SERVER, self.reason or "SET_NOT_NESTED")
+                error = remote(SERVER, "SET_NOT_NESTED")
                 operations.append({**step, "data": "changed 1", "error": error})
         else:
             operations = [{**step, "data": "changed 0"}]

@@ -240,6 +240,7 @@ def client_tree() -> Iterator[Row]:
     # Its nonce would let the server choose the order of the ring.
     other = SPARSE.entry(0, masking=own_key)
     for name, entry in (("keys", other), ("sealing", SPARSE.entry(0, sealing=own_key)),
+                        ("nonce", put(64, bytes(16))(SPARSE.entries[0])),
                         ("place", SPARSE.entries[1])):
         yield Row(f"client-tree-own-{name}", at, lambda r, e=entry: forged((0, e), base=r),
                   "NOT_IN_TREE", base="sparse")
