@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from vector_files import VECTORS, load
 
 from secagg import ProtocolError, Reason
 from secagg.tags import Usage
-
-VECTORS = Path(__file__).with_name("vectors")
-
-
-def load(name: str) -> Any:
-    """A module of the vectors' package, which is no part of the installed packages."""
-    package = "veilsum_vectors"
-    if package not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            package, VECTORS / "__init__.py", submodule_search_locations=[str(VECTORS)]
-        )
-        sys.modules[package] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[package])
-    return importlib.import_module(f"{package}.{name}")
-
 
 frozen = load("frozen")
 runner = load("runner")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import galois
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def gf() -> type[galois.FieldArray]:
     return galois.GF(PRIME, compile="python-calculate")
 
 
-def dealt(kit: SimpleNamespace, m: int, t: int, label: bytes = b"dealt") -> Shares:
+def dealt(m: int, t: int, label: bytes = b"dealt") -> Shares:
     """Shares of one secret, held by 3, 5, 7, ...: uint32[m, LIMBS]."""
     holders = holders_of(m)
     return split([hashlib.sha256(label).digest()], holders, t, kit.rand(label))[:, 0]
@@ -56,23 +56,23 @@ def same_shift(rng: np.random.Generator, shares: Shares, liars: list[int]) -> No
 @pytest.mark.parametrize(("m", "t"), SIZES)
 @pytest.mark.parametrize("lie", [random_lies, one_limb, same_shift])
 def test_up_to_half_of_the_distance_exactly_the_wrong_shares_are_found(
-    secagg_kit: SimpleNamespace, m: int, t: int, lie: Callable[..., Any]
+    m: int, t: int, lie: Callable[..., Any]
 ) -> None:
     rng = np.random.default_rng([m, t])
     for count in sorted({0, 1, (m - t) // 4, (m - t) // 2}):
         if count > (m - t) // 2:
             continue
-        shares = dealt(secagg_kit, m, t)
+        shares = dealt(m, t)
         liars = sorted(rng.choice(m, count, replace=False).tolist())
         lie(rng, shares, liars)
         holders = holders_of(m)
         assert wrong_shares(shares, holders, t) == tuple(holders[liar] for liar in liars)
 
 
-def test_with_lies_of_their_own_many_more_are_found(secagg_kit: SimpleNamespace) -> None:
+def test_with_lies_of_their_own_many_more_are_found() -> None:
     """22 of 60 with t = 34, where half of the distance is 13: nine limbs tell together."""
     rng = np.random.default_rng(1)
-    shares = dealt(secagg_kit, 60, 34)
+    shares = dealt(60, 34)
     liars = sorted(rng.choice(60, 22, replace=False).tolist())
     random_lies(rng, shares, liars)
     holders = holders_of(60)
@@ -80,9 +80,9 @@ def test_with_lies_of_their_own_many_more_are_found(secagg_kit: SimpleNamespace)
 
 
 @pytest.mark.parametrize("count", [14, 20, 26])
-def test_too_many_liars_who_agree_are_not_found(secagg_kit: SimpleNamespace, count: int) -> None:
+def test_too_many_liars_who_agree_are_not_found(count: int) -> None:
     """Their word is nearer to no polynomial, or to their own: never are others found in part."""
-    shares = dealt(secagg_kit, 60, 34)
+    shares = dealt(60, 34)
     same_shift(np.random.default_rng(2), shares, list(range(count)))
     found = wrong_shares(shares, holders_of(60), 34)
     assert found is None or set(found) in (
@@ -98,7 +98,6 @@ def test_too_many_liars_who_agree_are_not_found(secagg_kit: SimpleNamespace, cou
     changed=st.integers(0, 12),
 )
 def test_what_is_not_found_lies_on_polynomials(
-    secagg_kit: SimpleNamespace,
     gf: type[galois.FieldArray],
     m: int,
     t: int,
@@ -108,7 +107,7 @@ def test_what_is_not_found_lies_on_polynomials(
     """Whatever the lies, and however many: the others' shares are values of one polynomial."""
     t = min(t, m)
     rng = np.random.default_rng(seed)
-    shares = dealt(secagg_kit, m, t)
+    shares = dealt(m, t)
     liars = rng.choice(m, min(changed, m), replace=False).tolist()
     [random_lies, one_limb, same_shift][seed % 3](rng, shares, liars)
     holders = holders_of(m)
@@ -139,8 +138,8 @@ def test_syndromes_equal_galois(gf: type[galois.FieldArray]) -> None:
             assert int(sums[limb, j]) == int(expected)
 
 
-def test_bad_arguments(secagg_kit: SimpleNamespace) -> None:
-    shares = dealt(secagg_kit, 5, 3)
+def test_bad_arguments() -> None:
+    shares = dealt(5, 3)
     with pytest.raises(ParameterError, match="shares"):
         wrong_shares(shares[:, :0], holders_of(5), 3)
     with pytest.raises(ParameterError, match="shares"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
+import pairwise_rounds as kit
 import pytest
 
 from secagg import Mode, ParameterError
@@ -59,11 +59,11 @@ def test_what_eighty_bits_cost(corrupt: float, dropout: float, degrees: tuple[in
 
 
 @pytest.mark.parametrize("bits", [0, -1, 161, 80.0, True])
-def test_bits_that_no_graph_has(secagg_kit: SimpleNamespace, bits: Any) -> None:
+def test_bits_that_no_graph_has(bits: Any) -> None:
     with pytest.raises(ParameterError, match=r"security_bits.*1 \.\. 160"):
         choose_graph(1000, 0.1, 0.1, Adversary.SEMI_HONEST, security_bits=bits)
     with pytest.raises(ParameterError) as raised:
-        secagg_kit.context(6, security_bits=bits)
+        kit.context(6, security_bits=bits)
     assert raised.value.argument == "security_bits"
 
 
@@ -80,23 +80,21 @@ def test_bits_that_no_graph_has(secagg_kit: SimpleNamespace, bits: Any) -> None:
         ({"opened_at": OPENED}, "opened_at"),
     ],
 )
-def test_times_that_no_round_has(
-    secagg_kit: SimpleNamespace, times: dict[str, Any], argument: str
-) -> None:
+def test_times_that_no_round_has(times: dict[str, Any], argument: str) -> None:
     with pytest.raises(ParameterError) as raised:
-        secagg_kit.context(6, **times)
+        kit.context(6, **times)
     assert raised.value.argument.startswith(argument)
 
 
 @pytest.fixture
-def ring(secagg_kit: SimpleNamespace) -> Callable[..., Any]:
+def ring() -> Callable[..., Any]:
     """A ring of 400 clients of which 40 are corrupt, with the degree that its bits need."""
 
     def make(bits: int, **changes: Any) -> Any:
         chosen = choose_graph(400, 0.1, 0.05, Adversary.SEMI_MALICIOUS, security_bits=bits)
         fixed = {"degree": chosen.degree, "threshold": chosen.threshold, "security_bits": bits}
         fixed |= {"tolerated_colluders": 40, "minimum_survivors": 380}
-        return secagg_kit.context(400, **{**fixed, **changes})
+        return kit.context(400, **{**fixed, **changes})
 
     return make
 
@@ -109,14 +107,12 @@ def test_a_context_says_what_its_ring_may_fail_with(ring: Callable[..., Any]) ->
     assert hour.ring_failure(keeps_time=False) == forever.ring_failure()
 
 
-def test_the_complete_graph_has_no_ring_to_fail(secagg_kit: SimpleNamespace) -> None:
-    assert secagg_kit.context(6, security_bits=1).ring_failure() == 0.0
+def test_the_complete_graph_has_no_ring_to_fail() -> None:
+    assert kit.context(6, security_bits=1).ring_failure() == 0.0
 
 
-def test_a_curious_server_takes_the_first_ring(secagg_kit: SimpleNamespace) -> None:
-    context = secagg_kit.context(
-        300, Mode.SEMI_HONEST, degree=40, threshold=30, minimum_survivors=280
-    )
+def test_a_curious_server_takes_the_first_ring() -> None:
+    context = kit.context(300, Mode.SEMI_HONEST, degree=40, threshold=30, minimum_survivors=280)
     assert context.ring_failure() == 2.0**-80
 
 

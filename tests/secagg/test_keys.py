@@ -9,8 +9,8 @@ import pickle
 from collections.abc import Callable
 from functools import partial
 from itertools import product
-from types import SimpleNamespace
 
+import pairwise_rounds as kit
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given
@@ -281,10 +281,8 @@ def test_self_mask_keys_bind_round_and_party() -> None:
 
 
 @pytest.mark.parametrize("until", list(Stage)[1:])
-def test_states_do_not_print_the_shares_that_they_hold(
-    secagg_kit: SimpleNamespace, until: Stage
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(3))
+def test_states_do_not_print_the_shares_that_they_hold(until: Stage) -> None:
+    cohort = kit.Cohort(kit.context(3))
     cohort.run(until=until)
     for u, client in enumerate(cohort.clients):
         if until is Stage.MASK:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import galois
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,13 +34,11 @@ def gf() -> type[galois.FieldArray]:
 
 
 @pytest.mark.parametrize(("n", "threshold"), [(1, 1), (2, 2), (5, 1), (5, 3), (5, 5), (9, 6)])
-def test_split_equals_galois(
-    secagg_kit: SimpleNamespace, gf: type[galois.FieldArray], n: int, threshold: int
-) -> None:
+def test_split_equals_galois(gf: type[galois.FieldArray], n: int, threshold: int) -> None:
     holders = [3 * h for h in range(n)]
-    shares = split(SECRETS, holders, threshold, secagg_kit.rand(b"split"))
+    shares = split(SECRETS, holders, threshold, kit.rand(b"split"))
     columns = len(SECRETS) * LIMBS
-    raw = secagg_kit.rand(b"split")(4 * (threshold - 1) * columns)
+    raw = kit.rand(b"split")(4 * (threshold - 1) * columns)
     higher = (np.frombuffer(raw, "<u4") & PRIME).reshape(-1, columns)
     constants = np.concatenate([to_limbs(secret) for secret in SECRETS])
     for j in range(columns):
@@ -49,34 +47,32 @@ def test_split_equals_galois(
         assert shares[:, j // LIMBS, j % LIMBS].tolist() == values.tolist()
 
 
-def test_every_choice_of_threshold_holders_rebuilds(secagg_kit: SimpleNamespace) -> None:
+def test_every_choice_of_threshold_holders_rebuilds() -> None:
     holders = [0, 1, 2, 7, 1000, PRIME - 2]
-    shares = split(SECRETS, holders, 4, secagg_kit.rand(b"x"))
+    shares = split(SECRETS, holders, 4, kit.rand(b"x"))
     for chosen in combinations(range(6), 4):
         assert combine(shares[list(chosen)], [holders[i] for i in chosen]) == SECRETS
     assert combine(shares[::-1], holders[::-1]) == SECRETS
 
 
-def test_large_committees(secagg_kit: SimpleNamespace) -> None:
-    shares = split(SECRETS, range(300), 151, secagg_kit.rand(b"x"))
+def test_large_committees() -> None:
+    shares = split(SECRETS, range(300), 151, kit.rand(b"x"))
     assert combine(shares[100:251], range(100, 251)) == SECRETS
 
 
 @settings(deadline=None)
 @given(secret=st.binary(min_size=32, max_size=32), data=st.data())
-def test_round_trip(secagg_kit: SimpleNamespace, secret: bytes, data: st.DataObject) -> None:
+def test_round_trip(secret: bytes, data: st.DataObject) -> None:
     holders = data.draw(st.lists(st.integers(0, PRIME - 2), min_size=1, max_size=7, unique=True))
     threshold = data.draw(st.integers(1, len(holders)))
-    shares = split([secret], holders, threshold, secagg_kit.rand(secret))
+    shares = split([secret], holders, threshold, kit.rand(secret))
     chosen = data.draw(st.permutations(range(len(holders))))[:threshold]
     assert combine(shares[chosen], [holders[i] for i in chosen]) == [secret]
     assert from_limbs(to_limbs(secret)) == secret
 
 
 @pytest.mark.parametrize("threshold", range(2, 7))
-def test_fewer_shares_fit_every_secret(
-    secagg_kit: SimpleNamespace, gf: type[galois.FieldArray], threshold: int
-) -> None:
+def test_fewer_shares_fit_every_secret(gf: type[galois.FieldArray], threshold: int) -> None:
     """From t - 1 shares nobody learns anything: one draw makes them for every other secret, too.
 
     The map from draws to t - 1 shares is invertible, so uniform draws make uniform shares whatever
@@ -84,7 +80,7 @@ def test_fewer_shares_fit_every_secret(
     """
     holders = [4, 899, 76, PRIME - 2, 11, 0][:threshold]
     known, points = threshold - 1, gf([holder + 1 for holder in holders])
-    shares = split(SECRETS[:1], holders, threshold, secagg_kit.rand(b"x"))
+    shares = split(SECRETS[:1], holders, threshold, kit.rand(b"x"))
     powers = gf([[int(x) ** k % PRIME for k in range(1, threshold)] for x in points[:known]])
     for other in SECRETS[1:]:
         moved = gf(shares[:known, 0].astype(np.int64)) - gf(to_limbs(other).astype(np.int64))
@@ -94,14 +90,14 @@ def test_fewer_shares_fit_every_secret(
         assert not np.array_equal(twin[known], shares[known])
 
 
-def test_fewer_shares_do_not_rebuild(secagg_kit: SimpleNamespace) -> None:
-    shares = split(SECRETS[:1], range(5), 4, secagg_kit.rand(b"x"))
+def test_fewer_shares_do_not_rebuild() -> None:
+    shares = split(SECRETS[:1], range(5), 4, kit.rand(b"x"))
     assert combine(shares[:3], range(3)) != SECRETS[:1]
 
 
 @pytest.mark.parametrize("limb", range(LIMBS))
-def test_a_changed_share_does_not_rebuild(secagg_kit: SimpleNamespace, limb: int) -> None:
-    shares = split(SECRETS[:1], range(3), 3, secagg_kit.rand(b"x"))
+def test_a_changed_share_does_not_rebuild(limb: int) -> None:
+    shares = split(SECRETS[:1], range(3), 3, kit.rand(b"x"))
     shares[1, 0, limb] = (int(shares[1, 0, limb]) + 1) % PRIME
     assert combine(shares, range(3)) != SECRETS[:1]
 
@@ -140,8 +136,8 @@ def test_lagrange_weights_equal_galois(gf: type[galois.FieldArray]) -> None:
             assert int(weights[i]) == int(galois.lagrange_poly(gf(points), unit)(target)), x
 
 
-def test_share_encoding_round_trip(secagg_kit: SimpleNamespace) -> None:
-    shares = split(SECRETS, range(2), 2, secagg_kit.rand(b"x"))
+def test_share_encoding_round_trip() -> None:
+    shares = split(SECRETS, range(2), 2, kit.rand(b"x"))
     encoded = encode_share(shares[1])
     assert len(encoded) == 3 * SHARE_BYTES
     assert np.array_equal(decode_share(encoded, 3), shares[1])
@@ -171,11 +167,9 @@ def test_share_elements_are_below_p(element: int, position: int) -> None:
         ("secrets", [bytes(31)], range(3), 2),
     ],
 )
-def test_split_refuses(
-    secagg_kit: SimpleNamespace, argument: str, secrets: list[bytes], holders: range, threshold: int
-) -> None:
+def test_split_refuses(argument: str, secrets: list[bytes], holders: range, threshold: int) -> None:
     with pytest.raises(ParameterError) as raised:
-        split(secrets, holders, threshold, secagg_kit.rand(b"x"))
+        split(secrets, holders, threshold, kit.rand(b"x"))
     assert raised.value.argument == argument
 
 

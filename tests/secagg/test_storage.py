@@ -9,6 +9,7 @@ from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
+import pairwise_rounds as kit
 import pytest
 from cryptography.exceptions import InvalidTag
 
@@ -52,14 +53,14 @@ def restart(cohort: Any, u: int, keys: TokenFolder) -> None:
 @pytest.mark.parametrize("degree", [0, 6])
 @pytest.mark.parametrize("removal", [(), REMOVAL])
 def test_a_round_with_restarts_is_the_round_without(
-    secagg_kit: SimpleNamespace, keys: TokenFolder, mode: Mode, degree: int, removal: tuple
+    keys: TokenFolder, mode: Mode, degree: int, removal: tuple
 ) -> None:
-    context = secagg_kit.context(
+    context = kit.context(
         10, mode, degree=degree, removal=removal, threshold=4 if degree else 6, minimum_survivors=8
     )
 
-    class Restarting(secagg_kit.Cohort):
-        identity = staticmethod(secagg_kit.identity)
+    class Restarting(kit.Cohort):
+        identity = staticmethod(kit.identity)
 
         def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
             if self.clients[u].phase not in (ClientPhase.FINISHED, ClientPhase.ABORTED):
@@ -67,19 +68,19 @@ def test_a_round_with_restarts_is_the_round_without(
             return super().answer(stage, u, data)
 
     drops = {2: Stage.MASK, 5: Stage.UNMASK}
-    plain, stored = secagg_kit.Cohort(context, drops), Restarting(context, drops)
+    plain, stored = kit.Cohort(context, drops), Restarting(context, drops)
     total, other = plain.run(), stored.run()
     assert plain.wire == stored.wire
     assert total.vector.elements.tolist() == other.vector.elements.tolist()
 
 
 @pytest.fixture
-def stored(secagg_kit: SimpleNamespace, keys: TokenFolder) -> SimpleNamespace:
+def stored(keys: TokenFolder) -> SimpleNamespace:
     """Client 1 of a small round, stored in every phase that can be."""
-    context = secagg_kit.context(4, removal=REMOVAL[:2], minimum_survivors=3)
+    context = kit.context(4, removal=REMOVAL[:2], minimum_survivors=3)
     states = {}
 
-    class Storing(secagg_kit.Cohort):
+    class Storing(kit.Cohort):
         def answer(self, stage: Stage, u: int, data: bytes | None) -> bytes | None:
             answer = super().answer(stage, u, data)
             client = self.clients[u]
@@ -93,7 +94,7 @@ def stored(secagg_kit: SimpleNamespace, keys: TokenFolder) -> SimpleNamespace:
     cohort = Storing(context)
     cohort.run()
     assert cohort.failed == {}
-    return SimpleNamespace(context=context, states=states, identity=secagg_kit.identity(1))
+    return SimpleNamespace(context=context, states=states, identity=kit.identity(1))
 
 
 def test_every_phase_that_waits_can_be_stored(stored: SimpleNamespace) -> None:
@@ -176,32 +177,28 @@ def test_cut_states_are_refused(stored: SimpleNamespace, keys: TokenFolder, cut:
 
 
 def test_a_state_belongs_to_its_client_and_round(
-    secagg_kit: SimpleNamespace, stored: SimpleNamespace, keys: TokenFolder
+    stored: SimpleNamespace, keys: TokenFolder
 ) -> None:
     state = stored.states[ClientPhase.SHARED]
-    other_round = secagg_kit.context(4, removal=REMOVAL[:2], minimum_survivors=3, round_number=9)
+    other_round = kit.context(4, removal=REMOVAL[:2], minimum_survivors=3, round_number=9)
     for context, index, identity in (
         (other_round, 1, stored.identity),
         (stored.context, 2, stored.identity),
-        (stored.context, 1, secagg_kit.identity(2)),
+        (stored.context, 1, kit.identity(2)),
     ):
         with pytest.raises(StoredStateError, match="cannot be opened"):
             resumed(state, context, index, identity, keys)
 
 
-def test_secrets_are_not_readable_in_a_stored_state(
-    secagg_kit: SimpleNamespace, keys: TokenFolder
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(4))
+def test_secrets_are_not_readable_in_a_stored_state(keys: TokenFolder) -> None:
+    cohort = kit.Cohort(kit.context(4))
     cohort.run(until=Stage.SHARE)
     secret = cohort.clients[0]._state.masking.expose()
     assert secret not in suspend(cohort.clients[0], keys)
 
 
-def test_a_session_that_is_over_cannot_be_stored(
-    secagg_kit: SimpleNamespace, keys: TokenFolder, tmp_path: Path
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(4))
+def test_a_session_that_is_over_cannot_be_stored(keys: TokenFolder, tmp_path: Path) -> None:
+    cohort = kit.Cohort(kit.context(4))
     cohort.run()
     with pytest.raises(SessionAbortedError):
         suspend(cohort.clients[0], keys)
@@ -295,19 +292,17 @@ def test_what_was_resumed_opens_for_nobody(
 
 
 def test_a_state_needs_the_identity_and_not_its_key_alone(
-    secagg_kit: SimpleNamespace, stored: SimpleNamespace, keys: TokenFolder
+    stored: SimpleNamespace, keys: TokenFolder
 ) -> None:
     state = stored.states[ClientPhase.SHARED]
-    party = Party(stored.context, 1, secagg_kit.identity(2), os.urandom)
+    party = Party(stored.context, 1, kit.identity(2), os.urandom)
     cipher, bound = _cipher(party, b"", state[1:17], keys.key(state[1:17]) or b"", b"")
     with pytest.raises(InvalidTag):
         cipher.decrypt(state[17:], [bound])
 
 
-def test_the_seal_covers_what_is_kept_beside_it(
-    secagg_kit: SimpleNamespace, keys: TokenFolder
-) -> None:
-    cohort = secagg_kit.before(Stage.MASK)
+def test_the_seal_covers_what_is_kept_beside_it(keys: TokenFolder) -> None:
+    cohort = kit.before(Stage.MASK)
     party = cohort.clients[0]._party
     state = suspend(cohort.clients[0], keys, b"public")
     for other in (b"", b"publi", b"public\0"):

@@ -18,8 +18,3 @@ GONE = HONEST["recovery-semi-honest"][1]
 """Client 3 is no survivor, the seeds of survivor 2 are missing."""
 
 BAD_ELEMENT = wire.SHAMIR_PRIME.to_bytes(4, "little")
-
-
-def flip(data: bytes) -> bytes:
-    """The lowest bit of the first byte flipped."""
-    return bytes([data[0] ^ 1]) + data[1:]

@@ -14,31 +14,17 @@ TAG = ACTIVE.context_hash[:8]
 
 SIGNATURE, HASH = bytes(64), bytes(32)
 
-FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
-    1: ("Advertisement", ("sender", "sealing_key", "masking_key", "nonce", "signature")),
-    2: ("Roster", ("members", "root", "proof", "entries")),
-    3: ("ShareBundle", ("sender", "commitments", "sealed", "signature")),
-    4: ("DeliveredShares", ("participants", "sealed")),
-    5: ("MaskedInput", ("sender", "vector", "signature")),
-    6: ("SurvivorSet", ("survivors",)),
-    7: ("Confirmation", ("sender", "signature")),
-    8: ("ConfirmationSet", ("confirmers", "signatures")),
-    9: ("UnmaskShares", ("sender", "shares", "seeds", "signature")),
-    10: ("SeedRequest", ("missing",)),
-    11: ("SeedShares", ("sender", "shares", "signature")),
-}
 
-
-def accepted(description: str, number: int, *values: bytes | int) -> MessageCase:
+def accepted(description: str, number: int, *values: bytes | int, tag: bytes = TAG) -> MessageCase:
     """A message and its fields."""
-    name, names = FIELDS[number]
-    fields = dict(zip(("context", *names), (TAG, *values), strict=True))
+    name, names = wire.FIELDS[number]
+    fields = dict(zip(("context", *names), (tag, *values), strict=True))
     sender = fields.get("sender")
     return {
         "description": description,
         "sent_by": "client" if isinstance(sender, int) else "server",
         "party": sender if isinstance(sender, int) else SERVER,
-        "data": wire.message(number, TAG, *values).hex(),
+        "data": wire.message(number, tag, *values).hex(),
         "limit": LIMIT,
         "name": name,
         "fields": {k: v if isinstance(v, int) else v.hex() for k, v in fields.items()},

@@ -14,22 +14,21 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from . import blocks, client_refusals, endings, framing, positive, server_refusals
+from . import blocks, corpus, endings, framing, positive, refusals
 from .one_shot import blocks as one_shot_blocks
+from .one_shot import endings as one_shot_endings
 from .one_shot import framing as one_shot_framing
-from .one_shot import member_refusals as one_shot_members
+from .one_shot import refusals as one_shot_refusals
 from .one_shot import rounds as one_shot_rounds
-from .one_shot import server_refusals as one_shot_servers
 
 
 def vectors() -> dict[str, Iterable[tuple[str, Mapping[str, Any]]]]:
     """All files, by folder."""
-    refusals = (client_refusals.vectors(), server_refusals.vectors(), endings.vectors())
     return {
         "rounds": positive.vectors(),
-        "refusals": chain(*refusals),
+        "refusals": chain(corpus.files(refusals), endings.vectors()),
         "one-shot-rounds": one_shot_rounds.vectors(),
-        "one-shot-refusals": chain(one_shot_members.vectors(), one_shot_servers.vectors()),
+        "one-shot-refusals": chain(corpus.files(one_shot_refusals), one_shot_endings.vectors()),
         "messages": chain(framing.vectors(), one_shot_framing.vectors()),
         "primitives": chain(blocks.vectors(), one_shot_blocks.vectors()),
     }

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from secagg.pairwise.context import SessionContext
 from secagg.pairwise.reference import ReferenceRound, Stage, run_secagg
@@ -27,12 +27,15 @@ APPLICATION_DIGEST = hashlib.sha256(b"application").digest()
 
 @dataclass(frozen=True)
 class Event:
-    """A step of one party; `data` and `expect` name messages."""
+    """A step of one party; `data` and `expect` name messages.
+
+    What comes out of it is None if it is nothing, and an ellipsis if it is not compared.
+    """
 
     op: str
     client: int | None = None
     data: str | None = None
-    expect: Any = None
+    expect: Any = ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,11 @@ class Round:
         lies: plain shares (owner, holder) that a malicious owner deals instead of the right ones.
         promises: commitments of malicious owners.
     """
+
+    PARTY_KEY: ClassVar = "client"
+    """What an operation calls whoever takes a step."""
+    LAST: ClassVar = "server_unmask"
+    """The step that gives the sum."""
 
     n: int
     threshold: int
@@ -327,10 +335,14 @@ class Round:
         return self.promises.get(u) or b"".join(right)
 
     def bundle(
-        self, u: int, commitments: bytes = b"", sealed: bytes | None = None, signature: bytes = b""
+        self,
+        u: int,
+        commitments: bytes | None = None,
+        sealed: bytes | None = None,
+        signature: bytes = b"",
     ) -> bytes:
         """Message 3; signed after the changes."""
-        commitments = commitments or self.commitments(u)
+        commitments = self.commitments(u) if commitments is None else commitments
         if sealed is None:
             sealed = b"".join(self.sealed(u, v) for v in self.holders[u] if v != u)
         signed = (self.hash, index(u), commitments, sealed)
@@ -343,9 +355,9 @@ class Round:
         sealed = sealed or b"".join(self.sealed(v, u) for v in owners)
         return self.message(4, bitmap(members or self.participants, self.n), sealed)
 
-    def masked_input(self, u: int, vector: bytes = b"", signature: bytes = b"") -> bytes:
+    def masked_input(self, u: int, vector: bytes | None = None, signature: bytes = b"") -> bytes:
         """Message 5; signed after the changes."""
-        vector = vector or wire.pack_vector(self.uploads[u], self.bits)
+        vector = wire.pack_vector(self.uploads[u], self.bits) if vector is None else vector
         signed = (self.hash, index(u), wire.digest("sign masked input", vector))
         signature = signature or sign(self.identities[u], "sign masked input", *signed)
         return self.message(5, u, vector, signature)
@@ -415,6 +427,16 @@ class Round:
         signed = (self.hash, index(u), bitmap(missing, self.n), shares)
         return self.message(11, u, shares, sign(self.identities[u], "sign seed shares", *signed))
 
+    def signed(self, number: int, *, context: bytes, sender: int, **fields: Any) -> bytes:
+        """A client's message with any fields, and the signature that it makes itself."""
+        del context, fields["signature"]
+        if number == 1:
+            keys = {"sealing": fields["sealing_key"], "masking": fields["masking_key"]}
+            return self.advertisement(sender, self.entry(sender, **keys))
+        make = {3: self.bundle, 5: self.masked_input, 9: self.unmask_shares, 11: self.seed_shares}
+        made: bytes = make[number](sender, **fields)  # type: ignore[operator]
+        return made
+
     def result(self, culprits: Sequence[int] = ()) -> Result:
         """What the server ends with, by the reference."""
         seeds = sorted(self.reference.seeds.items())
@@ -440,6 +462,15 @@ class Round:
             raise AssertionError("given-up seeds differ from the reference")
 
     # -- order --------------------------------------------------------------------------------
+
+    def known(self) -> dict[str, Any]:
+        """What a file says first: the context, and all that the parties start with."""
+        return {
+            "context": self.context,
+            "identities": [key.hex() for key in self.identities],
+            "rand_seeds": [seed.hex() for seed in self.rand_seeds],
+            "inputs": self.inputs,
+        }
 
     def named(self, name: str) -> bytes:
         """An honest message by its name: what it is, and the client from or to whom it goes."""
@@ -471,7 +502,7 @@ class Round:
         yield from self._collected("bundle", self.participants)
         yield Event("server_close", expect=[[u, f"delivered {u}"] for u in self.participants])
         for u in self.survivors:
-            yield Event("client_receive", u, f"delivered {u}")
+            yield Event("client_receive", u, f"delivered {u}", None)
             yield Event("client_submit", u, expect=f"input {u}")
         yield from self._collected("input", self.survivors)
         yield Event("server_close", expect=[[u, "survivor set"] for u in self.survivors])

@@ -11,7 +11,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from secagg import ProtocolError, RemoteProtocolError, TooFewSurvivorsError, WrongSharesError
+from secagg import (
+    ProtocolError,
+    RemoteProtocolError,
+    SessionAbortedError,
+    TooFewSurvivorsError,
+    WrongSharesError,
+)
 from secagg.errors import OpeningFailedError
 from secagg.framing import encode_message
 from secagg.shamir import Rand
@@ -120,10 +126,20 @@ class Player:
         if role != "server":
             phase = self.parties(role)[self.party(operation)].phase
             same(phase.name in ("ABORTED", "FINISHED"), True, f"the {role}'s end")
+            self.check_over(operation)
         elif operation["op"].startswith("server_receive"):
             same(self.server_state(), before, "the server's state after a refused message")
         else:
             same(self.server.phase.name, "ABORTED", "the server's phase")
+
+    def check_over(self, operation: Mapping[str, Any]) -> None:
+        """Whoever refused takes nothing afterwards, not even the honest message."""
+        again = {**operation, "data": operation.get("instead_of", operation["data"])}
+        try:
+            getattr(self, operation["op"])(again)
+        except SessionAbortedError:
+            return
+        raise MismatchError(f"{operation['op']}: taken after a refusal")
 
     def known(self, op: str, expected: Any) -> Any:
         """What is expected, with bytes in the place of the names of messages."""
@@ -164,6 +180,9 @@ def run_refusal(
 ) -> None:
     """The refused step after the base's first ones; then the honest one in its place.
 
+    A server goes on to the end of the round, with the sum that it would have had. If the step is
+    not refused but taken, that is all.
+
     Args:
         victim: role and number of the party that refuses.
     """
@@ -171,13 +190,18 @@ def run_refusal(
     for operation in vector["operations"]:
         play.step(operation)
     last = vector["operations"][-1]
-    if (honest := last.get("instead_of")) is None:
+    if "error" not in last:
         return
-    # The server takes the honest message afterwards; others have aborted, so a new one does.
-    after = play if victim[0] == "server" else _prelude(kind, vector, base, victim)
-    intended = base["operations"][vector["steps"]]
-    same(intended.get("data"), honest, "the base's next message")
-    after.step(intended)
+    following = base["operations"][vector["steps"] :]
+    if (honest := last.get("instead_of")) is not None:
+        same(following[0].get("data"), honest, "the base's next message")
+    if victim[0] == "server":
+        for operation in following:
+            if role_of(operation) == "server":
+                play.step(operation)
+    elif honest is not None:
+        # Who refused has aborted, so another one takes the honest message.
+        _prelude(kind, vector, base, victim).step(following[0])
 
 
 def _prelude(

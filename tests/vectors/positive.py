@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from secagg.field import PrimeField
 from secagg.pairwise.reference import Stage, expand_element
 
 from . import wire
 from .handmade import Round
-from .schema import RoundVector
+from .schema import Error, RoundVector
 from .script import Script, remote
 
 SMALL = Round(n=3, threshold=2, minimum=2, bits=16, length=5, seed="small")
@@ -162,25 +163,20 @@ def liar() -> RoundVector:
     return script.vector()
 
 
-def undisturbed() -> RoundVector:
-    """Refused messages change nothing."""
+def undisturbed(round_: Any, bad: Mapping[str, tuple[bytes, Error]]) -> Any:
+    """Refused messages change nothing.
+
+    Args:
+        bad: by the name of an honest message, what comes before it, and how it is refused.
+    """
     script = Script(
-        SMALL,
+        round_,
         "The server refuses a bad message in every stage, and ends with the sum all the same.",
     )
-    foreign = bytes(64)
-    bad = {
-        "advertisement 1": (SMALL.advertisement(1)[:-1] + b"\x00", "BAD_SIGNATURE"),
-        "bundle 2": (SMALL.bundle(2, sealed=b""), "BAD_LENGTH"),
-        "input 0": (SMALL.masked_input(0, signature=foreign), "BAD_SIGNATURE"),
-        "confirmation 1": (SMALL.confirmation(1, foreign), "BAD_SIGNATURE"),
-        "unmask 2": (SMALL.unmask_shares(2, seeds=bytes(32)), "BAD_SHARE"),
-    }
-    for event in SMALL.events():
-        if event.client is not None and event.op == "server_receive" and event.data in bad:
-            data, reason = bad[event.data]
-            error = remote(event.client, reason)
-            script.step("server_receive", event.client, data=data, error=error)
+    for event in round_.events():
+        if event.op.startswith("server_receive") and event.data in bad:
+            data, error = bad[event.data]
+            script.step(event.op, event.client, data=data, error=error)
         script.play([event])
     return script.vector()
 
@@ -190,4 +186,12 @@ def vectors() -> Iterator[tuple[str, RoundVector]]:
     for name in HONEST:
         yield name, honest(name)
     yield "liar-is-named", liar()
-    yield "refusals-change-nothing", undisturbed()
+    foreign = bytes(64)
+    bad = {
+        "advertisement 1": (SMALL.advertisement(1)[:-1] + b"\x00", remote(1, "BAD_SIGNATURE")),
+        "bundle 2": (SMALL.bundle(2, sealed=b""), remote(2, "BAD_LENGTH")),
+        "input 0": (SMALL.masked_input(0, signature=foreign), remote(0, "BAD_SIGNATURE")),
+        "confirmation 1": (SMALL.confirmation(1, foreign), remote(1, "BAD_SIGNATURE")),
+        "unmask 2": (SMALL.unmask_shares(2, seeds=bytes(32)), remote(2, "BAD_SHARE")),
+    }
+    yield "refusals-change-nothing", undisturbed(SMALL, bad)

@@ -5,55 +5,58 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .handmade import Event, Round
-from .schema import Error, Operation, RefusalVector, RoundVector
+from .handmade import Event
+from .schema import Error
 
 SERVER = -1
 
 
 class Script:
-    """A file under construction: honest steps of a round, and what is put between them."""
+    """A file under construction: honest steps of a round, and what is put between them.
 
-    def __init__(self, round_: Round, description: str) -> None:
+    Args:
+        round_: of either protocol.
+        description: what the file says about itself.
+    """
+
+    def __init__(self, round_: Any, description: str) -> None:
         self.round = round_
         self.description = description
         self.messages: dict[str, bytes] = {}
-        self.operations: list[Operation] = []
+        self.operations: list[Any] = []
 
     def play(self, events: Iterable[Event], *, compare: bool = True) -> None:
         """Append honest steps; without `compare` the server's deadlines give anything."""
         for event in events:
             step: Any = {"op": event.op}
             if event.client is not None:
-                step["client"] = event.client
+                step[self.round.PARTY_KEY] = event.client
             if event.data is not None:
                 step["data"] = self._known(event.data)
-            if event.op == "server_close" and compare:
-                step["expect"] = [[to, self._known(name)] for to, name in event.expect]
-            elif event.op == "server_unmask":
+            if event.op == self.round.LAST:
                 step["expect"] = self.round.result()
-            elif event.op.startswith("client"):
-                step["expect"] = event.expect and self._known(event.expect)
+            elif event.op == "server_close":
+                if compare:
+                    step["expect"] = [[to, self._known(name)] for to, name in event.expect]
+            elif isinstance(event.expect, str):
+                step["expect"] = self._known(event.expect)
+            elif event.expect is not ...:
+                step["expect"] = event.expect
             self.operations.append(step)
 
-    def step(self, op: str, client: int | None = None, **fields: Any) -> None:
+    def step(self, op: str, party: int | None = None, **fields: Any) -> None:
         """Append any step; `data` may be bytes, which get the name of the step's place."""
         if isinstance(data := fields.get("data"), bytes):
             fields["data"] = name = f"changed {len(self.operations)}"
             self.messages[name] = data
-        if "instead_of" in fields:
-            self._known(fields["instead_of"])
-        step: Any = {"op": op, **({} if client is None else {"client": client}), **fields}
-        self.operations.append(step)
+        who = {} if party is None else {self.round.PARTY_KEY: party}
+        self.operations.append({"op": op, **who, **fields})
 
-    def vector(self) -> RoundVector:
-        """The finished file."""
+    def vector(self) -> Any:
+        """The finished file: a `RoundVector` or a `OneShotRoundVector`."""
         return {
             "description": self.description,
-            "context": self.round.context,
-            "identities": [key.hex() for key in self.round.identities],
-            "rand_seeds": [seed.hex() for seed in self.round.rand_seeds],
-            "inputs": self.round.inputs,
+            **self.round.known(),
             "messages": {name: data.hex() for name, data in self.messages.items()},
             "operations": self.operations,
             "success": "error" not in self.operations[-1],
@@ -63,24 +66,6 @@ class Script:
         if name not in self.messages:
             self.messages[name] = self.round.named(name)
         return name
-
-
-def refusal(
-    description: str, base: str, round_: Round, party: int, steps: int, **last: Any
-) -> RefusalVector:
-    """A file that goes on from the first steps of an honest round; `last` is the refused step."""
-    script = Script(round_, description)
-    script.step(**last)
-    honest = last.get("instead_of")
-    return {
-        "description": description,
-        "base": base,
-        "party": party,
-        "steps": steps,
-        "messages": {name: data.hex() for name, data in script.messages.items() if name != honest},
-        "operations": script.operations,
-        "success": False,
-    }
 
 
 def remote(party: int, reason: str) -> Error:
@@ -105,4 +90,22 @@ def wrong_shares(owner: int, answered: int, threshold: int) -> Error:
         "owner": owner,
         "answered": answered,
         "threshold": threshold,
+    }
+
+
+def of_member(party: int, reason: str) -> Error:
+    """The error of a member that misbehaves."""
+    return {"type": "RemoteProtocolError", "party": party, "reason": reason, "role": "member"}
+
+
+def opening_failed(
+    answered: int, needed: int, dealers: Iterable[int] = (), members: Iterable[int] = ()
+) -> Error:
+    """Answers that do not open the sum, and whom to look at."""
+    return {
+        "type": "OpeningFailedError",
+        "answered": answered,
+        "needed": needed,
+        "dealers": list(dealers),
+        "members": list(members),
     }

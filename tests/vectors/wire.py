@@ -1,8 +1,8 @@
 """docs/wire.md by hand: tags, keys, shares and framing, in plain Python.
 
-The second implementation behind the vectors. It takes X25519, Ed25519, AES and SHA-256 from their
-packages and nothing from secagg, so the state machines that are tested against its output share no
-code with it. Slow, and no example of how to handle secrets.
+The second implementation behind the vectors. It takes X25519, Ed25519, AES, SHA-256 and a reader of
+MessagePack from their packages and nothing from secagg, so the state machines that are tested
+against its output share no code with it. Slow, and no example of how to handle secrets.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import lru_cache
 from math import comb
 from typing import Any
 
+import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -34,6 +35,32 @@ LOW_ORDER_KEY = bytes(32)
 """An X25519 public key of small order: the agreed secret is zero with everybody."""
 UNREDUCED_KEY = (2**255 - 19 + 9).to_bytes(32, "little")
 """Another encoding of the public key 9, not reduced."""
+
+
+FIELDS: dict[int, tuple[str, tuple[str, ...]]] = {
+    1: ("Advertisement", ("sender", "sealing_key", "masking_key", "nonce", "signature")),
+    2: ("Roster", ("members", "root", "proof", "entries")),
+    3: ("ShareBundle", ("sender", "commitments", "sealed", "signature")),
+    4: ("DeliveredShares", ("participants", "sealed")),
+    5: ("MaskedInput", ("sender", "vector", "signature")),
+    6: ("SurvivorSet", ("survivors",)),
+    7: ("Confirmation", ("sender", "signature")),
+    8: ("ConfirmationSet", ("confirmers", "signatures")),
+    9: ("UnmaskShares", ("sender", "shares", "seeds", "signature")),
+    10: ("SeedRequest", ("missing",)),
+    11: ("SeedShares", ("sender", "shares", "signature")),
+    32: (
+        "Upload",
+        ("sender", "ephemeral_key", "ciphertext", "commitments", "seals", "returns", "signature"),
+    ),
+    33: ("Delivery", ("cohort", "uploaded", "headers", "seals")),
+    34: ("Complaints", ("sender", "bad", "signature")),
+    35: ("Proposal", ("survivors",)),
+    36: ("Confirmation", ("sender", "signature")),
+    37: ("Quorum", ("signers", "signatures")),
+    38: ("Answer", ("sender", "sums", "seeds", "checks", "signature")),
+}
+"""By number, what a message is called and what its fields are, behind its context."""
 
 
 def bad_keys(entry: bytes) -> Iterator[tuple[str, str, dict[str, bytes]]]:
@@ -330,3 +357,9 @@ def pack(value: bytes | int) -> bytes:
         return bytes([0xCB + size.bit_length()]) + value.to_bytes(size, "big")
     size = next(size for size in (1, 2, 4) if len(value) >> 8 * size == 0)
     return bytes([0xC3 + size.bit_length()]) + len(value).to_bytes(size, "big") + value
+
+
+def fields_of(data: bytes) -> tuple[int, dict[str, Any]]:
+    """A message's number, and its fields by their names."""
+    number, *values = msgspec.msgpack.decode(data[len(VERSION) :])
+    return number, dict(zip(("context", *FIELDS[number][1]), values, strict=True))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import pairwise
-from types import SimpleNamespace
 
 import mpmath
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -112,28 +112,28 @@ COUNT = 1_000_000
 
 
 @pytest.mark.statistical
-def test_distribution(secagg_kit: SimpleNamespace) -> None:
+def test_distribution() -> None:
     counts = np.bincount(sample(KEY, COUNT).astype(int) + CUT, minlength=2 * CUT + 1)
     value, degrees = chi_square(counts, COUNT * probabilities())
-    assert value < critical(degrees, secagg_kit.ALPHA)
+    assert value < critical(degrees, kit.ALPHA)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("sigma", [6.35, 6.45])
-def test_another_width_would_be_noticed(secagg_kit: SimpleNamespace, sigma: float) -> None:
+def test_another_width_would_be_noticed(sigma: float) -> None:
     """A rounded continuous Gaussian, less than one per cent too narrow or too wide."""
     rounded = np.rint(np.random.default_rng(0).normal(0, sigma, COUNT)).astype(int)
     counts = np.bincount(rounded + CUT, minlength=2 * CUT + 1)
     value, degrees = chi_square(counts, COUNT * probabilities())
-    assert value > critical(degrees, secagg_kit.ALPHA)
+    assert value > critical(degrees, kit.ALPHA)
 
 
 @pytest.mark.statistical
-def test_neighbours_are_uncorrelated(secagg_kit: SimpleNamespace) -> None:
+def test_neighbours_are_uncorrelated() -> None:
     """The mean product of neighbours has a standard deviation of sigma^2 / sqrt(N)."""
     samples = sample(KEY, COUNT).astype(float)
     deviation = 6.4**2 / math.sqrt(COUNT)
-    bound = deviation * math.sqrt(2) * float(mpmath.erfinv(1 - secagg_kit.ALPHA))
+    bound = deviation * math.sqrt(2) * float(mpmath.erfinv(1 - kit.ALPHA))
     assert abs((samples[1:] * samples[:-1]).mean()) < bound
     assert abs((samples[1:] * samples[1:]).mean()) > bound
 

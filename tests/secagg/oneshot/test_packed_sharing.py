@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from itertools import combinations
-from types import SimpleNamespace
 
 import galois
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 
 from secagg import ParameterError, TooFewSurvivorsError, _shamir_kernels
@@ -32,7 +32,6 @@ def secrets_of(count: int, label: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize(("count", "per", "randomness", "members"), SIZES)
 def test_dealing_equals_galois(
-    secagg_kit: SimpleNamespace,
     gf: type[galois.FieldArray],
     count: int,
     per: int,
@@ -40,10 +39,10 @@ def test_dealing_equals_galois(
     members: int,
 ) -> None:
     secrets = secrets_of(count)
-    shares = deal(secrets, per, randomness, members, secagg_kit.rand(b"deal"))
+    shares = deal(secrets, per, randomness, members, kit.rand(b"deal"))
     polynomials = polynomials_of(count, per)
     assert shares.shape == (members, polynomials) and shares.dtype == np.uint32
-    drawn = random_elements(randomness * polynomials, secagg_kit.rand(b"deal"))
+    drawn = random_elements(randomness * polynomials, kit.rand(b"deal"))
     drawn = drawn.reshape(randomness, polynomials)
     padded = np.zeros(polynomials * per, np.uint64)
     padded[:count] = secrets
@@ -55,16 +54,16 @@ def test_dealing_equals_galois(
         assert shares[:, p].tolist() == polynomial(gf(list(range(1, members + 1)))).tolist()
 
 
-def test_narrow_and_wide_secrets_are_shared_alike(secagg_kit: SimpleNamespace) -> None:
+def test_narrow_and_wide_secrets_are_shared_alike() -> None:
     secrets = secrets_of(10)
-    narrow = deal(secrets, 3, 2, 6, secagg_kit.rand(b"x"))
-    wide = deal(secrets.astype(np.uint64), 3, 2, 6, secagg_kit.rand(b"x"))
+    narrow = deal(secrets, 3, 2, 6, kit.rand(b"x"))
+    wide = deal(secrets.astype(np.uint64), 3, 2, 6, kit.rand(b"x"))
     assert np.array_equal(narrow, wide)
 
 
-def test_every_choice_of_enough_members_opens(secagg_kit: SimpleNamespace) -> None:
+def test_every_choice_of_enough_members_opens() -> None:
     secrets = secrets_of(7)
-    shares = deal(secrets, 3, 2, 8, secagg_kit.rand(b"x"))
+    shares = deal(secrets, 3, 2, 8, kit.rand(b"x"))
     for size in (5, 6):
         for chosen in combinations(range(8), size):
             opened, wrong = packed_sharing.open(shares[list(chosen)], chosen, 2, 3, 7, os.urandom)
@@ -73,9 +72,9 @@ def test_every_choice_of_enough_members_opens(secagg_kit: SimpleNamespace) -> No
     assert np.array_equal(backwards[0], secrets)
 
 
-def test_sums_of_shares_open_sums(secagg_kit: SimpleNamespace) -> None:
+def test_sums_of_shares_open_sums() -> None:
     dealers = [secrets_of(50, label) for label in range(5)]
-    shares = [deal(each, 8, 4, 20, secagg_kit.rand(bytes(each[:4]))) for each in dealers]
+    shares = [deal(each, 8, 4, 20, kit.rand(bytes(each[:4]))) for each in dealers]
     added = (np.sum(shares, axis=0, dtype=np.uint64) % PRIME).astype(np.uint32)
     opened, _ = packed_sharing.open(added[3:], range(3, 20), 4, 8, 50, os.urandom)
     assert np.array_equal(opened, np.sum(dealers, axis=0, dtype=np.uint64) % PRIME)
@@ -125,12 +124,10 @@ def lies(kind: str, shares: np.ndarray, liars: list[int]) -> None:
 @pytest.mark.parametrize("kind", ["random", "one column", "the same"])
 @pytest.mark.parametrize("count", [10, 3, 100])
 @pytest.mark.parametrize("answered", [6, 7, 8, 12, 30])
-def test_wrong_answers_up_to_the_radius(
-    secagg_kit: SimpleNamespace, kind: str, count: int, answered: int
-) -> None:
+def test_wrong_answers_up_to_the_radius(kind: str, count: int, answered: int) -> None:
     """Answers needed: 6. Few and many columns, and as many liars as can be told."""
     secrets = secrets_of(count)
-    shares = deal(secrets, 2, 4, 30, secagg_kit.rand(b"lies"))
+    shares = deal(secrets, 2, 4, 30, kit.rand(b"lies"))
     members = list(range(29, 29 - answered, -1))
     most = (answered - 6) // 2
     for wrong in {0, 1, most} if most else {0}:
@@ -143,10 +140,10 @@ def test_wrong_answers_up_to_the_radius(
 
 
 @pytest.mark.parametrize("kind", ["random", "one column", "the same"])
-def test_beyond_the_radius_nothing_comes_out(secagg_kit: SimpleNamespace, kind: str) -> None:
+def test_beyond_the_radius_nothing_comes_out(kind: str) -> None:
     """12 answers, 6 needed: three liars are found, four to six are too many."""
     secrets = secrets_of(100)
-    shares = deal(secrets, 2, 4, 12, secagg_kit.rand(b"lies"))
+    shares = deal(secrets, 2, 4, 12, kit.rand(b"lies"))
     for wrong in (4, 5, 6):
         answers = shares.copy()
         lies(kind, answers, list(range(wrong)))
@@ -155,18 +152,18 @@ def test_beyond_the_radius_nothing_comes_out(secagg_kit: SimpleNamespace, kind: 
         assert (raised.value.answered, raised.value.needed) == (12, 6)
 
 
-def test_liars_beyond_the_radius_can_win_together(secagg_kit: SimpleNamespace) -> None:
+def test_liars_beyond_the_radius_can_win_together() -> None:
     """Nine of twelve that agree are the majority: the others are named. Hence c is bounded."""
     secrets = secrets_of(4)
-    shares = deal(secrets, 2, 4, 12, secagg_kit.rand(b"a"))
-    others = deal(secrets_of(4, 1), 2, 4, 12, secagg_kit.rand(b"b"))
+    shares = deal(secrets, 2, 4, 12, kit.rand(b"a"))
+    others = deal(secrets_of(4, 1), 2, 4, 12, kit.rand(b"b"))
     shares[:9] = others[:9]
     opened, wrong = packed_sharing.open(shares, range(12), 4, 2, 4, os.urandom)
     assert np.array_equal(opened, secrets_of(4, 1)) and wrong == (9, 10, 11)
 
 
-def test_one_answer_more_shows_a_lie_but_not_whose(secagg_kit: SimpleNamespace) -> None:
-    shares = deal(secrets_of(9), 2, 4, 7, secagg_kit.rand(b"x"))
+def test_one_answer_more_shows_a_lie_but_not_whose() -> None:
+    shares = deal(secrets_of(9), 2, 4, 7, kit.rand(b"x"))
     shares[3, 2] ^= 1
     with pytest.raises(WrongAnswersError, match="more than 0 are wrong"):
         packed_sharing.open(shares, range(7), 4, 2, 9, os.urandom)
@@ -198,8 +195,8 @@ def test_interpolation_weights_are_those_of_one_target_each() -> None:
         assert np.array_equal(row, single)
 
 
-def test_bad_arguments(secagg_kit: SimpleNamespace) -> None:
-    rand = secagg_kit.rand(b"bad")
+def test_bad_arguments() -> None:
+    rand = kit.rand(b"bad")
     secrets = secrets_of(6)
     for bad in (secrets.astype(np.int64), secrets[:0], secrets.reshape(2, 3)):
         with pytest.raises(ParameterError, match="secrets"):

@@ -132,31 +132,6 @@ def test_a_state_is_resumed_once(keys: TokenFolder, tmp_path: Path) -> None:
                 resume(kind, stored, party, folder)
 
 
-def test_a_member_that_is_restored_twice_answers_once(keys: TokenFolder) -> None:
-    """Two answers on two sets would be the difference of the sets."""
-    round_ = kit.Round(kit.context())
-    round_.collect()
-    round_.pass_on()
-    party = member_party(round_, 0)
-    stored = suspend(round_.members[0], keys)
-    first = resume(OneShotMember, stored, party, keys)
-    proposal = dict(round_.server.close_round_bytes())[0]
-    assert first.receive_bytes(proposal)
-    with pytest.raises(StoredStateError, match="before"):
-        resume(OneShotMember, stored, party, keys)
-
-
-def test_a_client_that_is_restored_twice_uploads_one_vector(keys: TokenFolder) -> None:
-    round_ = kit.Round(kit.context())
-    round_.clients[0].seeds(b"rounded")
-    party = client_party(round_, 0)
-    stored = suspend(round_.clients[0], keys)
-    first = resume(OneShotClient, stored, party, keys)
-    assert first.submit(round_.vector(0))
-    with pytest.raises(StoredStateError, match="before"):
-        resume(OneShotClient, stored, party, keys)
-
-
 def test_a_member_s_own_upload_is_stored_with_it(keys: TokenFolder) -> None:
     """Forgotten, another upload in our name would be signed."""
     committee = kit.committee(5, "client", kind=CommitteeKind.EVERYONE)
@@ -201,28 +176,6 @@ def test_a_state_belongs_to_its_party_round_and_kind_of_session(keys: TokenFolde
             with pytest.raises(StoredStateError, match="cannot be opened"):
                 resume(wrong_kind, stored, wrong, keys)  # type: ignore[type-var]
         assert resume(kind, stored, party, keys)  # type: ignore[type-var]
-
-
-def test_every_changed_byte_is_noticed(keys: TokenFolder) -> None:
-    kind, stored, party = phases(keys)[MemberPhase.WAITING]
-    for position in range(len(stored)):
-        changed = bytearray(stored)
-        changed[position] ^= 1
-        with pytest.raises(StoredStateError):
-            resume(kind, bytes(changed), party, keys)
-    for damaged in (b"", stored[:17], stored[:-1], stored + b"\0"):
-        with pytest.raises(StoredStateError):
-            resume(kind, damaged, party, keys)
-    assert resume(kind, stored, party, keys)
-
-
-def test_the_seal_covers_what_is_kept_beside_it(keys: TokenFolder) -> None:
-    round_ = kit.Round(kit.context())
-    party = client_party(round_, 0)
-    stored = suspend(round_.clients[0], keys, b"public")
-    with pytest.raises(StoredStateError, match="cannot be opened"):
-        resume(OneShotClient, stored, party, keys, b"publi")
-    assert resume(OneShotClient, stored, party, keys, b"public")
 
 
 def test_secrets_are_not_readable_in_a_stored_state(keys: TokenFolder) -> None:

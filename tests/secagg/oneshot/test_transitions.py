@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,41 +230,3 @@ def test_a_handler_that_leaves_the_table_is_caught(monkeypatch: pytest.MonkeyPat
     round_ = server_at(ServerPhase.CHECKING)
     with pytest.raises(LocalProtocolError, match="illegal move"):
         round_.server._move(Local.DEADLINE, ServerPhase.FINISHED)
-
-
-RAISED = {
-    "MALFORMED",
-    "OVERSIZED",
-    "UNEXPECTED_MESSAGE",
-    "UNKNOWN_SENDER",
-    "DUPLICATE_MESSAGE",
-    "WRONG_CONTEXT",
-    "BAD_SIGNATURE",
-    "BAD_KEY",
-    "SET_TOO_SMALL",
-    "SET_NOT_NESTED",
-    "BAD_SHARE",
-    "NOT_IN_TREE",
-    "BAD_LENGTH",
-    "NOT_IN_FIELD",
-    "MISSING_SIGNATURES",
-}
-"""Reasons that the one-shot protocol has; a bad seal is a complaint, not an error."""
-
-
-def test_every_reason_is_raised_by_a_test() -> None:
-    source = Path(server.__file__).parent
-    used = {
-        name
-        for path in [
-            *source.glob("*.py"),
-            source.parent / "framing.py",
-            source.parent / "server.py",
-            source.parent / "session.py",
-        ]
-        for name in re.findall(r"Reason\.([A-Z_]+)", path.read_text("utf-8"))
-    }
-    assert used == RAISED
-    files = [path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py")]
-    named = {name for text in files for name in re.findall(r"Reason\.([A-Z_]+)", text)}
-    assert named >= RAISED

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from fractions import Fraction
 from math import comb
-from types import SimpleNamespace
 from typing import Any
 
+import pairwise_rounds as kit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -119,21 +119,17 @@ def test_a_hostile_context_costs_little(corrupt: int, surplus: int) -> None:
         assert chosen.quorum == full_quorum(members, corrupt)
 
 
-def test_a_context_computes_no_committee(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_context_computes_no_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients make a context of what anybody announces."""
     monkeypatch.setattr(f"{CONTEXT}.choose_committee", None)
-    secagg_kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
+    kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2)
 
 
-def test_a_curious_server_needs_no_committee(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_curious_server_needs_no_committee(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{CONTEXT}.choose_committee", None)
     mode = Mode.SEMI_HONEST
-    context = secagg_kit.context(N, mode, degree=6, threshold=4, minimum_survivors=N - 2)
-    cohort = secagg_kit.Cohort(context)
+    context = kit.context(N, mode, degree=6, threshold=4, minimum_survivors=N - 2)
+    cohort = kit.Cohort(context)
     assert cohort.run().survivors == tuple(range(N))
 
 
@@ -146,9 +142,7 @@ def test_no_small_committee_works_without_more_than_half(members: int, corrupt: 
     assert choose_committee(members, corrupt, quorum - 1).size == members
 
 
-def test_more_than_half_must_survive(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_than_half_must_survive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else two rosters with committees of their own could yield two sums of one round."""
     monkeypatch.setattr(f"{CONTEXT}.choose_committee", lambda *_: CommitteeParameters(64, 33))
     monkeypatch.setattr(f"{CONTEXT}.stays_connected", lambda *_: True)
@@ -156,8 +150,8 @@ def test_more_than_half_must_survive(
     fixed = {"degree": 60, "threshold": 40, "tolerated_colluders": colluders}
     fewest = (size + colluders) // 2 + 1
     with pytest.raises(ParameterError, match=f"at least {fewest}"):
-        secagg_kit.context(size, minimum_survivors=fewest - 1, **fixed)
-    context = secagg_kit.context(size, minimum_survivors=fewest, **fixed)
+        kit.context(size, minimum_survivors=fewest - 1, **fixed)
+    context = kit.context(size, minimum_survivors=fewest, **fixed)
     # Two sets of survivors have more in common than the colluders.
     assert 2 * context.minimum_survivors - size > colluders
 
@@ -208,29 +202,29 @@ def test_a_quorum_is_never_above_that_of_the_whole_roster() -> None:
             assert chosen.quorum <= full_quorum(members, corrupt)
 
 
-def on_a_ring(kit: SimpleNamespace, stage: Stage) -> tuple[Any, Any]:
+def on_a_ring(stage: Stage) -> tuple[Any, Any]:
     """Eighty clients on a ring before a stage, and their committee."""
     cohort = kit.Cohort(kit.context(N, degree=6, threshold=4, minimum_survivors=N - 2))
     cohort.run(until=stage)
     return cohort, cohort.server._checked_roster().committee
 
 
-def test_any_quorum_of_the_committee_convinces(secagg_kit: SimpleNamespace) -> None:
-    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
+def test_any_quorum_of_the_committee_convinces() -> None:
+    cohort, drawn = on_a_ring(Stage.UNMASK)
     assert (len(drawn.members), drawn.quorum) == (64, 33)
     last = sorted(drawn.members)[-drawn.quorum :]
     assert cohort.clients[0].receive(cohort.confirmed_by(last)) is not None
 
 
-def test_one_signature_less_does_not(secagg_kit: SimpleNamespace) -> None:
-    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
+def test_one_signature_less_does_not() -> None:
+    cohort, drawn = on_a_ring(Stage.UNMASK)
     few = sorted(drawn.members)[: drawn.quorum - 1]
     cohort.client_refuses(cohort.confirmed_by(few), Reason.MISSING_SIGNATURES)
 
 
-def test_signatures_of_others_do_not_count(secagg_kit: SimpleNamespace) -> None:
+def test_signatures_of_others_do_not_count() -> None:
     """All survivors outside the committee and all but one of a quorum inside."""
-    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
+    cohort, drawn = on_a_ring(Stage.UNMASK)
     outside = set(range(N)) - drawn.members
     inside = sorted(drawn.members)[: drawn.quorum - 1]
     signers = sorted({*outside, *inside})
@@ -238,15 +232,15 @@ def test_signatures_of_others_do_not_count(secagg_kit: SimpleNamespace) -> None:
     cohort.client_refuses(cohort.confirmed_by(signers), Reason.SET_NOT_NESTED)
 
 
-def test_the_server_shows_a_quorum_of_the_committee_only(secagg_kit: SimpleNamespace) -> None:
-    cohort, drawn = on_a_ring(secagg_kit, Stage.UNMASK)
+def test_the_server_shows_a_quorum_of_the_committee_only() -> None:
+    cohort, drawn = on_a_ring(Stage.UNMASK)
     message = cohort.incoming()
     assert set(decode_set(message.confirmers, N)) <= drawn.members
     assert len(message.signatures) == drawn.quorum * SIGNATURE_BYTES
 
 
-def test_a_committee_that_went_away_ends_the_round(secagg_kit: SimpleNamespace) -> None:
-    cohort, drawn = on_a_ring(secagg_kit, Stage.CONFIRM)
+def test_a_committee_that_went_away_ends_the_round() -> None:
+    cohort, drawn = on_a_ring(Stage.CONFIRM)
     gone = sorted(drawn.members)[drawn.quorum - 1 :]
     for u in set(range(N)) - set(gone):
         cohort.server.receive_bytes(u, cohort.clients[u].receive_bytes(cohort.pending[u]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from types import SimpleNamespace
 from typing import Any
 
+import pairwise_rounds as kit
 import pytest
 from scipy.stats import hypergeom
 
@@ -81,11 +81,9 @@ def keys(n: int) -> tuple[bytes, ...]:
         ("removal", {"removal": (1,)}),
     ],
 )
-def test_infeasible_parameters_are_named(
-    secagg_kit: SimpleNamespace, argument: str, changes: dict[str, Any]
-) -> None:
+def test_infeasible_parameters_are_named(argument: str, changes: dict[str, Any]) -> None:
     with pytest.raises(ParameterError) as raised:
-        secagg_kit.context(4, **changes)
+        kit.context(4, **changes)
     assert raised.value.argument == argument
 
 
@@ -121,21 +119,19 @@ def test_infeasible_parameters_are_named(
         ("removal", {"removal": (1,) * 3}),
     ],
 )
-def test_unsafe_sparse_graphs_are_refused(
-    secagg_kit: SimpleNamespace, argument: str, changes: dict[str, Any]
-) -> None:
+def test_unsafe_sparse_graphs_are_refused(argument: str, changes: dict[str, Any]) -> None:
     """Around a feasible context: twelve clients, k = 8, t = 5, at most three lost."""
     feasible = {"degree": 8, "threshold": 5, "minimum_survivors": 9, "removal": (1,) * 4}
-    assert secagg_kit.context(12, **feasible).degree == 8
+    assert kit.context(12, **feasible).degree == 8
     if "minimum_survivors" in changes:
         feasible["removal"] = (1,) * 13
     with pytest.raises(ParameterError) as raised:
-        secagg_kit.context(12, **{**feasible, **changes})
+        kit.context(12, **{**feasible, **changes})
     assert raised.value.argument == argument
     assert str(raised.value.value)
 
 
-def test_a_large_ring_is_refused_only_where_it_may_break(secagg_kit: SimpleNamespace) -> None:
+def test_a_large_ring_is_refused_only_where_it_may_break() -> None:
     """More may be lost than a client has neighbours, as long as they hardly stand together."""
     common = {
         "threshold": 17,
@@ -143,31 +139,31 @@ def test_a_large_ring_is_refused_only_where_it_may_break(secagg_kit: SimpleNames
         "mode": Mode.SEMI_HONEST,
         "security_bits": 40,
     }
-    context = secagg_kit.context(1_000, degree=30, minimum_survivors=950, **common)
+    context = kit.context(1_000, degree=30, minimum_survivors=950, **common)
     assert context.degree == 30
     with pytest.raises(ParameterError, match="raise minimum_survivors") as raised:
-        secagg_kit.context(1_000, degree=30, minimum_survivors=500, **common)
+        kit.context(1_000, degree=30, minimum_survivors=500, **common)
     assert raised.value.argument == "degree"
 
 
-def test_seeds_of_the_table(secagg_kit: SimpleNamespace) -> None:
-    context = secagg_kit.context(5, threshold=3, removal=(0b100, 0, 0b11, 1 << 62))
+def test_seeds_of_the_table() -> None:
+    context = kit.context(5, threshold=3, removal=(0b100, 0, 0b11, 1 << 62))
     assert context.seeds == 63
     assert [context.removed_seeds(survivors) for survivors in (5, 4, 3)] == [(2,), (), (0, 1)]
-    none = secagg_kit.context(5, threshold=3)
+    none = kit.context(5, threshold=3)
     assert none.seeds == 0
     assert [none.removed_seeds(survivors) for survivors in (5, 4, 3)] == [(), (), ()]
 
 
-def test_hash_covers_every_entry_of_the_table(secagg_kit: SimpleNamespace) -> None:
+def test_hash_covers_every_entry_of_the_table() -> None:
     tables = [(), (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0, 0), (2, 0, 0)]
-    contexts = [secagg_kit.context(5, threshold=3, removal=table) for table in tables]
+    contexts = [kit.context(5, threshold=3, removal=table) for table in tables]
     assert len({context.hash for context in contexts}) == len(tables)
 
 
-def test_cohort_is_bounded(secagg_kit: SimpleNamespace) -> None:
+def test_cohort_is_bounded() -> None:
     with pytest.raises(ParameterError, match="cohort"):
-        secagg_kit.context(4, cohort=(bytes(32),) * (MAX_COHORT + 1))
+        kit.context(4, cohort=(bytes(32),) * (MAX_COHORT + 1))
 
 
 CHANGES: dict[str, Any] = {
@@ -189,8 +185,8 @@ CHANGES: dict[str, Any] = {
 }
 
 
-def test_hash_covers_every_parameter(secagg_kit: SimpleNamespace) -> None:
-    base = secagg_kit.context(
+def test_hash_covers_every_parameter() -> None:
+    base = kit.context(
         8,
         threshold=5,
         minimum_survivors=6,
@@ -205,13 +201,13 @@ def test_hash_covers_every_parameter(secagg_kit: SimpleNamespace) -> None:
     assert dataclasses.replace(base).hash == base.hash
 
 
-def test_hash_covers_the_order_of_the_cohort(secagg_kit: SimpleNamespace) -> None:
-    base = secagg_kit.context(4)
+def test_hash_covers_the_order_of_the_cohort() -> None:
+    base = kit.context(4)
     assert dataclasses.replace(base, cohort=base.cohort[::-1]).hash != base.hash
 
 
-def test_context_is_frozen(secagg_kit: SimpleNamespace) -> None:
-    context = secagg_kit.context(4)
+def test_context_is_frozen() -> None:
+    context = kit.context(4)
     with pytest.raises(dataclasses.FrozenInstanceError):
         context.threshold = 1
 
@@ -233,26 +229,26 @@ def test_lowest_threshold(n: int) -> None:
 
 
 @pytest.mark.parametrize("index", [-1, 4])
-def test_client_outside_the_cohort(secagg_kit: SimpleNamespace, index: int) -> None:
+def test_client_outside_the_cohort(index: int) -> None:
     with pytest.raises(ParameterError, match="index"):
-        ClientSession(secagg_kit.context(4), index, secagg_kit.identity(0))
+        ClientSession(kit.context(4), index, kit.identity(0))
 
 
-def test_client_with_another_identity(secagg_kit: SimpleNamespace) -> None:
-    identity = secagg_kit.identity(1)
+def test_client_with_another_identity() -> None:
+    identity = kit.identity(1)
     with pytest.raises(ParameterError, match="identity") as raised:
-        ClientSession(secagg_kit.context(4), 0, identity)
+        ClientSession(kit.context(4), 0, identity)
     assert identity.private_bytes().hex() not in str(raised.value)
     assert raised.value.value is not identity
 
 
-def test_corrupt_holders(secagg_kit: SimpleNamespace) -> None:
+def test_corrupt_holders() -> None:
     """All colluders on the complete graph; on a ring of 200 fewer than that.
 
     On the ring it is also fewer than the secrets are protected against.
     """
-    assert secagg_kit.context(9, tolerated_colluders=3).corrupt_holders(7) == 3
-    ring = secagg_kit.context(
+    assert kit.context(9, tolerated_colluders=3).corrupt_holders(7) == 3
+    ring = kit.context(
         200,
         Mode.SEMI_HONEST,
         degree=40,

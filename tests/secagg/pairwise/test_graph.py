@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import permutations
-from types import SimpleNamespace
 
+import pairwise_rounds as kit
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -87,19 +87,19 @@ def looks_uniform(counts: Counter[object], outcomes: int, alpha: float) -> bool:
 
 
 @pytest.mark.statistical
-def test_every_order_is_equally_likely(secagg_kit: SimpleNamespace) -> None:
+def test_every_order_is_equally_likely() -> None:
     orders = list(permutations((3, 4, 8, 9, 20)))
     seeds = [b"order %d" % i for i in range(100 * len(orders))]
     drawn = Counter(random_order((3, 4, 8, 9, 20), seed, Usage.GRAPH) for seed in seeds)
-    assert looks_uniform(drawn, len(orders), secagg_kit.ALPHA)
+    assert looks_uniform(drawn, len(orders), kit.ALPHA)
     # Two bits of each key would leave ties, which go to the lower index.
     keys = [derive(seed, Usage.GRAPH, 5) for seed in seeds]
     broken = Counter(tuple(sorted(range(5), key=lambda u, k=k: (k[u] % 4, u))) for k in keys)  # type: ignore[misc]
-    assert not looks_uniform(broken, len(orders), secagg_kit.ALPHA)
+    assert not looks_uniform(broken, len(orders), kit.ALPHA)
 
 
 @pytest.mark.statistical
-def test_distance_on_a_large_ring_is_uniform(secagg_kit: SimpleNamespace) -> None:
+def test_distance_on_a_large_ring_is_uniform() -> None:
     """How far apart two given members stand decides whether they are neighbours."""
     size, drawn, broken = 41, Counter[object](), Counter[object]()
     for i in range(200 * (size - 1)):
@@ -108,12 +108,12 @@ def test_distance_on_a_large_ring_is_uniform(secagg_kit: SimpleNamespace) -> Non
         # One cut of the pack instead of a shuffle.
         cut = ring[0]
         broken[(7 + cut - 30 - cut) % size] += 1
-    assert looks_uniform(drawn, size - 1, secagg_kit.ALPHA)
-    assert not looks_uniform(broken, size - 1, secagg_kit.ALPHA)
+    assert looks_uniform(drawn, size - 1, kit.ALPHA)
+    assert not looks_uniform(broken, size - 1, kit.ALPHA)
 
 
 @pytest.mark.parametrize("n", range(4, 15))
-def test_no_two_groups_of_holders_reach_the_threshold(secagg_kit: SimpleNamespace, n: int) -> None:
+def test_no_two_groups_of_holders_reach_the_threshold(n: int) -> None:
     """The rule that keeps an active server from getting both secrets of one client.
 
     Honest holders belong to one group, corrupt ones to both; whatever the size of the roster. Few
@@ -125,7 +125,7 @@ def test_no_two_groups_of_holders_reach_the_threshold(secagg_kit: SimpleNamespac
             t = lowest_threshold(n, colluders, Mode.ACTIVE, degree)
             for minimum in range(t, n + 1):
                 try:
-                    context = secagg_kit.context(
+                    context = kit.context(
                         n,
                         degree=degree,
                         tolerated_colluders=colluders,

@@ -7,8 +7,8 @@ import sys
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil, comb, floor
-from types import SimpleNamespace
 
+import pairwise_rounds as kit
 import pytest
 
 from secagg import Mode, ParameterError
@@ -164,14 +164,14 @@ def test_the_degree_grows_with_the_logarithm_of_the_cohort() -> None:
 @pytest.mark.parametrize("n", [5, 8, 9, 10, 11, 21, 40, 100])
 @pytest.mark.parametrize("shares", [(0.0, 0.1), (0.1, 0.1), (0.3, 0.3)])
 def test_every_choice_makes_a_context(
-    secagg_kit: SimpleNamespace, n: int, shares: tuple[float, float], adversary: Adversary
+    n: int, shares: tuple[float, float], adversary: Adversary
 ) -> None:
     try:
         chosen = choose_graph(n, *shares, adversary)
     except ParameterError:
         return
     corrupt, dropped = (floor(share * n + 1e-9) for share in shares)
-    context = secagg_kit.context(
+    context = kit.context(
         n,
         Mode.ACTIVE if adversary is MALICIOUS else Mode.SEMI_HONEST,
         degree=chosen.degree,

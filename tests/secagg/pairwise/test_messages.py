@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
+import pairwise_rounds as kit
 import pytest
 from codec import SENDER, TAG, Codec, CodecTests, changed_bytes, fields_of, name, wire
 from hypothesis import given, settings
@@ -86,17 +86,15 @@ def test_any_bytes_are_accepted_or_refused(body: bytes, version: int) -> None:
     ("mode", "stage"),
     [(m, s) for m in Mode for s in Stage if m is Mode.ACTIVE or s is not Stage.CONFIRM],
 )
-def test_any_bytes_at_any_stage_are_accepted_or_refused(
-    secagg_kit: SimpleNamespace, mode: Mode, stage: Stage
-) -> None:
-    context = secagg_kit.context(3, mode, removal=(0b1, 0b1))
+def test_any_bytes_at_any_stage_are_accepted_or_refused(mode: Mode, stage: Stage) -> None:
+    context = kit.context(3, mode, removal=(0b1, 0b1))
     tag = context.hash[:8]
     drops = {2: Stage.UNMASK} if stage is Stage.RECOVER else {}
-    honest = secagg_kit.Cohort(context, drops)
+    honest = kit.Cohort(context, drops)
     honest.run()
-    up = honest.wire[stage, secagg_kit.Direction.UP, 1]
+    up = honest.wire[stage, kit.Direction.UP, 1]
     before = honest.stages[honest.stages.index(stage) - 1]
-    down = honest.wire.get((before, secagg_kit.Direction.DOWN, 1), b"\1\x90")
+    down = honest.wire.get((before, kit.Direction.DOWN, 1), b"\1\x90")
     position = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3)
     data = st.one_of(
         st.tuples(st.sampled_from([up, down]), position).map(lambda pair: changed_bytes(*pair)),
@@ -105,13 +103,13 @@ def test_any_bytes_at_any_stage_are_accepted_or_refused(
         ),
         CODEC.bodies().map(lambda body: bytes([WIRE_VERSION]) + body),
     )
-    cohort = secagg_kit.Cohort(context, drops)
+    cohort = kit.Cohort(context, drops)
     cohort.run(until=stage)
 
     @settings(max_examples=60, deadline=None)
     @given(data=data)
     def check(data: bytes) -> None:
-        client = secagg_kit.Cohort(context, drops)
+        client = kit.Cohort(context, drops)
         client.run(until=stage)
         for receive in (
             lambda: client.clients[1].receive_bytes(data),
@@ -165,7 +163,6 @@ def test_items() -> None:
     [(3, 400, 62, 0), (9, 1, 8, 0), (40, 9, 8, 0), (12, 1, 8, 6), (40, 1, 8, 6), (12, 1, 8, 10)],
 )
 def test_no_honest_message_is_oversized(
-    secagg_kit: SimpleNamespace,
     mode: Mode,
     n: int,
     length: int,
@@ -174,7 +171,7 @@ def test_no_honest_message_is_oversized(
     seeds: int,
 ) -> None:
     """A survivor is missing, so every kind of message is sent where there are seeds."""
-    context = secagg_kit.context(
+    context = kit.context(
         n,
         mode,
         length=length,
@@ -184,7 +181,7 @@ def test_no_honest_message_is_oversized(
         minimum_survivors=n - 1,
         removal=((1 << seeds) - 1,) * 2,
     )
-    cohort = secagg_kit.Cohort(context, drops={0: Stage.UNMASK})
+    cohort = kit.Cohort(context, drops={0: Stage.UNMASK})
     cohort.run()
     assert any(stage is Stage.RECOVER for stage, _, _ in cohort.wire) == (seeds > 0)
     limit = largest_message_bytes(context)
@@ -194,21 +191,19 @@ def test_no_honest_message_is_oversized(
     assert largest <= limit <= largest + 3 * item + 300 + 32 * seeds
 
 
-def test_a_roster_so_small_that_the_graph_is_complete_is_not_oversized(
-    secagg_kit: SimpleNamespace,
-) -> None:
+def test_a_roster_so_small_that_the_graph_is_complete_is_not_oversized() -> None:
     """Then a client has as many neighbours as its degree and not one more."""
-    context = secagg_kit.context(12, degree=10, threshold=6, minimum_survivors=11)
-    cohort = secagg_kit.Cohort(context, drops={3: Stage.ADVERTISE})
+    context = kit.context(12, degree=10, threshold=6, minimum_survivors=11)
+    cohort = kit.Cohort(context, drops={3: Stage.ADVERTISE})
     cohort.run()
     assert len(cohort.server._checked_roster().graph.neighbours(0)) == 10
     assert max(map(len, cohort.wire.values())) <= largest_message_bytes(context)
 
 
-def test_sessions_refuse_oversized_bytes(secagg_kit: SimpleNamespace) -> None:
-    context = secagg_kit.context(3)
+def test_sessions_refuse_oversized_bytes() -> None:
+    context = kit.context(3)
     data = bytes(largest_message_bytes(context) + 1)
-    server, client = ServerSession(context), ClientSession(context, 0, secagg_kit.identity(0))
+    server, client = ServerSession(context), ClientSession(context, 0, kit.identity(0))
     with pytest.raises(RemoteProtocolError) as at_server:
         server.receive_bytes(2, data)
     with pytest.raises(RemoteProtocolError) as at_client:
@@ -217,8 +212,8 @@ def test_sessions_refuse_oversized_bytes(secagg_kit: SimpleNamespace) -> None:
     assert (at_server.value.party, at_client.value.party) == (2, SERVER)
 
 
-def test_masked_vector_takes_its_bits_and_little_more(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(3, bits=24, length=10_000))
+def test_masked_vector_takes_its_bits_and_little_more() -> None:
+    cohort = kit.Cohort(kit.context(3, bits=24, length=10_000))
     cohort.run()
     sizes = [
         len(d) for (s, way, _), d in cohort.wire.items() if s is Stage.MASK and "UP" in way.name
@@ -227,9 +222,9 @@ def test_masked_vector_takes_its_bits_and_little_more(secagg_kit: SimpleNamespac
 
 
 @pytest.mark.parametrize("seeds", [0, 1, 7, 63])
-def test_sizes_are_those_of_the_document(secagg_kit: SimpleNamespace, seeds: int) -> None:
+def test_sizes_are_those_of_the_document(seeds: int) -> None:
     """docs/wire.md states them; a change is a change of the wire version."""
-    context = secagg_kit.context(3, removal=((1 << seeds) - 1,) * 2)
+    context = kit.context(3, removal=((1 << seeds) - 1,) * 2)
     assert sealed_share_bytes(context) == 88 + 36 * seeds
     assert (ADVERTISEMENT_ENTRY_BYTES, SHARE_BYTES, COMMITMENT_BYTES) == (144, 36, 32)
     text = (Path(__file__).parents[3] / "docs" / "wire.md").read_text("utf-8")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -371,7 +371,6 @@ def reduced(field: PrimeField, length: int) -> NDArray[np.int64]:
 @pytest.mark.statistical
 @pytest.mark.parametrize(("generator", "uniform"), [(honest, True), (reduced, False)])
 def test_elements_are_uniform(
-    secagg_kit: SimpleNamespace,
     generator: Callable[[PrimeField, int], NDArray[np.int64]],
     uniform: bool,
 ) -> None:
@@ -380,19 +379,19 @@ def test_elements_are_uniform(
     counts = np.bincount(generator(field, 500_000), minlength=field.modulus)
     # Right for a correct program except with probability ALPHA over the key.
     p_value = chisquare(counts).pvalue
-    assert (p_value > secagg_kit.ALPHA) == uniform, f"p-value {p_value}"
+    assert (p_value > kit.ALPHA) == uniform, f"p-value {p_value}"
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("bits", [16, 31, 32, 62])
-def test_high_and_low_parts_are_uniform(secagg_kit: SimpleNamespace, bits: int) -> None:
+def test_high_and_low_parts_are_uniform(bits: int) -> None:
     field = PrimeField(bits)
     length, bins = 200_000, 256
     elements = expand_mask(field, KEY, length).astype(object)
     for part in (elements * bins // field.modulus, elements % bins):
         # Bins differ by one value at most: less than 1 in 2^8 of a bin, far below the resolution.
         counts = np.bincount(part.astype(np.int64), minlength=bins)
-        assert chisquare(counts).pvalue > secagg_kit.ALPHA / 2
+        assert chisquare(counts).pvalue > kit.ALPHA / 2
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +33,7 @@ def right(owner: int, secret: bytes) -> bool:
     return secret == bytes([1 + owner]) * 32
 
 
-def dealt(kit: SimpleNamespace, threshold: int, n: int = N) -> Shares:
+def dealt(threshold: int, n: int = N) -> Shares:
     secrets = list(secrets_of(n).values())
     shares = split(secrets, range(n), threshold, kit.rand(b"rebuild"))
     return {h: {owner: shares[h, owner].copy() for owner in range(n)} for h in range(n)}
@@ -76,10 +76,8 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_honest_holders_rebuild_everything(
-    secagg_kit: SimpleNamespace, decodings: list[int]
-) -> None:
-    found = rebuilt(dealt(secagg_kit, 4), 4)
+def test_honest_holders_rebuild_everything(decodings: list[int]) -> None:
+    found = rebuilt(dealt(4), 4)
     assert found.secrets == SECRETS
     assert found.culprits == {}
     assert found.suspects == frozenset()
@@ -91,11 +89,9 @@ def test_honest_holders_rebuild_everything(
     lies=st.dictionaries(st.integers(0, N - 1), st.integers(1, PRIME - 1), max_size=6),
     owner=st.integers(0, N - 1),
 )
-def test_liars_are_named_or_nobody_is(
-    secagg_kit: SimpleNamespace, threshold: int, lies: dict[int, int], owner: int
-) -> None:
+def test_liars_are_named_or_nobody_is(threshold: int, lies: dict[int, int], owner: int) -> None:
     """Up to (m - t) / 2 lies: the secret and exactly the liars; with more, nobody honest."""
-    shares = dealt(secagg_kit, threshold)
+    shares = dealt(threshold)
     for holder, by in lies.items():
         spoil(shares, holder, owner, by)
     few = 2 * len(lies) <= N - threshold
@@ -121,9 +117,9 @@ def test_liars_are_named_or_nobody_is(
         assert found.culprits in ({owner: ()}, {owner: tuple(sorted(lies))})
 
 
-def test_two_liars_of_sixty_are_named(secagg_kit: SimpleNamespace) -> None:
+def test_two_liars_of_sixty_are_named() -> None:
     """Neighbours of nobody, so that no run of holders leaves both out."""
-    shares = dealt(secagg_kit, 34, 60)
+    shares = dealt(34, 60)
     for owner in range(60):
         for liar in (3, 31):
             spoil(shares, liar, owner, 1 + liar * owner)
@@ -132,9 +128,9 @@ def test_two_liars_of_sixty_are_named(secagg_kit: SimpleNamespace) -> None:
     assert set().union(*found.culprits.values()) == {3, 31}
 
 
-def test_a_known_liar_is_asked_last(secagg_kit: SimpleNamespace, decodings: list[int]) -> None:
+def test_a_known_liar_is_asked_last(decodings: list[int]) -> None:
     """Two liars, about everything: they are decoded once, and not at all if known before."""
-    shares = dealt(secagg_kit, 3)
+    shares = dealt(3)
     for owner in range(N):
         spoil(shares, 0, owner)
         spoil(shares, 2, owner, 77)
@@ -148,9 +144,7 @@ def test_a_known_liar_is_asked_last(secagg_kit: SimpleNamespace, decodings: list
     assert decodings == [N]
 
 
-def test_with_known_liars_the_first_choice_is_right(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_known_liars_the_first_choice_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
     """All owners at once, with one set of weights, as if the liars had not answered."""
     chosen = []
     original = secagg.pairwise.rebuild.combine
@@ -160,19 +154,17 @@ def test_with_known_liars_the_first_choice_is_right(
         return original(shares, holders)
 
     monkeypatch.setattr(secagg.pairwise.rebuild, "combine", counting)
-    shares = dealt(secagg_kit, 3)
+    shares = dealt(3)
     for owner in range(N):
         spoil(shares, 1, owner)
     assert rebuilt(shares, 3, suspects={1}).secrets == SECRETS
     assert chosen == [(0, 2, 3)]
 
 
-def test_known_liars_make_room_for_others(
-    secagg_kit: SimpleNamespace, decodings: list[int]
-) -> None:
+def test_known_liars_make_room_for_others(decodings: list[int]) -> None:
     """Four of 13, t = 7, agree on another secret: too many, but with two of them known."""
     n, t = 13, 7
-    shares = dealt(secagg_kit, t, n)
+    shares = dealt(t, n)
     for holder in (0, 1, 2, 5):
         spoil(shares, holder, 0)
     with pytest.raises(WrongSharesError):
@@ -184,10 +176,10 @@ def test_known_liars_make_room_for_others(
     assert decodings == [11]
 
 
-def test_in_small_cohorts_any_right_shares_will_do(secagg_kit: SimpleNamespace) -> None:
+def test_in_small_cohorts_any_right_shares_will_do() -> None:
     """Five of eleven agree on another secret, and the six others have t = 6: nobody is named."""
     n, t = 11, 6
-    shares = dealt(secagg_kit, t, n)
+    shares = dealt(t, n)
     for holder in (0, 2, 4, 5, 9):
         spoil(shares, holder, 0)
     found = rebuilt(shares, t, n)
@@ -195,12 +187,10 @@ def test_in_small_cohorts_any_right_shares_will_do(secagg_kit: SimpleNamespace) 
     assert found.culprits == {0: ()}
 
 
-def test_a_liar_found_by_trying_is_asked_last(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_liar_found_by_trying_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """One share to spare decodes nothing: the choices are tried once, not for every secret."""
     n, t = 40, 39
-    shares = dealt(secagg_kit, t, n)
+    shares = dealt(t, n)
     for owner in range(n):
         spoil(shares, 0, owner)
     calls = []
@@ -219,12 +209,10 @@ def test_a_liar_found_by_trying_is_asked_last(
     assert len(calls) <= 1 + n + 2 * n
 
 
-def test_liars_who_lie_about_some_owners_only(
-    secagg_kit: SimpleNamespace, decodings: list[int]
-) -> None:
+def test_liars_who_lie_about_some_owners_only(decodings: list[int]) -> None:
     """Each costs a decoding of its own, once."""
     n, t = 30, 16
-    shares = dealt(secagg_kit, t, n)
+    shares = dealt(t, n)
     liars = (1, 4, 6, 8, 15)
     for place, liar in enumerate(liars):
         for owner in range(5 * place, n):
@@ -235,9 +223,9 @@ def test_liars_who_lie_about_some_owners_only(
     assert decodings == [30, 29, 28, 27, 26]
 
 
-def test_framed_holders_do_not_stand_in_the_way(secagg_kit: SimpleNamespace) -> None:
+def test_framed_holders_do_not_stand_in_the_way() -> None:
     """Dealers that lie get honest holders suspected; those are asked if the rest does not do."""
-    shares = dealt(secagg_kit, 5)
+    shares = dealt(5)
     for owner, holder in ((0, 1), (1, 2), (2, 3), (3, 4)):
         spoil(shares, holder, owner)
     spoil(shares, 0, 5)
@@ -248,7 +236,7 @@ def test_framed_holders_do_not_stand_in_the_way(secagg_kit: SimpleNamespace) -> 
 
 @pytest.mark.parametrize(("corrupt", "named"), [(0, (3, 9)), (4, (3, 9)), (5, ()), (6, ())])
 def test_liars_who_could_frame_honest_holders_name_nobody(
-    secagg_kit: SimpleNamespace, corrupt: int, named: tuple[int, ...]
+    corrupt: int, named: tuple[int, ...]
 ) -> None:
     """Liars are named only where no other set of parties could have lied.
 
@@ -257,16 +245,16 @@ def test_liars_who_could_frame_honest_holders_name_nobody(
     where at most four liars are to be expected, and not where there may be five.
     """
     n, t = 10, 4
-    shares = dealt(secagg_kit, t, n)
+    shares = dealt(t, n)
     frame(shares, 0, (0, 1, 2, 4, 5, 6), (7, 8))
     found = rebuilt(shares, t, n, corrupt=corrupt)
     assert found.secrets == secrets_of(n)
     assert found.culprits == {0: named}
 
 
-def test_a_lead_needs_fewer_liars_than_are_left(secagg_kit: SimpleNamespace) -> None:
+def test_a_lead_needs_fewer_liars_than_are_left() -> None:
     """Three of seven with t = 3 are found, as their lies differ; two could have framed them."""
-    shares = dealt(secagg_kit, 3)
+    shares = dealt(3)
     for holder in (0, 1, 2):
         shares[holder][0] = (shares[holder][0] + np.arange(LIMBS) ** (2 + holder)).astype(np.uint32)
     found = rebuilt(shares, 3)
@@ -275,17 +263,17 @@ def test_a_lead_needs_fewer_liars_than_are_left(secagg_kit: SimpleNamespace) -> 
     assert found.suspects == {0, 1, 2}
 
 
-def test_too_few_answers(secagg_kit: SimpleNamespace) -> None:
-    shares = dealt(secagg_kit, 4)
+def test_too_few_answers() -> None:
+    shares = dealt(4)
     for holder in (0, 2, 3, 6):
         del shares[holder]
     with pytest.raises(TooFewSurvivorsError, match="3 clients answered, 4 are needed"):
         rebuilt(shares, 4)
 
 
-def test_owners_with_different_holders(secagg_kit: SimpleNamespace) -> None:
+def test_owners_with_different_holders() -> None:
     holders = {owner: tuple(h for h in range(N) if h != owner) for owner in range(N)}
-    shares = dealt(secagg_kit, 3)
+    shares = dealt(3)
     spoil(shares, 1, 0)
     spoil(shares, 6, 5)
     found = rebuild(holders, shares, 3, right, corrupt=0)
@@ -293,10 +281,8 @@ def test_owners_with_different_holders(secagg_kit: SimpleNamespace) -> None:
     assert found.culprits == {0: (1,)}
 
 
-def test_a_dealer_of_garbage_ends_the_round_and_is_not_told_from_liars(
-    secagg_kit: SimpleNamespace,
-) -> None:
-    shares = dealt(secagg_kit, 3)
+def test_a_dealer_of_garbage_ends_the_round_and_is_not_told_from_liars() -> None:
+    shares = dealt(3)
     for holder in range(N):
         shares[holder][4][:] = np.arange(LIMBS) + holder**5 * 1_000_003 % PRIME
     with pytest.raises(WrongSharesError, match="more than 2 of those that answered lied") as raised:
@@ -304,12 +290,12 @@ def test_a_dealer_of_garbage_ends_the_round_and_is_not_told_from_liars(
     assert raised.value.owner == 4
 
 
-def test_without_spare_shares_nobody_can_tell(secagg_kit: SimpleNamespace) -> None:
-    shares = dealt(secagg_kit, N)
+def test_without_spare_shares_nobody_can_tell() -> None:
+    shares = dealt(N)
     spoil(shares, 2, 3)
     with pytest.raises(WrongSharesError, match="more than 0"):
         rebuilt(shares, N)
 
 
-def test_the_result_prints_no_secret(secagg_kit: SimpleNamespace) -> None:
-    assert repr(rebuilt(dealt(secagg_kit, 2), 2)) == "Rebuilt(7 secrets, culprits={})"
+def test_the_result_prints_no_secret() -> None:
+    assert repr(rebuilt(dealt(2), 2)) == "Rebuilt(7 secrets, culprits={})"

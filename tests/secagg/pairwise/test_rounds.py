@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -25,7 +25,7 @@ from secagg.pairwise.reference import Stage
 from secagg.pairwise.transitions import ServerPhase
 
 
-def compare_with_reference(kit: SimpleNamespace, cohort: object) -> str:
+def compare_with_reference(cohort: object) -> str:
     """Run both; outcomes, masked vectors, unmask shares and sums must be equal."""
     try:
         reference = cohort.reference()
@@ -66,20 +66,16 @@ def compare_with_reference(kit: SimpleNamespace, cohort: object) -> str:
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("bits", [8, 13, 16, 17, 31, 32, 33, 62])
-def test_round_without_dropouts_equals_reference(
-    secagg_kit: SimpleNamespace, mode: Mode, bits: int
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(4, mode, bits=bits, length=11))
-    assert compare_with_reference(secagg_kit, cohort) == "sum"
+def test_round_without_dropouts_equals_reference(mode: Mode, bits: int) -> None:
+    cohort = kit.Cohort(kit.context(4, mode, bits=bits, length=11))
+    assert compare_with_reference(cohort) == "sum"
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
-def test_one_client_may_drop_at_any_stage(
-    secagg_kit: SimpleNamespace, mode: Mode, stage: Stage
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(5, mode), drops={2: stage})
-    assert compare_with_reference(secagg_kit, cohort) == "sum"
+def test_one_client_may_drop_at_any_stage(mode: Mode, stage: Stage) -> None:
+    cohort = kit.Cohort(kit.context(5, mode), drops={2: stage})
+    assert compare_with_reference(cohort) == "sum"
     assert (2 in cohort.server.survivors) == (stage > Stage.MASK)
 
 
@@ -102,12 +98,11 @@ def rounds(draw: st.DrawFn) -> tuple[int, Mode, dict[str, int], dict[int, Stage]
 @settings(max_examples=60, deadline=None)
 @given(case=rounds())
 def test_any_dropouts_give_the_exact_sum_or_a_typed_abort(
-    secagg_kit: SimpleNamespace,
     case: tuple[int, Mode, dict[str, int], dict[int, Stage], bytes],
 ) -> None:
     n, mode, changes, drops, seed = case
-    cohort = secagg_kit.Cohort(secagg_kit.context(n, mode, **changes), drops=drops, seed=seed)
-    compare_with_reference(secagg_kit, cohort)
+    cohort = kit.Cohort(kit.context(n, mode, **changes), drops=drops, seed=seed)
+    compare_with_reference(cohort)
 
 
 @st.composite
@@ -142,41 +137,39 @@ def sparse_rounds(draw: st.DrawFn) -> tuple[int, Mode, dict[str, Any], dict[int,
 @settings(max_examples=60, deadline=None)
 @given(case=sparse_rounds())
 def test_sparse_rounds_equal_the_reference(
-    secagg_kit: SimpleNamespace, case: tuple[int, Mode, dict[str, Any], dict[int, Stage], bytes]
+    case: tuple[int, Mode, dict[str, Any], dict[int, Stage], bytes],
 ) -> None:
     n, mode, changes, drops, seed = case
-    cohort = secagg_kit.Cohort(secagg_kit.context(n, mode, **changes), drops=drops, seed=seed)
-    event(compare_with_reference(secagg_kit, cohort))
+    cohort = kit.Cohort(kit.context(n, mode, **changes), drops=drops, seed=seed)
+    event(compare_with_reference(cohort))
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("removal", [(), (0b11, 0b10, 0b01)])
 @pytest.mark.parametrize("stage", list(Stage))
 def test_two_clients_may_drop_from_a_sparse_graph_at_any_stage(
-    secagg_kit: SimpleNamespace, mode: Mode, removal: tuple[int, ...], stage: Stage
+    mode: Mode, removal: tuple[int, ...], stage: Stage
 ) -> None:
-    context = secagg_kit.context(
-        12, mode, degree=8, threshold=5, minimum_survivors=10, removal=removal
-    )
-    cohort = secagg_kit.Cohort(context, drops={2: stage, 9: stage})
-    assert compare_with_reference(secagg_kit, cohort) == "sum"
+    context = kit.context(12, mode, degree=8, threshold=5, minimum_survivors=10, removal=removal)
+    cohort = kit.Cohort(context, drops={2: stage, 9: stage})
+    assert compare_with_reference(cohort) == "sum"
     assert (2 in cohort.server.survivors) == (stage > Stage.MASK)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("lost", [0, 1, 2, 3])
 def test_a_sparse_round_whose_roster_is_so_small_that_the_graph_is_complete(
-    secagg_kit: SimpleNamespace, mode: Mode, lost: int
+    mode: Mode, lost: int
 ) -> None:
-    context = secagg_kit.context(
+    context = kit.context(
         10, mode, degree=8, threshold=5, minimum_survivors=7, removal=(0b1, 0b10, 0b100, 0b111)
     )
     drops = dict.fromkeys(range(lost), Stage.ADVERTISE)
-    cohort = secagg_kit.Cohort(context, drops=drops)
-    assert compare_with_reference(secagg_kit, cohort) == "sum"
+    cohort = kit.Cohort(context, drops=drops)
+    assert compare_with_reference(cohort) == "sum"
 
 
-def neighbourhood(kit: SimpleNamespace, context: Any, seed: bytes, u: int) -> tuple[int, ...]:
+def neighbourhood(context: Any, seed: bytes, u: int) -> tuple[int, ...]:
     """Client u's neighbours in a round in which everybody advertises."""
     cohort = kit.Cohort(context, seed=seed)
     cohort.run(until=Stage.SHARE)
@@ -186,16 +179,16 @@ def neighbourhood(kit: SimpleNamespace, context: Any, seed: bytes, u: int) -> tu
 @pytest.mark.parametrize("removal", [(), (0b1,) * 9])
 @pytest.mark.parametrize("silent", [3, 4])
 def test_a_client_that_lost_too_many_neighbours_ends_the_round(
-    secagg_kit: SimpleNamespace, silent: int, removal: tuple[int, ...]
+    silent: int, removal: tuple[int, ...]
 ) -> None:
     """Without enough holders of one self-mask seed there is no sum.
 
     With k = 8 and t = 5: whoever does not confirm does not release either, so with four of its
     eight holders silent the self-mask seed of a client cannot be rebuilt.
     """
-    context = secagg_kit.context(16, degree=8, threshold=5, minimum_survivors=12, removal=removal)
-    near = neighbourhood(secagg_kit, context, b"quiet", 0)
-    cohort = secagg_kit.Cohort(context, dict.fromkeys(near[:silent], Stage.CONFIRM), seed=b"quiet")
+    context = kit.context(16, degree=8, threshold=5, minimum_survivors=12, removal=removal)
+    near = neighbourhood(context, b"quiet", 0)
+    cohort = kit.Cohort(context, dict.fromkeys(near[:silent], Stage.CONFIRM), seed=b"quiet")
     reference: object
     try:
         reference = cohort.reference().total
@@ -203,7 +196,7 @@ def test_a_client_that_lost_too_many_neighbours_ends_the_round(
         reference = type(error)
     if silent == 3:
         total = cohort.run()
-        assert (Stage.CONFIRM, secagg_kit.Direction.DOWN, 0) in cohort.wire
+        assert (Stage.CONFIRM, kit.Direction.DOWN, 0) in cohort.wire
         assert tuple(total.vector.elements.tolist()) == reference
         assert total.vector.elements.tolist() == cohort.expected(range(16))
         assert set(total.removed) == (set(range(16)) if removal else set())
@@ -215,17 +208,15 @@ def test_a_client_that_lost_too_many_neighbours_ends_the_round(
     assert cohort.server.phase is ServerPhase.ABORTED
 
 
-def test_two_parts_of_a_ring_cannot_be_shown_different_survivors(
-    secagg_kit: SimpleNamespace,
-) -> None:
+def test_two_parts_of_a_ring_cannot_be_shown_different_survivors() -> None:
     """Each half of the ring is told that some of the other half are lost.
 
     Every client inside a half sees all of its neighbours sign its set, but no quorum of all clients
     does: nobody releases anything. With the neighbours' signatures alone a sum over fewer clients
     would open.
     """
-    context = secagg_kit.context(24, degree=6, threshold=4, minimum_survivors=21)
-    cohort = secagg_kit.Cohort(context)
+    context = kit.context(24, degree=6, threshold=4, minimum_survivors=21)
+    cohort = kit.Cohort(context)
     cohort.run(until=Stage.CONFIRM)
     ring = cohort.server._checked_roster().graph._ring
     halves = (ring[:12], ring[12:])
@@ -253,10 +244,8 @@ def test_two_parts_of_a_ring_cannot_be_shown_different_survivors(
 
 @pytest.mark.parametrize("size", [8, 9, 20, 21])
 @pytest.mark.parametrize("colluders", [0, 1])
-def test_two_quorums_share_an_honest_client(
-    secagg_kit: SimpleNamespace, size: int, colluders: int
-) -> None:
-    context = secagg_kit.context(
+def test_two_quorums_share_an_honest_client(size: int, colluders: int) -> None:
+    context = kit.context(
         size, degree=6, threshold=5, minimum_survivors=size - 1, tolerated_colluders=colluders
     )
     for members in range(7, size + 1):
@@ -266,34 +255,32 @@ def test_two_quorums_share_an_honest_client(
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_long_vectors_cross_keystream_chunks(secagg_kit: SimpleNamespace, mode: Mode) -> None:
-    context = secagg_kit.context(4, mode, bits=24, length=150_001)
-    cohort = secagg_kit.Cohort(context, drops={1: Stage.MASK})
+def test_long_vectors_cross_keystream_chunks(mode: Mode) -> None:
+    context = kit.context(4, mode, bits=24, length=150_001)
+    cohort = kit.Cohort(context, drops={1: Stage.MASK})
     total = cohort.run()
     kept = cohort.inputs[[0, 2, 3]].astype(np.uint64)
     assert np.array_equal(total.vector.elements, kept.sum(axis=0) % context.field.modulus)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_forty_clients_with_dropouts_at_every_stage(
-    secagg_kit: SimpleNamespace, mode: Mode
-) -> None:
-    context = secagg_kit.context(40, mode, threshold=25)
+def test_forty_clients_with_dropouts_at_every_stage(mode: Mode) -> None:
+    context = kit.context(40, mode, threshold=25)
     drops = {u: Stage(u % 5) for u in range(0, 40, 3)}
-    cohort = secagg_kit.Cohort(context, drops=drops)
+    cohort = kit.Cohort(context, drops=drops)
     total = cohort.run()
     assert total.survivors == tuple(u for u in range(40) if drops.get(u, 5) > Stage.MASK)
     assert total.vector.elements.tolist() == cohort.expected(total.survivors)
 
 
-def test_inputs_of_zero_look_uniform_to_the_server(secagg_kit: SimpleNamespace) -> None:
+def test_inputs_of_zero_look_uniform_to_the_server() -> None:
     """The same inputs under other randomness give unrelated uploads."""
     uploads = []
     for seed in (b"one run", b"another"):
-        cohort = secagg_kit.Cohort(secagg_kit.context(3, length=64), seed=seed)
+        cohort = kit.Cohort(kit.context(3, length=64), seed=seed)
         cohort.inputs[:] = 0
         cohort.run()
-        uploads += [cohort.wire[Stage.MASK, secagg_kit.Direction.UP, u][-128:] for u in range(3)]
+        uploads += [cohort.wire[Stage.MASK, kit.Direction.UP, u][-128:] for u in range(3)]
     assert len(set(uploads)) == 6
     # Six times 128 random bytes hold some byte 18 times with a chance below 1e-18.
     assert all(max(map(upload.count, range(256))) < 18 for upload in uploads)

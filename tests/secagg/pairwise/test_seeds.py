@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+import pairwise_rounds as kit
 import pytest
 from msgspec.structs import replace
 
@@ -15,19 +13,17 @@ from secagg import (
     LocalProtocolError,
     Mode,
     Reason,
-    RemoteProtocolError,
     SessionAbortedError,
     TooFewSurvivorsError,
     WrongSharesError,
 )
-from secagg.framing import encode_message, encode_set
+from secagg.framing import encode_set
 from secagg.keys import SecretSeed
 from secagg.pairwise import (
     rebuild,
 )
 from secagg.pairwise.messages import (
     AnyMessage,
-    SeedShares,
     UnmaskShares,
     decode_from_client,
     decode_from_server,
@@ -36,7 +32,6 @@ from secagg.pairwise.reference import Stage
 from secagg.pairwise.roster import commitment
 from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import SHARE_BYTES
-from secagg.tags import Usage, encode_index
 
 N, SEEDS = 5, 3
 TABLE = (0b110, 0b011, 0b100)
@@ -44,7 +39,7 @@ TABLE = (0b110, 0b011, 0b100)
 REMOVED = {0: (1, 2), 1: (0, 1), 2: (2,)}
 
 
-def context_of(kit: SimpleNamespace, mode: Mode = Mode.ACTIVE, **changes: Any) -> Any:
+def context_of(mode: Mode = Mode.ACTIVE, **changes: Any) -> Any:
     return kit.context(N, mode, **{"threshold": 3, "removal": TABLE, **changes})
 
 
@@ -75,7 +70,7 @@ def share_of(shares: bytes, which: int) -> bytes:
     return shares[SHARE_BYTES * which : SHARE_BYTES * (which + 1)]
 
 
-def decoded(cohort: Any, stage: Stage, kit: SimpleNamespace) -> dict[int, AnyMessage]:
+def decoded(cohort: Any, stage: Stage) -> dict[int, AnyMessage]:
     """The honest messages that clients sent in a stage."""
     return {
         u: decode_from_client(data, u, len(data))
@@ -94,11 +89,9 @@ def flipped(data: bytes, at: int) -> bytes:
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage)[:3])
 @pytest.mark.parametrize("lost", [0, 1, 2])
-def test_the_number_of_the_lost_fixes_the_seeds(
-    secagg_kit: SimpleNamespace, mode: Mode, stage: Stage, lost: int
-) -> None:
+def test_the_number_of_the_lost_fixes_the_seeds(mode: Mode, stage: Stage, lost: int) -> None:
     drops = dict.fromkeys(range(lost), stage)
-    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    cohort = kit.Cohort(context_of(mode), drops)
     total = cohort.run()
     assert total.survivors == tuple(range(lost, N))
     assert total.removed == {u: given_up(cohort, u, lost) for u in total.survivors}
@@ -117,9 +110,9 @@ def test_the_number_of_the_lost_fixes_the_seeds(
     ],
 )
 def test_seeds_of_a_survivor_that_goes_away_are_rebuilt(
-    secagg_kit: SimpleNamespace, mode: Mode, drops: dict[int, Stage], lost: int
+    mode: Mode, drops: dict[int, Stage], lost: int
 ) -> None:
-    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    cohort = kit.Cohort(context_of(mode), drops)
     total = cohort.run()
     assert total.removed == {u: given_up(cohort, u, lost) for u in total.survivors}
     assert total.removed == cohort.reference().seeds
@@ -128,7 +121,7 @@ def test_seeds_of_a_survivor_that_goes_away_are_rebuilt(
     requests = {
         u: decode_from_server(data, SERVER, len(data))
         for (stage, way, u), data in cohort.wire.items()
-        if stage is Stage.UNMASK and way is secagg_kit.Direction.DOWN
+        if stage is Stage.UNMASK and way is kit.Direction.DOWN
     }
     missing = [u for u, stage in drops.items() if Stage.MASK < stage < Stage.RECOVER]
     assert set(requests) == set(total.survivors) - set(missing)
@@ -138,17 +131,15 @@ def test_seeds_of_a_survivor_that_goes_away_are_rebuilt(
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("removal", [(), (0, 0, 0), (0b111, 0, 0b111)])
 def test_without_seeds_to_give_up_there_is_no_last_round(
-    secagg_kit: SimpleNamespace, mode: Mode, removal: tuple[int, ...]
+    mode: Mode, removal: tuple[int, ...]
 ) -> None:
     """One client is lost; a second one is a survivor, but does not answer."""
-    cohort = secagg_kit.Cohort(
-        context_of(secagg_kit, mode, removal=removal), {0: Stage.MASK, 4: Stage.UNMASK}
-    )
+    cohort = kit.Cohort(context_of(mode, removal=removal), {0: Stage.MASK, 4: Stage.UNMASK})
     total = cohort.run()
     assert total.removed == {}
     last = {(stage, way) for stage, way, _ in cohort.wire if stage >= Stage.UNMASK}
-    assert last == {(Stage.UNMASK, secagg_kit.Direction.UP)}
-    assert all(not message.seeds for message in decoded(cohort, Stage.UNMASK, secagg_kit).values())
+    assert last == {(Stage.UNMASK, kit.Direction.UP)}
+    assert all(not message.seeds for message in decoded(cohort, Stage.UNMASK).values())
     assert {cohort.clients[u].phase for u in (1, 2, 3)} == {ClientPhase.FINISHED}
 
 
@@ -161,13 +152,11 @@ def test_without_seeds_to_give_up_there_is_no_last_round(
     "drops", [{}, {0: Stage.MASK}, {9: Stage.UNMASK}, {0: Stage.SHARE, 9: Stage.UNMASK}]
 )
 def test_kept_seeds_and_their_shares_never_leave_a_client(
-    secagg_kit: SimpleNamespace, mode: Mode, degree: int, drops: dict[int, Stage]
+    mode: Mode, degree: int, drops: dict[int, Stage]
 ) -> None:
     """Every byte that goes over the wire is searched, in both directions."""
-    context = secagg_kit.context(
-        10, mode, degree=degree, threshold=6, minimum_survivors=8, removal=TABLE
-    )
-    cohort = secagg_kit.Cohort(context, drops)
+    context = kit.context(10, mode, degree=degree, threshold=6, minimum_survivors=8, removal=TABLE)
+    cohort = kit.Cohort(context, drops)
     total = cohort.run()
     wire = list(cohort.wire.values())
 
@@ -181,7 +170,7 @@ def test_kept_seeds_and_their_shares_never_leave_a_client(
             revealed = u in total.survivors and u not in missing and which in removed
             assert seen(seed) == revealed
         assert not seen(self_seed_of(cohort, u))
-    answered = decoded(cohort, Stage.RECOVER, secagg_kit)
+    answered = decoded(cohort, Stage.RECOVER)
     assert bool(answered) == bool(missing)
     for (holder, owner), shares in held_shares(cohort).items():
         asked = holder in answered and owner in missing
@@ -197,13 +186,13 @@ def test_kept_seeds_and_their_shares_never_leave_a_client(
         assert seen(share_of(shares, 1)) == (speaks and not stays)
 
 
-def test_seeds_are_told_to_the_caller_while_the_input_is_made(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+def test_seeds_are_told_to_the_caller_while_the_input_is_made() -> None:
+    cohort = kit.Cohort(context_of())
     client = cohort.clients[2]
     cohort.run(until=Stage.SHARE)
     with pytest.raises(LocalProtocolError, match="no removable seeds when 'keys advertised'"):
         _ = client.removable_seeds
-    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+    cohort = kit.Cohort(context_of())
     cohort.run(until=Stage.MASK)
     client = cohort.clients[2]
     client.receive_bytes(cohort.pending[2])
@@ -215,8 +204,8 @@ def test_seeds_are_told_to_the_caller_while_the_input_is_made(secagg_kit: Simple
         _ = client.removable_seeds
 
 
-def test_commitments_bind_round_client_and_number(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+def test_commitments_bind_round_client_and_number() -> None:
+    cohort = kit.Cohort(context_of())
     cohort.run(until=Stage.MASK)
     round_hash = cohort.round_hash()
     for u in range(N):
@@ -240,54 +229,22 @@ def test_commitments_bind_round_client_and_number(secagg_kit: SimpleNamespace) -
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("which", [0, 1])
-def test_a_changed_seed_is_refused_and_the_right_one_rebuilt(
-    secagg_kit: SimpleNamespace, mode: Mode, which: int
-) -> None:
+def test_a_changed_seed_is_refused_and_the_right_one_rebuilt(mode: Mode, which: int) -> None:
     def lie(u: int, message: Any) -> AnyMessage:
         if u != 2:
             return message
         return cohort.resigned(replace(message, seeds=flipped(message.seeds, 32 * which)))
 
-    cohort = secagg_kit.Cohort(
-        context_of(secagg_kit, mode), tampers=secagg_kit.on_up(Stage.UNMASK, lie)
-    )
+    cohort = kit.Cohort(context_of(mode), tampers=kit.on_up(Stage.UNMASK, lie))
     total = cohort.run()
     assert [(e.party, e.reason) for e in cohort.refused] == [(2, Reason.WRONG_SEED)]
     # Who did not give up its seeds is not asked for those of others.
-    assert set(decoded(cohort, Stage.RECOVER, secagg_kit)) == {0, 1, 3, 4}
+    assert set(decoded(cohort, Stage.RECOVER)) == {0, 1, 3, 4}
     assert total.removed == {u: given_up(cohort, u, 0) for u in range(N)}
     assert total.vector.elements.tolist() == cohort.expected(range(N))
 
 
-def test_seeds_in_another_order_or_of_another_client_are_refused(
-    secagg_kit: SimpleNamespace,
-) -> None:
-    cohort = secagg_kit.Cohort(context_of(secagg_kit))
-    cohort.run(until=Stage.UNMASK)
-    sent = cohort.answers(Stage.UNMASK, cohort.pending)
-    honest = {u: decode_from_client(data, u, len(data)) for u, data in sent.items()}
-    one, two = honest[1].seeds[:32], honest[1].seeds[32:]
-    for seeds in (two + one, one + one, honest[2].seeds, bytes(64)):
-        with pytest.raises(RemoteProtocolError) as raised:
-            cohort.server.receive(cohort.resigned(replace(honest[1], seeds=seeds)))
-        assert (raised.value.party, raised.value.reason) == (1, Reason.WRONG_SEED)
-        assert cohort.server.answered == ()
-    for seeds in (b"", one, one + two + one, one + two[:-1]):
-        with pytest.raises(RemoteProtocolError) as raised:
-            cohort.server.receive(cohort.resigned(replace(honest[1], seeds=seeds)))
-        assert (raised.value.party, raised.value.reason) == (1, Reason.BAD_SHARE)
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.server.receive(replace(honest[1], seeds=flipped(honest[1].seeds, 0)))
-    assert (raised.value.party, raised.value.reason) == (1, Reason.BAD_SIGNATURE)
-    # Nothing of that ended the round, and the honest message is still welcome.
-    for message in honest.values():
-        cohort.server.receive(message)
-    assert cohort.server.unmask().removed == {u: given_up(cohort, u, 0) for u in range(N)}
-
-
-def test_a_client_that_commits_to_other_seeds_and_leaves_ends_the_round(
-    secagg_kit: SimpleNamespace,
-) -> None:
+def test_a_client_that_commits_to_other_seeds_and_leaves_ends_the_round() -> None:
     """What its holders rebuild is not what it committed to; no sum is released."""
 
     def lie(u: int, message: Any) -> AnyMessage:
@@ -297,95 +254,11 @@ def test_a_client_that_commits_to_other_seeds_and_leaves_ends_the_round(
         changed = message.commitments[:64] + other + message.commitments[96:]
         return cohort.resigned(replace(message, commitments=changed))
 
-    cohort = secagg_kit.Cohort(
-        context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.SHARE, lie)
-    )
+    cohort = kit.Cohort(context_of(), {4: Stage.UNMASK}, kit.on_up(Stage.SHARE, lie))
     with pytest.raises(WrongSharesError) as raised:
         cohort.run()
     assert raised.value.owner == 4
     assert cohort.server.phase is ServerPhase.ABORTED
-
-
-# -- the request, at a client -----------------------------------------------------------------
-
-
-def released(kit: SimpleNamespace, **options: Any) -> Any:
-    """A cohort whose client 4 has gone away before round 4; the others wait for a request."""
-    cohort = kit.Cohort(context_of(kit), **{"drops": {4: Stage.UNMASK}, **options})
-    cohort.run(until=Stage.RECOVER)
-    asked = set(range(N)) - set(cohort.drops)
-    assert {cohort.clients[u].phase for u in asked} == {ClientPhase.RELEASED}
-    return cohort
-
-
-@pytest.mark.parametrize("drops", [{4: Stage.UNMASK}, {3: Stage.MASK, 4: Stage.UNMASK}])
-@pytest.mark.parametrize("missing", [[0], [0, 4], [3, 4], [0, 1, 2, 3, 4]])
-def test_request_for_ourselves_or_for_somebody_outside_the_sum(
-    secagg_kit: SimpleNamespace, drops: dict[int, Stage], missing: list[int]
-) -> None:
-    cohort = released(secagg_kit, drops=drops)
-    message = replace(cohort.incoming(), missing=encode_set(missing, N))
-    if 0 in missing or 3 in drops:
-        cohort.client_refuses(message, Reason.SET_NOT_NESTED)
-    else:
-        assert isinstance(cohort.clients[0].receive(message), SeedShares)
-
-
-@pytest.mark.parametrize("bitmap", [b"", b"\x10\0", b"\x30", b"\x80"])
-def test_request_with_a_bitmap_of_another_form(secagg_kit: SimpleNamespace, bitmap: bytes) -> None:
-    cohort = released(secagg_kit)
-    cohort.client_refuses(replace(cohort.incoming(), missing=bitmap), Reason.BAD_LENGTH)
-
-
-@pytest.mark.parametrize("change", ["round_number", "session_id", "removal"])
-def test_request_of_another_round(secagg_kit: SimpleNamespace, change: str) -> None:
-    values = {"round_number": 9, "session_id": bytes(16), "removal": (0b111, 0b111, 0b111)}
-    cohort = released(secagg_kit)
-    other = secagg_kit.Cohort(
-        dataclasses.replace(cohort.context, **{change: values[change]}), {4: Stage.UNMASK}
-    )
-    other.run(until=Stage.RECOVER)
-    cohort.client_refuses(other.incoming(), Reason.WRONG_CONTEXT)
-
-
-def test_a_request_is_answered_once(secagg_kit: SimpleNamespace) -> None:
-    """Shares of the seeds of two different sets of clients would otherwise add up."""
-    cohort = released(secagg_kit)
-    first = cohort.clients[0].receive_bytes(cohort.pending[0])
-    assert first is not None
-    assert cohort.clients[0].phase is ClientPhase.FINISHED
-    for data in (cohort.pending[0], encode_message(replace(cohort.incoming(), missing=b"\x08"))):
-        with pytest.raises(SessionAbortedError):
-            cohort.clients[0].receive_bytes(data)
-
-
-def test_nothing_but_a_request_is_taken_after_the_shares(secagg_kit: SimpleNamespace) -> None:
-    """Least of all a second survivor set, or the same one again."""
-    for stage in (Stage.MASK, Stage.CONFIRM):
-        cohort = released(secagg_kit)
-        data = cohort.wire[stage, secagg_kit.Direction.DOWN, 0]
-        message = decode_from_server(data, SERVER, len(data))
-        cohort.client_refuses(message, Reason.UNEXPECTED_MESSAGE)
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-def test_a_second_survivor_set_asks_for_no_other_seeds(
-    secagg_kit: SimpleNamespace, mode: Mode
-) -> None:
-    """Two sets of different sizes answered would give up the seeds of both."""
-    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode))
-    cohort.run(until=Stage.CONFIRM if mode is Mode.ACTIVE else Stage.UNMASK)
-    first = cohort.incoming()
-    cohort.clients[0].receive(first)
-    second = replace(first, survivors=encode_set(range(4), N))
-    cohort.client_refuses(second, Reason.UNEXPECTED_MESSAGE)
-
-
-def test_an_empty_request_gets_an_empty_answer(secagg_kit: SimpleNamespace) -> None:
-    cohort = released(secagg_kit)
-    answer = cohort.clients[0].receive(replace(cohort.incoming(), missing=b"\0"))
-    assert isinstance(answer, SeedShares)
-    assert answer.shares == b""
 
 
 # -- seed shares, at the server ---------------------------------------------------------------
@@ -396,64 +269,9 @@ def answers(cohort: Any) -> dict[int, Any]:
     return {u: decode_from_client(data, u, len(data)) for u, data in sent.items()}
 
 
-def server_refuses(cohort: Any, message: AnyMessage, reason: Reason) -> None:
-    before = cohort.server.answered
-    with pytest.raises(RemoteProtocolError) as raised:
-        cohort.server.receive(message)
-    assert (raised.value.party, raised.value.reason) == (message.sender, reason)
-    assert (cohort.server.phase, cohort.server.answered) == (ServerPhase.RECOVERING, before)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda d: b"",
-        lambda d: d[:-1],
-        lambda d: d[:-SHARE_BYTES],
-        lambda d: d + bytes(SHARE_BYTES),
-        lambda d: d[:-4] + b"\xff\xff\xff\x7f",
-        lambda d: b"\xff\xff\xff\xff" + d[4:],
-    ],
-)
-def test_seed_shares_of_another_form(
-    secagg_kit: SimpleNamespace, change: Callable[[bytes], bytes]
-) -> None:
-    cohort = released(secagg_kit)
-    honest = answers(cohort)
-    bad = cohort.resigned(replace(honest[1], shares=change(honest[1].shares)))
-    server_refuses(cohort, bad, Reason.BAD_SHARE)
-    for message in honest.values():
-        cohort.server.receive(message)
-    assert cohort.server.unmask().removed[4] == given_up(cohort, 4, 0)
-
-
-def test_seed_shares_that_are_not_signed_for_this_request(secagg_kit: SimpleNamespace) -> None:
-    cohort = released(secagg_kit)
-    honest = answers(cohort)[1]
-    server_refuses(cohort, replace(honest, shares=flipped(honest.shares, 0)), Reason.BAD_SIGNATURE)
-    # Another run of the same context, another set of missing clients, another kind of message.
-    server_refuses(cohort, answers(released(secagg_kit, seed=b"x"))[1], Reason.BAD_SIGNATURE)
-    server_refuses(
-        cohort, answers(released(secagg_kit, drops={3: Stage.UNMASK}))[1], Reason.BAD_SIGNATURE
-    )
-    parts = (cohort.round_hash(), encode_index(1), encode_set([4], N), honest.shares)
-    for usage, valid in ((Usage.UNMASK, False), (Usage.RECOVER, True)):
-        signed = replace(honest, signature=secagg_kit.identity(1).sign(usage, *parts))
-        if valid:
-            cohort.server.receive(signed)
-        else:
-            server_refuses(cohort, signed, Reason.BAD_SIGNATURE)
-
-
-def test_who_did_not_release_shares_has_no_say_about_seeds(secagg_kit: SimpleNamespace) -> None:
-    cohort = released(secagg_kit)
-    other = released(secagg_kit, drops={3: Stage.UNMASK})
-    server_refuses(cohort, answers(other)[4], Reason.UNKNOWN_SENDER)
-
-
 @pytest.mark.parametrize("liar", range(4))
 @pytest.mark.parametrize("seed", [0, 1])
-def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, seed: int) -> None:
+def test_garbage_seed_shares_are_blamed(liar: int, seed: int) -> None:
     """With t = 2, three of four answers on one polynomial leave no doubt, if the lie is noticed."""
 
     def lie(u: int, message: Any) -> AnyMessage:
@@ -462,8 +280,8 @@ def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, 
         changed = flipped(message.shares, SHARE_BYTES * seed + 5)
         return cohort.resigned(replace(message, shares=changed))
 
-    context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
-    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, secagg_kit.on_up(Stage.RECOVER, lie))
+    context = context_of(Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
+    cohort = kit.Cohort(context, {4: Stage.UNMASK}, kit.on_up(Stage.RECOVER, lie))
     total = cohort.run()
     assert not cohort.refused
     assert total.removed == {u: given_up(cohort, u, 0) for u in range(N)}
@@ -472,9 +290,7 @@ def test_garbage_seed_shares_are_blamed(secagg_kit: SimpleNamespace, liar: int, 
     assert total.vector.elements.tolist() == cohort.expected(range(N))
 
 
-def test_a_liar_is_remembered_from_one_secret_to_the_next(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_liar_is_remembered_from_one_secret_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Client 0 lies about both seeds of client 4, and about every mask: it is found once."""
 
     def lie(u: int, message: Any) -> AnyMessage:
@@ -491,26 +307,24 @@ def test_a_liar_is_remembered_from_one_secret_to_the_next(
         return original(shares, *rest)
 
     monkeypatch.setattr(rebuild, "wrong_shares", counting)
-    context = context_of(secagg_kit, Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
+    context = context_of(Mode.SEMI_HONEST, threshold=2, minimum_survivors=3)
     tampers = {
-        **secagg_kit.on_up(Stage.UNMASK, lie),
-        **secagg_kit.on_up(Stage.RECOVER, lie),
+        **kit.on_up(Stage.UNMASK, lie),
+        **kit.on_up(Stage.RECOVER, lie),
     }
-    cohort = secagg_kit.Cohort(context, {4: Stage.UNMASK}, tampers)
+    cohort = kit.Cohort(context, {4: Stage.UNMASK}, tampers)
     total = cohort.run()
     assert total.culprits == (0,)
     assert total.vector.elements.tolist() == cohort.expected(range(N))
     assert decoded == [4]
 
 
-def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) -> None:
+def test_too_many_lies_about_seeds_end_the_round() -> None:
     def lie(u: int, message: Any) -> AnyMessage:
         changed = flipped(message.shares, 4 + 4 * u) if u < 2 else message.shares
         return cohort.resigned(replace(message, shares=changed))
 
-    cohort = secagg_kit.Cohort(
-        context_of(secagg_kit), {4: Stage.UNMASK}, secagg_kit.on_up(Stage.RECOVER, lie)
-    )
+    cohort = kit.Cohort(context_of(), {4: Stage.UNMASK}, kit.on_up(Stage.RECOVER, lie))
     with pytest.raises(WrongSharesError) as raised:
         cohort.run()
     assert raised.value.owner == 4
@@ -519,12 +333,10 @@ def test_too_many_lies_about_seeds_end_the_round(secagg_kit: SimpleNamespace) ->
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("silent", [1, 2])
-def test_too_few_seed_shares_end_the_round(
-    secagg_kit: SimpleNamespace, mode: Mode, silent: int
-) -> None:
+def test_too_few_seed_shares_end_the_round(mode: Mode, silent: int) -> None:
     """Four holders are left of five, t = 3: one more may go, a second one may not."""
     drops = {4: Stage.UNMASK} | dict.fromkeys(range(silent), Stage.RECOVER)
-    cohort = secagg_kit.Cohort(context_of(secagg_kit, mode), drops)
+    cohort = kit.Cohort(context_of(mode), drops)
     if silent == 1:
         assert cohort.run().removed[4] == given_up(cohort, 4, 0)
         return
@@ -536,9 +348,9 @@ def test_too_few_seed_shares_end_the_round(
         cohort.server.unmask()
 
 
-def test_unmask_before_missing_seeds_were_asked_for(secagg_kit: SimpleNamespace) -> None:
+def test_unmask_before_missing_seeds_were_asked_for() -> None:
     """A sum with surplus noise that nobody can take off would be no result."""
-    cohort = secagg_kit.Cohort(context_of(secagg_kit), {4: Stage.UNMASK})
+    cohort = kit.Cohort(context_of(), {4: Stage.UNMASK})
     cohort.run(until=Stage.UNMASK)
     for u, data in cohort.answers(Stage.UNMASK, cohort.pending).items():
         assert isinstance(decode_from_client(data, u, len(data)), UnmaskShares)
@@ -552,7 +364,7 @@ def test_unmask_before_missing_seeds_were_asked_for(secagg_kit: SimpleNamespace)
     assert cohort.server.unmask().removed == {u: given_up(cohort, u, 0) for u in range(N)}
 
 
-def test_the_result_does_not_print_seeds(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(context_of(secagg_kit))
+def test_the_result_does_not_print_seeds() -> None:
+    cohort = kit.Cohort(context_of())
     total = cohort.run()
     assert "removed" not in repr(total)

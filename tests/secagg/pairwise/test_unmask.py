@@ -5,10 +5,10 @@ from __future__ import annotations
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pairwise_rounds as kit
 import pytest
 from msgspec.structs import replace
 
@@ -41,7 +41,6 @@ def change_element(shares: bytes, owner: int, limb: int) -> bytes:
 
 
 def lying_cohort(
-    kit: SimpleNamespace,
     context: Any,
     liars: tuple[int, ...],
     owner: int,
@@ -69,12 +68,12 @@ def lying_cohort(
 # Not the lowest limb: the lowest bits of an X25519 key do not count.
 @pytest.mark.parametrize("limb", [1, 8])
 def test_surplus_shares_name_the_liar_and_the_sum_is_right(
-    secagg_kit: SimpleNamespace, mode: Mode, dropped: tuple[int, ...], owner: int, limb: int
+    mode: Mode, dropped: tuple[int, ...], owner: int, limb: int
 ) -> None:
     """Five answers with t = 3 show which one is wrong; with four the sum is right all the same."""
-    context = secagg_kit.context(N, mode, threshold=3)
+    context = kit.context(N, mode, threshold=3)
     drops = dict.fromkeys(dropped, Stage.MASK)
-    cohort = lying_cohort(secagg_kit, context, (0,), owner, limb, drops=drops)
+    cohort = lying_cohort(context, (0,), owner, limb, drops=drops)
     total = cohort.run()
     assert total.culprits == (() if dropped else (0,))
     assert total.vector.elements.tolist() == cohort.expected(total.survivors)
@@ -82,17 +81,17 @@ def test_surplus_shares_name_the_liar_and_the_sum_is_right(
 
 @pytest.mark.parametrize(("liars", "named"), [((0, 1), ()), ((4,), ()), ((2,), (2,))])
 def test_the_sum_is_right_and_only_the_certain_are_named(
-    secagg_kit: SimpleNamespace, liars: tuple[int, ...], named: tuple[int, ...]
+    liars: tuple[int, ...], named: tuple[int, ...]
 ) -> None:
     """Two of five could frame a third when t = 3; a lie that is not needed is not noticed."""
-    cohort = lying_cohort(secagg_kit, secagg_kit.context(N, threshold=3), liars, 2, 1)
+    cohort = lying_cohort(kit.context(N, threshold=3), liars, 2, 1)
     total = cohort.run()
     assert total.culprits == named
     assert total.vector.elements.tolist() == cohort.expected(range(N))
 
 
-def test_without_surplus_shares_a_lie_ends_the_round(secagg_kit: SimpleNamespace) -> None:
-    cohort = lying_cohort(secagg_kit, secagg_kit.context(N, threshold=5), (0,), 2, 1)
+def test_without_surplus_shares_a_lie_ends_the_round() -> None:
+    cohort = lying_cohort(kit.context(N, threshold=5), (0,), 2, 1)
     with pytest.raises(WrongSharesError, match=r"client 2 committed to: either .* nobody"):
         cohort.run()
     assert cohort.server.phase is ServerPhase.ABORTED
@@ -101,11 +100,9 @@ def test_without_surplus_shares_a_lie_ends_the_round(secagg_kit: SimpleNamespace
 
 
 @pytest.mark.parametrize("owner", [0, 3, 4])
-def test_a_secret_that_does_not_rebuild_ends_the_round(
-    secagg_kit: SimpleNamespace, owner: int
-) -> None:
+def test_a_secret_that_does_not_rebuild_ends_the_round(owner: int) -> None:
     """The lowest limbs change the secret without making it invalid: found by the commitment."""
-    cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3))
+    cohort = kit.Cohort(kit.context(N, threshold=3))
     cohort.run(until=Stage.UNMASK)
     for u, data in cohort.answers(Stage.UNMASK, cohort.pending).items():
         message = decode_from_client(data, u, len(data))
@@ -117,7 +114,7 @@ def test_a_secret_that_does_not_rebuild_ends_the_round(
     assert (raised.value.owner, raised.value.answered, raised.value.threshold) == (owner, N, 3)
 
 
-def test_wrong_commitment_is_found(secagg_kit: SimpleNamespace) -> None:
+def test_wrong_commitment_is_found() -> None:
     """A client that commits to another seed, with a right signature."""
 
     def lie(u: int, message: Any) -> Any:
@@ -126,16 +123,16 @@ def test_wrong_commitment_is_found(secagg_kit: SimpleNamespace) -> None:
         other = commitment(cohort.round_hash(), 2, 0, SecretSeed(bytes(32)))
         return cohort.resigned(replace(message, commitments=other))
 
-    tampers = secagg_kit.on_up(Stage.SHARE, lie)
-    cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3), tampers=tampers)
+    tampers = kit.on_up(Stage.SHARE, lie)
+    cohort = kit.Cohort(kit.context(N, threshold=3), tampers=tampers)
     with pytest.raises(WrongSharesError) as raised:
         cohort.run()
     assert raised.value.owner == 2
 
 
-def test_masking_key_that_was_not_advertised_is_found(secagg_kit: SimpleNamespace) -> None:
+def test_masking_key_that_was_not_advertised_is_found() -> None:
     """Two survivors of three, threshold two: whatever the shares say, the key must match."""
-    cohort = secagg_kit.Cohort(secagg_kit.context(3), {2: Stage.MASK})
+    cohort = kit.Cohort(kit.context(3), {2: Stage.MASK})
     cohort.run(until=Stage.UNMASK)
     key = cohort.rand(2)(64)[32:]
     assert cohort.server._is_committed(2, key)
@@ -144,8 +141,8 @@ def test_masking_key_that_was_not_advertised_is_found(secagg_kit: SimpleNamespac
 
 
 @pytest.mark.parametrize("answers", [0, 1, 2])
-def test_too_few_unmask_shares(secagg_kit: SimpleNamespace, answers: int) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(N, threshold=3))
+def test_too_few_unmask_shares(answers: int) -> None:
+    cohort = kit.Cohort(kit.context(N, threshold=3))
     cohort.run(until=Stage.UNMASK)
     sent = cohort.answers(Stage.UNMASK, cohort.pending)
     for u in range(answers):
@@ -180,32 +177,32 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("bits", [8, 16, 31, 32, 62])
 @pytest.mark.parametrize("mode", list(Mode))
-def test_split_work_gives_the_same_sum(secagg_kit: SimpleNamespace, bits: int, mode: Mode) -> None:
-    context = secagg_kit.context(4, mode, bits=bits, length=97)
+def test_split_work_gives_the_same_sum(bits: int, mode: Mode) -> None:
+    context = kit.context(4, mode, bits=bits, length=97)
     executor = InlineExecutor()
-    total = secagg_kit.Cohort(context, {1: Stage.MASK}).run(executor=executor)
+    total = kit.Cohort(context, {1: Stage.MASK}).run(executor=executor)
     assert executor.tasks == 8
-    cohort = secagg_kit.Cohort(context, {1: Stage.MASK})
+    cohort = kit.Cohort(context, {1: Stage.MASK})
     assert total.vector.elements.tolist() == cohort.run().vector.elements.tolist()
     assert total.vector.elements.tolist() == cohort.expected((0, 2, 3))
 
 
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("workers", [1, 3])
-def test_threads_give_the_same_sum(secagg_kit: SimpleNamespace, workers: int) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(4, bits=24, length=97))
+def test_threads_give_the_same_sum(workers: int) -> None:
+    cohort = kit.Cohort(kit.context(4, bits=24, length=97))
     with ThreadPoolExecutor(workers) as executor:
         total = cohort.run(executor=executor)
     assert total.vector.elements.tolist() == cohort.expected(range(4))
 
 
-def test_processes_give_the_same_sum(secagg_kit: SimpleNamespace) -> None:
+def test_processes_give_the_same_sum() -> None:
     """Masking keys of lost clients and keys of masks reach the workers, and no other secret.
 
     The vector is long enough for two ranges, and two clients are lost.
     """
-    context = secagg_kit.context(5, bits=24, threshold=3, length=2 * unmask.MIN_RANGE + 5)
-    cohort = secagg_kit.Cohort(context, {1: Stage.MASK, 4: Stage.MASK})
+    context = kit.context(5, bits=24, threshold=3, length=2 * unmask.MIN_RANGE + 5)
+    cohort = kit.Cohort(context, {1: Stage.MASK, 4: Stage.MASK})
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as executor:
         total = cohort.run(executor=executor)
     inputs = cohort.inputs[[0, 2, 3]].astype(np.uint64)
@@ -215,8 +212,8 @@ def test_processes_give_the_same_sum(secagg_kit: SimpleNamespace) -> None:
 
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("fail_from", [0, 3])
-def test_failing_executor_releases_nothing(secagg_kit: SimpleNamespace, fail_from: int) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(4, length=97))
+def test_failing_executor_releases_nothing(fail_from: int) -> None:
+    cohort = kit.Cohort(kit.context(4, length=97))
     with pytest.raises(OSError, match="worker lost"):
         cohort.run(executor=InlineExecutor(fail_from))
     assert cohort.server.phase is ServerPhase.ABORTED
@@ -228,24 +225,20 @@ RING = {"degree": 10, "threshold": 6, "minimum_survivors": 9}
 
 @pytest.mark.usefixtures("small_ranges")
 @pytest.mark.parametrize("graph", [RING, {"threshold": 7}], ids=["ring", "complete"])
-def test_keys_of_lost_clients_are_agreed_on_in_tasks(
-    secagg_kit: SimpleNamespace, graph: dict[str, int]
-) -> None:
+def test_keys_of_lost_clients_are_agreed_on_in_tasks(graph: dict[str, int]) -> None:
     """One task for each lost client, as there are fewer than workers; then one for each range."""
-    context = secagg_kit.context(12, length=97, **graph)
+    context = kit.context(12, length=97, **graph)
     executor = InlineExecutor()
-    total = secagg_kit.Cohort(context, LOST).run(executor=executor)
+    total = kit.Cohort(context, LOST).run(executor=executor)
     assert executor.tasks == len(LOST) + 8
-    cohort = secagg_kit.Cohort(context, LOST)
+    cohort = kit.Cohort(context, LOST)
     assert total.vector.elements.tolist() == cohort.expected(total.survivors)
     assert total.vector.elements.tolist() == cohort.run().vector.elements.tolist()
 
 
 @pytest.mark.parametrize("fail_from", [0, 1, 2])
-def test_an_executor_that_fails_during_key_agreement_releases_nothing(
-    secagg_kit: SimpleNamespace, fail_from: int
-) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(12, **RING), LOST)
+def test_an_executor_that_fails_during_key_agreement_releases_nothing(fail_from: int) -> None:
+    cohort = kit.Cohort(kit.context(12, **RING), LOST)
     with pytest.raises(OSError, match="worker lost"):
         cohort.run(executor=(executor := InlineExecutor(fail_from)))
     # It did not come to the masks.
@@ -255,8 +248,8 @@ def test_an_executor_that_fails_during_key_agreement_releases_nothing(
         cohort.server.unmask()
 
 
-def test_an_executor_that_takes_no_tasks_releases_nothing(secagg_kit: SimpleNamespace) -> None:
-    cohort = secagg_kit.Cohort(secagg_kit.context(12, **RING), LOST)
+def test_an_executor_that_takes_no_tasks_releases_nothing() -> None:
+    cohort = kit.Cohort(kit.context(12, **RING), LOST)
     executor = ThreadPoolExecutor(2)
     executor.shutdown()
     with pytest.raises(RuntimeError, match="shutdown"):
@@ -264,15 +257,13 @@ def test_an_executor_that_takes_no_tasks_releases_nothing(secagg_kit: SimpleName
     assert cohort.server.phase is ServerPhase.ABORTED
 
 
-def test_an_interrupt_ends_the_session(
-    secagg_kit: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the masks may be off the accumulator: a second attempt would be a wrong sum."""
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    cohort = secagg_kit.Cohort(secagg_kit.context(3))
+    cohort = kit.Cohort(kit.context(3))
     monkeypatch.setattr(unmask, "accumulate_masks", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cohort.run()

@@ -11,10 +11,10 @@ from secagg.oneshot.reference import _delta, _gaussian, _packed, _primes, _value
 
 from .. import wire
 from ..blocks import filled
+from ..corpus import flip
 from ..handmade import SESSION_ID
 from ..schema import PrimitiveVector
 from .encodings import context_encoding, draw_seed, joint_proof, ticket
-from .places import flip
 from .played import ROUND_NUMBER
 from .rounds import HONEST
 
@@ -154,7 +154,7 @@ def draws() -> Iterator[Case]:
             (places, proof[:-32]),
             (places, proof + bytes(32)),
             (places, proof[:-1]),
-            (places, flip(proof)),
+            (places, flip()(proof)),
             (places[::-1], proof),
             ([places[0], *places[:-1]], proof),
             ([*places[:-1], others[-1]], proof),

@@ -129,27 +129,6 @@ def joint_proof(keys: Sequence[bytes], positions: Sequence[int]) -> bytes:
     return b"".join(root for _, _, root in sorted(found))
 
 
-def fields_of(upload: bytes) -> list[Any]:
-    """Sender, ephemeral key, ciphertext, commitments, seals, flag and signature of an upload."""
-    place, found = 3 + 10, []
-    sender = upload[place]
-    if sender > 127:
-        raise AssertionError("only small senders are read here")
-    found.append(sender)
-    place += 1
-    for _ in range(6):
-        if upload[place] in (0xC2, 0xC3):
-            found.append(upload[place] == 0xC3)
-            place += 1
-            continue
-        width = {0xC4: 1, 0xC5: 2, 0xC6: 4}[upload[place]]
-        size = int.from_bytes(upload[place + 1 : place + 1 + width], "big")
-        place += 1 + width
-        found.append(upload[place : place + size])
-        place += size
-    return found
-
-
 def header_parts(context_hash: bytes, sender: int, fields: Mapping[str, Any]) -> tuple[bytes, ...]:
     """What an upload's signature covers, and its name is made of."""
     return (
@@ -164,7 +143,6 @@ def header_parts(context_hash: bytes, sender: int, fields: Mapping[str, Any]) ->
 
 def header_of(upload: bytes) -> bytes:
     """The header of any upload, as a member gets it."""
-    names = ("ephemeral_key", "ciphertext", "commitments", "seals", "returns")
-    sender, *values, signature = fields_of(upload)
-    fields = dict(zip(names, values, strict=True))
-    return b"".join(header_parts(b"", sender, fields)[2:]) + bytes(signature)
+    _, fields = wire.fields_of(upload)
+    parts = header_parts(b"", fields["sender"], fields)
+    return b"".join(parts[2:]) + bytes(fields["signature"])

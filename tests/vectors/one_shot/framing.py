@@ -5,45 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from .. import wire
+from .. import framing, wire
 from ..framing import HASH, LIMIT, SIGNATURE
 from ..schema import Error, MessageCase, MessageVector
-from ..script import SERVER, remote
+from ..script import SERVER, of_member, remote
 from .rounds import PLAIN
-from .script import of_member
 
 TAG = PLAIN.hash[:8]
 Sender = Literal["client", "member", "server"]
 
-FIELDS: dict[int, tuple[str, Sender, tuple[str, ...]]] = {
-    32: (
-        "Upload",
-        "client",
-        ("sender", "ephemeral_key", "ciphertext", "commitments", "seals", "returns", "signature"),
-    ),
-    33: ("Delivery", "server", ("cohort", "uploaded", "headers", "seals")),
-    34: ("Complaints", "member", ("sender", "bad", "signature")),
-    35: ("Proposal", "server", ("survivors",)),
-    36: ("Confirmation", "member", ("sender", "signature")),
-    37: ("Quorum", "server", ("signers", "signatures")),
-    38: ("Answer", "member", ("sender", "sums", "seeds", "checks", "signature")),
-}
-
 
 def accepted(description: str, number: int, *values: bytes | int) -> MessageCase:
     """A message and its fields."""
-    name, sent_by, names = FIELDS[number]
-    fields = dict(zip(("context", *names), (TAG, *values), strict=True))
-    sender = fields.get("sender")
-    return {
-        "description": description,
-        "sent_by": sent_by,
-        "party": sender if isinstance(sender, int) else SERVER,
-        "data": wire.message(number, TAG, *values).hex(),
-        "limit": LIMIT,
-        "name": name,
-        "fields": {k: v if isinstance(v, int) else v.hex() for k, v in fields.items()},
-    }
+    sent_by: Sender = {32: "client", 34: "member", 36: "member", 38: "member"}.get(number, "server")
+    return {**framing.accepted(description, number, *values, tag=TAG), "sent_by": sent_by}
 
 
 def every_message() -> Iterator[MessageCase]:

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
@@ -24,7 +24,6 @@ from ..wire import bitmap, digest, index, sign
 from .encodings import (
     context_encoding,
     draw_seed,
-    fields_of,
     header_of,
     header_parts,
     ticket,
@@ -34,6 +33,7 @@ from .runner import context_of
 from .schema import DrawTerms, MemberUploadsTerms, OneShotContext, OneShotResult
 
 CHECK, CONFIRM, OPEN = range(3)
+PRIMES = _primes(1024, 1)
 FIRST_ROUND, ROUND_NUMBER, LAST_ROUND = 2, 3, 8
 
 
@@ -54,6 +54,11 @@ class OneShotRound:
         complaining: by member, about whom.
         lies: by member, the sums that it answers instead.
     """
+
+    PARTY_KEY: ClassVar = "party"
+    """What an operation calls whoever takes a step."""
+    LAST: ClassVar = "server_open"
+    """The step that gives the sum."""
 
     n: int
     members: int
@@ -340,8 +345,7 @@ class OneShotRound:
 
     def upload_fields(self, u: int) -> dict[str, Any]:
         """What a client uploads, beside its signature."""
-        primes = _primes(1024, 1)
-        packed = _packed(self.everything.ciphertexts[u], primes, self.rounding_bits)
+        packed = _packed(self.everything.ciphertexts[u], PRIMES, self.rounding_bits)
         commitments = [
             digest("commit seed", self.hash, index(u), index(i), seed)
             for i, seed in enumerate(self.seeds_of(u))
@@ -381,7 +385,11 @@ class OneShotRound:
         size = self.seal_bytes()
         found = []
         for u in self.uploaded:
-            seals = fields_of(self.forged[u])[4] if u in self.forged else self.everything.seals[u]
+            seals = (
+                wire.fields_of(self.forged[u])[1]["seals"]
+                if u in self.forged
+                else self.everything.seals[u]
+            )
             found.append(seals[j * size : (j + 1) * size])
         return b"".join(found)
 
@@ -395,6 +403,13 @@ class OneShotRound:
             **changes,
         }
         return self.message(33, *fields.values())
+
+    def signed(self, number: int, *, context: bytes, sender: int, **fields: Any) -> bytes:
+        """A message with any fields, and the signature that its sender makes itself."""
+        del context, fields["signature"]
+        make = {32: self.upload, 34: self.complaints, 38: self.answer}
+        made: bytes = make[number](sender, **fields)  # type: ignore[operator]
+        return made
 
     def complaints(self, j: int, bad: bytes | None = None, signature: bytes = b"") -> bytes:
         """From a member: whose uploads are bad."""
@@ -450,6 +465,28 @@ class OneShotRound:
         """A message of this context."""
         return wire.message(number, self.hash[:8], *fields)
 
+    def known(self) -> dict[str, Any]:
+        """What a file says first: the context, and all that the parties start with."""
+        return {
+            "context": self.context,
+            "identities": [key.hex() for key in self.identities],
+            "member_identities": [key.hex() for key in self.member_identities],
+            "sealing_keys": [key.hex() for key in self.sealing_keys],
+            "own": [self._own(j) for j in range(self.members)],
+            **({"returning": sorted(self.returning)} if self.returning else {}),
+            "rand_seeds": [seed.hex() for seed in self.rand_seeds],
+            "rounded": [each.hex() for each in self.rounded],
+            "inputs": self.inputs,
+        }
+
+    def _own(self, j: int) -> list[Any] | None:
+        if self.kind != "everyone" and not self.adding:
+            return None
+        u = j + self.first_member
+        if u in self.lost:
+            return [u, None]
+        return [u, digest("sign upload", *self.header_parts(u, self.upload_fields(u))).hex()]
+
     def named(self, name: str) -> bytes:
         """A message by its name in the file."""
         kind, *rest = name.split()
@@ -488,7 +525,7 @@ class OneShotRound:
         for to, name in sent:
             if to in self.present(stage):
                 honest = answer != "answer" or to not in self.lies
-                yield Event("member_receive", to, name, f"{answer} {to}" if honest else None)
+                yield Event("member_receive", to, name, f"{answer} {to}" if honest else ...)
         for j in self.present(stage):
             yield Event("server_receive_from_member", j, f"{answer} {j}")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..script import remote
+from ..positive import undisturbed
+from ..script import Script, of_member, remote
 from .encodings import words
 from .played import CONFIRM, OPEN, OneShotRound
 from .schema import OneShotRoundVector
-from .script import Script, of_member
 
 PLAIN = OneShotRound(n=3, members=3, minimum=2, per_polynomial=2, quorum=2)
 LOSSES = OneShotRound(
@@ -178,12 +178,10 @@ def honest(name: str) -> OneShotRoundVector:
     return script.vector()
 
 
-def undisturbed() -> OneShotRoundVector:
-    """Refused messages change nothing."""
-    script = Script(
-        PLAIN,
-        "The server refuses a bad message in every stage, and ends with the sum all the same.",
-    )
+def vectors() -> Iterator[tuple[str, OneShotRoundVector]]:
+    """All files, by name."""
+    for name in HONEST:
+        yield name, honest(name)
     foreign = bytes([1]) * 64
     bad = {
         "upload 1": (PLAIN.upload(1, foreign), remote(1, "BAD_SIGNATURE")),
@@ -191,16 +189,4 @@ def undisturbed() -> OneShotRoundVector:
         "confirmation 2": (PLAIN.confirmation(2, foreign), of_member(2, "BAD_SIGNATURE")),
         "answer 1": (PLAIN.answer(1, sums=b""), of_member(1, "BAD_SHARE")),
     }
-    for event in PLAIN.events():
-        if event.op.startswith("server_receive") and event.data in bad:
-            data, error = bad[event.data]
-            script.step(event.op, event.client, data=data, error=error)
-        script.play([event])
-    return script.vector()
-
-
-def vectors() -> Iterator[tuple[str, OneShotRoundVector]]:
-    """All files, by name."""
-    for name in HONEST:
-        yield name, honest(name)
-    yield "refusals-change-nothing", undisturbed()
+    yield "refusals-change-nothing", undisturbed(PLAIN, bad)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -61,11 +60,11 @@ Tamper = Callable[[int, bytes], Iterable[bytes]]
 """Gets the client's index and an honest message; gives the messages that arrive instead."""
 
 
-def counter_rand(seed: bytes) -> Rand:
+def rand(seed: bytes) -> Rand:
     """A deterministic source: SHA-256 of the seed and a running block number."""
     blocks = 0
 
-    def rand(count: int) -> bytes:
+    def draw(count: int) -> bytes:
         nonlocal blocks
         out = b""
         while len(out) < count:
@@ -73,11 +72,11 @@ def counter_rand(seed: bytes) -> Rand:
             blocks += 1
         return out[:count]
 
-    return rand
+    return draw
 
 
 @lru_cache(maxsize=256)
-def identity_of(number: int) -> Identity:
+def identity(number: int) -> Identity:
     """Identity number `number`, the same in every run."""
     return Identity.from_private_bytes(hashlib.sha256(b"identity %d" % number).digest())
 
@@ -86,14 +85,14 @@ REMOVAL = (0b11, 0b01, 0b10)
 """Seeds that every survivor gives up when 0, 1, 2 clients of five are lost."""
 
 
-def context_of(n: int = 4, mode: Mode = Mode.ACTIVE, **changes: Any) -> SessionContext:
+def context(n: int = 4, mode: Mode = Mode.ACTIVE, **changes: Any) -> SessionContext:
     """A small feasible context; any parameter may be replaced."""
     colluders = changes.get("tolerated_colluders", 0)
     threshold = changes.get("threshold", lowest_threshold(n, colluders, mode))
     parameters: dict[str, Any] = {
         "session_id": bytes(range(16)),
         "round_number": 3,
-        "cohort": tuple(identity_of(u).public for u in range(n)),
+        "cohort": tuple(identity(u).public for u in range(n)),
         "threshold": threshold,
         "minimum_survivors": threshold,
         "mode": mode,
@@ -129,7 +128,7 @@ class Cohort:
         self.n = self.context.size
         self.server = ServerSession(self.context)
         self.clients = [
-            ClientSession(self.contexts.get(u, self.context), u, identity_of(u), self.rand(u))
+            ClientSession(self.contexts.get(u, self.context), u, identity(u), self.rand(u))
             for u in range(self.n)
         ]
         rng = np.random.default_rng(list(self.seed))
@@ -142,7 +141,7 @@ class Cohort:
 
     def rand(self, u: int) -> Rand:
         """A fresh copy of client u's deterministic randomness."""
-        return counter_rand(self.seed + b"|%d|" % u)
+        return rand(self.seed + b"|%d|" % u)
 
     @property
     def stages(self) -> list[Stage]:
@@ -172,7 +171,7 @@ class Cohort:
         """The same round by the plain reference."""
         return run_secagg(
             self.context,
-            [identity_of(u).private_bytes() for u in range(self.n)],
+            [identity(u).private_bytes() for u in range(self.n)],
             self.inputs.tolist(),
             self.drops,
             [self.rand(u) for u in range(self.n)],
@@ -254,21 +253,21 @@ class Cohort:
     def resigned(self, message: AnyMessage) -> AnyMessage:
         """A changed message with the signature its malicious sender would make."""
         round_hash = self.round_hash()
-        identity, index = identity_of(message.sender), encode_index(message.sender)
+        signer, index = identity(message.sender), encode_index(message.sender)
         if isinstance(message, MaskedInput):
             parts = masked_input_parts(round_hash, message.sender, message.vector)
-            signature = identity.sign(Usage.INPUT, *parts)
+            signature = signer.sign(Usage.INPUT, *parts)
         elif isinstance(message, ShareBundle):
             parts = (round_hash, index, message.commitments, message.sealed)
-            signature = identity.sign(Usage.SHARE, *parts)
+            signature = signer.sign(Usage.SHARE, *parts)
         elif isinstance(message, SeedShares):
             bitmap = encode_set(self.server._checked_surplus().missing, self.n)
             parts = (round_hash, index, bitmap, message.shares)
-            signature = identity.sign(Usage.RECOVER, *parts)
+            signature = signer.sign(Usage.RECOVER, *parts)
         else:
             bitmap = encode_set(self.server.survivors, self.n)
             parts = (round_hash, index, bitmap, message.shares, message.seeds)
-            signature = identity.sign(Usage.UNMASK, *parts)
+            signature = signer.sign(Usage.UNMASK, *parts)
         return msgspec.structs.replace(message, signature=signature)
 
     def incoming(self, u: int = 0) -> Any:
@@ -284,7 +283,7 @@ class Cohort:
         return msgspec.structs.replace(
             self.incoming(),
             confirmers=encode_set(signers, self.n),
-            signatures=b"".join(identity_of(u).sign(*parts) for u in signers),
+            signatures=b"".join(identity(u).sign(*parts) for u in signers),
         )
 
     def round_hash(self) -> bytes:
@@ -309,7 +308,7 @@ class Cohort:
             self.clients[u].begin()
 
 
-def cohort_before(stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Cohort:
+def before(stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Cohort:
     """Five clients and a server before a stage; t = minimum = 3.
 
     Seeds are asked for only when a survivor goes away without giving up its own: the cohort before
@@ -319,7 +318,7 @@ def cohort_before(stage: Stage, mode: Mode = Mode.ACTIVE, **options: Any) -> Coh
     if stage is Stage.RECOVER:
         changes["removal"] = REMOVAL
         options.setdefault("drops", {4: Stage.UNMASK})
-    cohort = Cohort(context_of(5, mode, **changes), **options)
+    cohort = Cohort(context(5, mode, **changes), **options)
     cohort.run(until=stage)
     return cohort
 
@@ -333,19 +332,3 @@ def on_up(
         return [encode_message(change(u, decode_from_client(data, u, len(data))))]
 
     return {(stage, Direction.UP): hook}
-
-
-@pytest.fixture(scope="session")
-def secagg_kit() -> SimpleNamespace:
-    """The helpers of this file, for test modules that cannot import it."""
-    return SimpleNamespace(
-        ALPHA=ALPHA,
-        Cohort=Cohort,
-        Direction=Direction,
-        REMOVAL=REMOVAL,
-        before=cohort_before,
-        context=context_of,
-        identity=identity_of,
-        on_up=on_up,
-        rand=counter_rand,
-    )
