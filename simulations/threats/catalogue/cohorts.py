@@ -83,10 +83,6 @@ class _NoiseLeft:
 
     Attributes:
         noise: float64[N], centred; what the Sybils' shares do not open.
-        charged: the round's event against made-up peers.
-        all_coins: the same with every coin of the victim that stays in the sum, as if those with
-            shared seeds were its own.
-        seed: of the worlds.
     """
 
     noise: Floats

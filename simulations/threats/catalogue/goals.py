@@ -68,11 +68,7 @@ def unlooking(
 
 
 def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal, seed: int) -> int:
-    """In how many of five rounds, each at the price of the goal, the target's update leaves.
-
-    Raises:
-        ParameterError: no client is made with this history.
-    """
+    """In how many of five rounds, each at the price of the goal, the target's update leaves."""
     identities = identities_of(seed, COHORT)
     policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal)
     left = 0

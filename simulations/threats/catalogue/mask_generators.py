@@ -92,14 +92,7 @@ def bias(elements: Integers, residues: int) -> Figures:
 
 
 def examine(generator: Generator, key_bytes: int, size: int, seed: int) -> Figures:
-    """The attacks that look at the generator alone.
-
-    Args:
-        generator: to look at.
-        key_bytes: length of its keys.
-        size: elements to hold against the uniform law.
-        seed: fixes the keys.
-    """
+    """The attacks that look at the generator alone."""
     key = derived_bytes(seed, "bias") * 2
     found = bias(generator(key[:key_bytes], size), SMALL_FIELD.modulus)
     same = same_masks(generator, key_bytes, seed)

@@ -69,7 +69,6 @@ class LoneCoordinate:
     """Rounds in which the target alone may touch one coordinate, as with the row of a rare word.
 
     Attributes:
-        path: the product's rounds, or bare ones.
         others: float64[n, d], updates that are zero there.
     """
 

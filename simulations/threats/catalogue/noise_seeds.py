@@ -48,10 +48,8 @@ def attack_ours(trials: int, tried_bits: int, rng: np.random.Generator) -> Figur
     """Both attacks on the product's seeds.
 
     Args:
-        trials: rounds.
         tried_bits: the adversary tries 2^tried_bits seeds, and is told as many bits as it is told
             of the twin's.
-        rng: fixes the updates.
     """
     told_bits = WEAK_BITS - tried_bits
     exact = rate(sum(search_ours(rng, told_bits, tried_bits) for _ in range(trials)), trials)

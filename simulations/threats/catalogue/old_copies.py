@@ -73,11 +73,7 @@ class GuessedKeys:
 
 
 class RestartedVictims(Victims):
-    """Clients that are stored before they mask their input, and restarted from what was stored.
-
-    Attributes:
-        copies: a backup of what each stored.
-    """
+    """Clients that are stored before they mask their input, and restarted from what was stored."""
 
     def store_in(self, keys: TokenFolder) -> None:
         """Where they keep the keys of what they store."""

@@ -56,12 +56,7 @@ def _plan() -> TrainingPlan:
 
 
 class _World:
-    """Clients and committees with their keys.
-
-    Attributes:
-        clients: signing keys.
-        committees: two of them, by name: the one that is pinned and one that is not.
-    """
+    """Clients and committees with their keys."""
 
     def __init__(self, seed: int) -> None:
         self.plan = _plan()
@@ -86,11 +81,7 @@ class _World:
     def upload(
         self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int
     ) -> bytes:
-        """What a client of the product sends.
-
-        Raises:
-            PolicyError: it refuses the round.
-        """
+        """What a client of the product sends."""
         client = OneShotRoundClient(self.clients[u], self.registry, policy, history)
         client.join(setup.announce(u), _MODEL)
         update = np.random.default_rng([seed, u]).normal(size=_DIMENSION) / 10.0
@@ -101,11 +92,7 @@ class _World:
 
 
 def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
-    """The target's upload alone, read with the keys of a committee of the server's own.
-
-    Raises:
-        PolicyError: the target refuses the round.
-    """
+    """The target's upload alone, read with the keys of a committee of the server's own."""
     setup = world.setup(1)
     context = setup.context
     data = world.upload(_TARGET, setup, policy, ClientHistory(_GOAL), seed)
@@ -161,11 +148,7 @@ class _Books:
 def _opened(
     world: _World, setup: OneShotSetup, which: int, books: _Books, lost: Sequence[int], seed: int
 ) -> OpenedSum:
-    """A round of the product to its end.
-
-    Raises:
-        PolicyError: the first refusal; the server has nobody to spare.
-    """
+    """A round of the product to its end."""
     server = OneShotServer(setup.context, setup.known_cohort())
     for u in range(_CLIENTS):
         data = world.upload(u, setup, world.policy(0, 1), books.clients[u], seed)

@@ -77,15 +77,7 @@ def _policy(kind: type[DrawPolicy] = DrawPolicy, **changes: object) -> DrawPolic
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A committee of the server's own.
-
-    Attributes:
-        members: by the numbers of their identities.
-        draw: that is announced.
-        places: likewise.
-        corrupt: c, likewise.
-        session: of the round.
-    """
+    """A committee of the server's own."""
 
     members: tuple[int, ...]
     draw: Draw
@@ -94,11 +86,7 @@ class _Packed:
     session: bytes = SESSION
 
     def context(self) -> OneShotContext:
-        """The round.
-
-        Raises:
-            ParameterError: no party takes such a context.
-        """
+        """The context of such a round."""
         size = len(self.members)
         committee = committee_of(
             size,
@@ -112,12 +100,7 @@ class _Packed:
 
 
 def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
-    """The server reads the target's upload alone.
-
-    Raises:
-        ParameterError: the target takes no such context.
-        PolicyError: nor such a committee.
-    """
+    """The server reads the target's upload alone."""
     context = packed.context()
     CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check(context, packed.places)
     rng = np.random.default_rng([seed, number])

@@ -89,14 +89,7 @@ def _oversized(effort: Effort, seed: int) -> Findings:
 
 
 def _read_later(seed: int, stored: bool) -> bool:
-    """A recorded upload, read with all members' machines, long after the server has gone silent.
-
-    Args:
-        stored: whether the keys come from their disks, or from their memories.
-
-    Raises:
-        ProtocolError: the keys are erased.
-    """
+    """A recorded upload, read with all members' machines, long after the server has gone silent."""
     now = 0.0
     run = ReturningRun(seed)
     with TemporaryDirectory() as name:

@@ -161,14 +161,7 @@ def _own_rounds_only(
 
 
 def _ledger(run: ReturningRun, skipped: bool = False) -> tuple[float, float]:
-    """Epsilon of a client in rounds 0 and 6 by a server's accounts, and by the other route.
-
-    Args:
-        skipped: leave rounds without the client out of its account.
-
-    Raises:
-        UnsupportedEventError: rounds are missing.
-    """
+    """Epsilon of a client in rounds 0 and 6 by a server's accounts, and by the other route."""
     accounts, written = ClientAccounts(GOAL.reserve), []
     records = _records(ROUNDS)
     for t, record in enumerate(records):

@@ -147,11 +147,7 @@ _ENTRIES: Final = (_old, _early, _stretched, _of_another_session, _by_the_server
 
 
 def _read(entry: Entry, inputs: Integers, salt: bytes) -> bool:
-    """A server with the private halves of such keys reads the target's upload alone.
-
-    Raises:
-        ParameterError: the target does not take the context.
-    """
+    """A server with the private halves of such keys reads the target's upload alone."""
     members = tuple(entry(j) for j in range(_SETTING.members))
     context = _SETTING.context(
         _ROUND, committee=committee_of(_SETTING.members, _SETTING.corrupt, members=members)

@@ -92,13 +92,7 @@ def race(work: Callable[[int], object]) -> list[object]:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What came of a race.
-
-    Attributes:
-        through: racers that were let through.
-        refused_with: how the others were told.
-        is_readable: whether what was written can be read afterwards.
-    """
+    """What came of a race."""
 
     through: int
     refused_with: str
@@ -337,11 +331,7 @@ def shared_books(effort: Effort, seed: int) -> Findings:
 
 
 def averaged(people: Callable[[Sequence[str]], list[Identity]], seed: int) -> Figures:
-    """What a server has after twelve sums of the same vectors, on one ledger with a goal for one.
-
-    Args:
-        people: makes the clients of a call, from their names.
-    """
+    """What a server has after twelve sums of the same vectors, on a ledger with a goal for one."""
     vectors = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(COHORT, DIMENSION))
     plan = TrainingPlan(
         goal=PrivacyGoal(1.0, DELTA, 1),

@@ -82,11 +82,7 @@ class Campaign:
 def behaviours_named(
     names: Sequence[str], protocols: Sequence[ProtocolName] = PROTOCOLS
 ) -> tuple[str, ...]:
-    """The protocols' behaviours of these names or families; all of them for no name at all.
-
-    Raises:
-        ValueError: a name is neither.
-    """
+    """The protocols' behaviours of these names or families; all of them for no name at all."""
     families: dict[str, list[str]] = {}
     for protocol in protocols:
         for family, plays in FAMILIES[protocol].items():
@@ -116,11 +112,6 @@ def run_campaign(
 
     Args:
         rate: probability of a fault on the wire, for each message.
-        progress: called after each schedule.
-        names: behaviours or families to play; all of them if empty.
-        protocols: whose rounds.
-        first: number of the first schedule, to run one again or to go on after others.
-        campaign: to be added to.
     """
     campaign = campaign or Campaign()
     chosen = behaviours_named(names, protocols)

@@ -48,13 +48,7 @@ InputMaker = Callable[[ClientSession], FieldVector]
 
 
 class HonestParty:
-    """A client session and its input; it vanishes before it sends a message of `leaves_before`.
-
-    Args:
-        session: fresh.
-        index: its position in the cohort.
-        make_input: called once, when the session waits for its input.
-    """
+    """A client session and its input; it vanishes before it sends a message of `leaves_before`."""
 
     def __init__(self, session: ClientSession, index: int, make_input: InputMaker) -> None:
         self.session = session
@@ -81,17 +75,7 @@ class HonestParty:
 
 
 class Round:
-    """An honest server, its clients, and the wire between them.
-
-    Args:
-        context: of the round.
-        honest: honest clients, by index.
-        inputs: for each index the vector of an honest client; looked at when the round is over.
-        liars: the other clients.
-        wire: between them.
-        tally: counts refusals.
-        server: makes the server; the product's if None.
-    """
+    """An honest server, its clients, and the wire between them."""
 
     def __init__(
         self,

@@ -18,12 +18,7 @@ class HangError(Exception):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one campaign, filled while it runs.
-
-    Attributes:
-        refusals: messages refused, by reason.
-        faults: faults injected on the wire, by kind.
-    """
+    """Counts of one campaign, filled while it runs."""
 
     refusals: dict[str, int] = field(default_factory=dict)
     faults: dict[str, int] = field(default_factory=dict)
@@ -41,12 +36,7 @@ class Tally:
 
 @contextmanager
 def no_hang(seconds: int = HANG_SECONDS) -> Iterator[None]:
-    """Interrupt what does not end.
-
-    Raises:
-        HangError: after so many seconds. Where a process has no alarm signal, or this is not its
-            main thread, nothing is watched.
-    """
+    """Interrupt what does not end."""
     import signal
     import threading
 

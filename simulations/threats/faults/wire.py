@@ -18,13 +18,7 @@ class Wire:
     """Carries messages, each with some probability of a fault.
 
     Args:
-        rng: fixes the faults and the order of arrival.
         rate: probability of a fault for each message.
-        tally: counts the faults.
-        old: messages of another round, which a message may be exchanged for as well.
-
-    Attributes:
-        rate: as given.
     """
 
     def __init__(

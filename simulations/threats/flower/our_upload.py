@@ -31,7 +31,6 @@ class OurUpload:
     """The victim's upload with one mask left, and what is told about that mask's key.
 
     Attributes:
-        peeled: what the server is left with.
         plain: int64[length], the victim's vector.
         told_bits: how many bits of the key the server is told.
         told: those bits: the low ones of the key as a little-endian number.
@@ -77,9 +76,7 @@ def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits
 
     Args:
         length: coordinates, at least `LOOKED_AT`.
-        rng: fixes the inputs.
         told_bits: how many bits of the last mask's key the server is told.
-        tried_bits: how many of the others it tries; told_bits + tried_bits <= 128.
     """
     round_ = OurRound(length, rng)
     round_.until_shared()

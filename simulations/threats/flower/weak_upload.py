@@ -28,7 +28,6 @@ class WeakUpload:
     """A victim's upload with one mask left, and what is told about the folded key of that mask.
 
     Attributes:
-        peeled: what the server is left with.
         plain: int64[length], the victim's vector.
         told: the high bits of the folded key's number.
         tried_bits: how many low bits are not told, of 28; all of these are tried.
@@ -68,7 +67,6 @@ def weak_upload(
 
     Args:
         length: coordinates, at least 4.
-        rng: fixes the input; secrets are fresh.
         tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
     """
     plain = rng.integers(0, LARGEST + 1, length)

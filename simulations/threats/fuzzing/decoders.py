@@ -87,14 +87,7 @@ def all_decoders(folder: Path) -> list[Decoder]:
 
 @dataclass(slots=True)
 class Example:
-    """One honest round.
-
-    Attributes:
-        context: of the round.
-        up: the messages to the server, by stage.
-        down: the messages to clients, by stage.
-        states: what the listener knew before each message that it got, by phase.
-    """
+    """One honest round."""
 
     context: SessionContext
     up: list[Sent] = field(default_factory=list)

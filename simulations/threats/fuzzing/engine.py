@@ -84,8 +84,6 @@ class Report:
     """What a run found.
 
     Attributes:
-        outcomes: cases by how they ended, for each decoder.
-        bugs: everything else.
         seconds: how long it took.
     """
 

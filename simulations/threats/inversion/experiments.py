@@ -161,9 +161,6 @@ def permitted(goal: PrivacyGoal, chance: float) -> float:
 
     P[right] <= e^epsilon P[right without the update] + delta, by the definition of (epsilon,
     delta) for contributions replaced by zero. One round is all the goal is for.
-
-    Raises:
-        ParameterError: the goal is for several rounds.
     """
     if goal.rounds != 1:
         raise ParameterError("goal", goal, "for one round")

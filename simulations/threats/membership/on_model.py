@@ -140,12 +140,7 @@ def plain_mean(updates: Updates, model: Vector) -> Floats:
 
 
 class AccountedMean:
-    """The mean as the product releases it, round by round, and what that is accounted with.
-
-    Args:
-        game: the federation; nobody vanishes and nobody colludes.
-        ledger: new.
-    """
+    """The mean as the product releases it, round by round, and what that is accounted with."""
 
     def __init__(self, game: ModelGame, ledger: Ledger) -> None:
         plan = TrainingPlan(
@@ -183,8 +178,6 @@ class Played:
     Attributes:
         included: who took part, bool[m].
         scores: larger for those who probably did, float64[m].
-        accuracy: of the model on the test split.
-        epsilon: as accounted; 0 where nothing was.
     """
 
     included: NDArray[np.bool_]

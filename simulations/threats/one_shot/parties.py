@@ -148,12 +148,7 @@ def small_inputs(rng: np.random.Generator, context: OneShotContext) -> Integers:
 
 
 class OneShotVictims:
-    """The honest parties of one round, asked by a server that keeps to nothing.
-
-    Attributes:
-        context: of the round.
-        refusals: how they refused, counted.
-    """
+    """The honest parties of one round, asked by a server that keeps to nothing."""
 
     def __init__(
         self,
@@ -195,11 +190,7 @@ class OneShotVictims:
     def member(
         self, j: int, context: OneShotContext | None = None, number: int | None = None
     ) -> OneShotMember:
-        """A fresh session of member j of a context's committee.
-
-        Args:
-            number: who it is, if the committee begins with another member than number 0.
-        """
+        """A fresh session of member j of a context's committee."""
         number = j if number is None else number
         context = context or self.context
         return self._member(context, j, member_identity(number), member_key(number))
@@ -230,11 +221,7 @@ def delivery(
     uploads: Mapping[int, Upload],
     keys: Sequence[bytes] | None = None,
 ) -> Delivery:
-    """Everything about some uploads that member j is sent.
-
-    Args:
-        keys: the cohort, if it is not the registered one.
-    """
+    """Everything about some uploads that member j is sent."""
     size = seal_bytes(context)
     senders = sorted(uploads)
     return Delivery(

@@ -123,14 +123,7 @@ class ReturningRun:
         returning: bool = True,
         fewest_returning: int = 0,
     ) -> OneShotSetup:
-        """A round as announced.
-
-        Args:
-            records: that it lists.
-            committee: which of the two.
-            parameters: the plan's if left out.
-            returning, fewest_returning: see `MemberUploads`.
-        """
+        """A round as announced."""
         parameters = parameters or parameters_of(self.plan)
         uploads = MemberUploads(
             fewest=self.plan.fewest_members,
@@ -151,22 +144,11 @@ class ReturningRun:
         absent: Collection[int] = (),
         clients: int = CLIENTS,
     ) -> BegunRound:
-        """Announce a round, and collect uploads.
-
-        Args:
-            committee: that it has.
-            absent: members that are told nothing.
-            clients: how many are told of it, the first ones.
-        """
+        """Announce a round, and collect uploads."""
         return BegunRound(self, setup, committee, absent, clients)
 
     def upload(self, u: int, setup: OneShotSetup, policy: ClientPolicy | None = None) -> bytes:
-        """What a client sends, an update of zeros; nothing if it refuses, which is counted.
-
-        Args:
-            u: the client.
-            policy: the usual one if left out.
-        """
+        """What a client sends, an update of zeros; nothing if it refuses, which is counted."""
         if not self.counting:
             policy, self.histories[u] = self.policy(goal=None), ClientHistory()
         client = OneShotRoundClient(
@@ -180,12 +162,7 @@ class ReturningRun:
             return b""
 
     def member(self, j: int, committee: int = 0, policy: MemberPolicy | None = None) -> RoundMember:
-        """A member that has no round yet, and remembers the run.
-
-        Args:
-            j: its index.
-            policy: the usual one if left out.
-        """
+        """A member that has no round yet, and remembers the run."""
         return RoundMember(
             self.committees[committee][j],
             self.keys[committee][j],
@@ -205,12 +182,7 @@ class ReturningRun:
 
 
 class BegunRound:
-    """A round whose uploads the server has; it goes on when and with whom it likes.
-
-    Attributes:
-        setup: as announced.
-        uploads: by place in the cohort.
-    """
+    """A round whose uploads the server has; it goes on when and with whom it likes."""
 
     def __init__(
         self,

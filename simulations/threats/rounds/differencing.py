@@ -19,11 +19,7 @@ _WITHOUT_TARGET: Final[Dropouts] = {TARGET: Stage.INPUT}
 
 
 def smallest_difference(survivors: Sequence[Collection[int]]) -> int:
-    """The fewest clients by which two of these sets differ; 0 if all are alike.
-
-    Args:
-        survivors: sets of clients, one for each sum that was opened.
-    """
+    """The fewest clients by which two of these sets differ; 0 if all are alike."""
     pairs = combinations(map(frozenset, survivors), 2)
     return min((len(one ^ other) for one, other in pairs if one != other), default=0)
 
@@ -33,7 +29,6 @@ class Differencing:
     """Pairs of rounds in which all clients but the target put in the same.
 
     Attributes:
-        path: the product's rounds, or bare ones.
         others: float64[n, d], updates on the integer grid, so that rounding hides nothing.
         integers: int64[L], what the target's update is before noise, in world 1.
         update: float64[d], the same as an update.

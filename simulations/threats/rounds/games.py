@@ -31,11 +31,7 @@ def accuracy_bound(claim: Claim) -> float:
 
 
 def allowed_accuracy(event: Event) -> float:
-    """The highest accuracy that what an event is accounted with allows any adversary.
-
-    Args:
-        event: one release; infinite epsilon, as of sums without noise, allows everything.
-    """
+    """The highest accuracy that what an event is accounted with allows any adversary."""
     accountant = DominationAccountant()
     accountant.compose(event)
     best, low, high = 1.0, 0.0, 1.0
@@ -61,8 +57,6 @@ def guessing_rate(scores: Floats, worlds: Integers, middle: float, allowed: floa
     Args:
         scores: float64[N], larger in world 1.
         worlds: int64[N], 0 or 1.
-        middle: between the means of both worlds.
-        allowed: the highest accuracy that is no success.
     """
     right = int(np.count_nonzero((scores > middle) == (worlds == 1)))
     return {**rate(right, worlds.size, allowed), "accuracy": right / worlds.size}

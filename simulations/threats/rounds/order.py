@@ -53,7 +53,6 @@ class ListModel:
 
         Args:
             inputs: float64[`INPUTS`], a client's example.
-            target: its label.
         """
         weights, biases, slopes = self.arrays.values()
         alive = np.maximum(weights @ inputs + biases, 0.0)

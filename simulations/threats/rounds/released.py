@@ -43,7 +43,6 @@ def on_grid(parameters: RoundParameters, integers: Integers) -> Floats:
     """Updates that turn into these integers without any rounding.
 
     Args:
-        parameters: of the round; the sketch is the identity.
         integers: int64[L] or int64[n, L] in integer units, of norm at most clip times scale.
     """
     rotation = Rotation(parameters.length, parameters.public_seed)
@@ -65,15 +64,7 @@ def long_vector(norm: float) -> Integers:
 def play(
     path: WholePath, score: Callable[[int, int], float], middle: float, rounds: int, seed: int
 ) -> Figures:
-    """A guessing game over rounds: a fair coin decides the world of each.
-
-    Args:
-        path: what the rounds are accounted with, whatever its clients do.
-        score: runs round `number` in a world and scores what was released, larger in world 1.
-        middle: threshold of the guess.
-        rounds: how many.
-        seed: of the coins.
-    """
+    """A guessing game over rounds: a fair coin decides the world of each."""
     worlds = np.random.default_rng(seed).integers(0, 2, rounds)
     scores = np.array([score(number, int(world)) for number, world in enumerate(worlds)])
     event = path.claimed.events(path.settings.cohort).server

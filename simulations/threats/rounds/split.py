@@ -69,13 +69,7 @@ class SplitOutcome:
 def run_split(
     people: Participants, identities: Mapping[int, Identity], story: Story
 ) -> SplitOutcome:
-    """Play one story to its end.
-
-    Args:
-        people: fresh clients, by index, each with what it was told.
-        identities: their signing keys; `STOLEN_KEYS` alone looks at them.
-        story: what to try.
-    """
+    """Play one story to its end."""
     outcome = SplitOutcome()
     _advertised({i: each for i, each in people.items() if not each.understands}, outcome)
     if outcome.refusals:

@@ -50,7 +50,6 @@ class ReluLayer:
 
         Args:
             inputs: float64[`INPUTS`], a client's example.
-            target: its label.
         """
         activations = self.weights @ inputs + self.biases
         error = float(np.maximum(activations, 0.0).sum()) - target
@@ -72,15 +71,7 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Suppression(Generic[Model]):
-    """One round in which all clients but the target received a model of dead units.
-
-    Attributes:
-        identities: of the cohort.
-        models: what each client received.
-        updates: what each computes from it.
-        setup: the round as the target understands it.
-        seed: fixes the noise seeds, which drive rounding only: there are no coins.
-    """
+    """One round in which all clients but the target received a model of dead units."""
 
     identities: Sequence[Identity]
     models: Sequence[Model]

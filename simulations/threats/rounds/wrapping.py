@@ -45,11 +45,7 @@ COINS: Final = 64
 
 @dataclass(frozen=True)
 class ExtremeRounds:
-    """Rounds of the largest sums.
-
-    Attributes:
-        seed: fixes identities, public seed and noise.
-    """
+    """Rounds of the largest sums."""
 
     seed: int
 

@@ -14,13 +14,9 @@ def mersenne_outputs(seeds: NDArray[np.uint32], count: int) -> NDArray[np.uint32
 
     Args:
         seeds: uint32[N].
-        count: outputs of each, in 1..227.
 
     Returns:
         uint32[count, N]: all first outputs, then all second ones, and so on.
-
-    Raises:
-        ParameterError: another dtype or shape, or a count out of range.
     """
     if seeds.dtype != np.uint32 or seeds.ndim != 1:
         raise ParameterError("seeds", f"{seeds.dtype}{seeds.shape}", "uint32[N]")

@@ -28,8 +28,6 @@ class SearchResult:
     """What a search found.
 
     Attributes:
-        found: numbers of the accepted candidates, ascending.
-        tried: how many candidates there were.
         core_seconds: what it took of one core; others may have used the machine meanwhile.
     """
 
@@ -38,11 +36,7 @@ class SearchResult:
     core_seconds: float
 
     def cost(self, seeds: int) -> Figures:
-        """What was measured, and what follows for all seeds.
-
-        Args:
-            seeds: how many there are.
-        """
+        """What was measured, and what follows for all seeds."""
         rate = self.tried / self.core_seconds
         return {
             "timed_candidates": self.tried,
@@ -54,13 +48,7 @@ class SearchResult:
 
 
 def search_seeds(candidates: range, expand: Expand, accept: Accept) -> SearchResult:
-    """Try every candidate.
-
-    Args:
-        candidates: numbers, in steps of 1.
-        expand: makes the words to look at.
-        accept: looks at them.
-    """
+    """Try every candidate."""
     found: list[int] = []
     # One candidate that is not counted: compiling, and filling the caches, is no part of the rate.
     accept(expand(np.array([candidates.start], np.uint64)))

@@ -79,9 +79,6 @@ def span_check(
     Every n_C, every t from the lowest that the product accepts, every minimum_survivors and every
     set of at most n_C colluders. A mutant's check stops where it should: at the first broken
     schedule.
-
-    Raises:
-        ValueError: n is not in 2 .. 5, or the mutant lacks a defence that the mode does not have.
     """
     if not 2 <= n <= LARGEST_SIZE:
         raise ValueError(f"n: {n} is not in 2 .. {LARGEST_SIZE}")

@@ -29,13 +29,7 @@ Headers = tuple[Header, ...]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An answer of an honest member.
-
-    Attributes:
-        headers: of the uploads that it is about.
-        signers: members of the committee whose signatures on these uploads it was shown.
-        seeds_due: whether its shares of seeds are those of the surplus ones.
-    """
+    """An answer of an honest member."""
 
     headers: Headers
     signers: int
@@ -43,14 +37,7 @@ class Given:
 
 
 class Loot:
-    """Signatures and answers of honest members.
-
-    Args:
-        victims: the honest parties.
-
-    Attributes:
-        own: what honest clients uploaded.
-    """
+    """Signatures and answers of honest members."""
 
     def __init__(self, victims: OneShotVictims) -> None:
         self.own: dict[int, Header] = {}
@@ -135,12 +122,7 @@ class Loot:
 
 
 class WatchedVictims(OneShotVictims):
-    """Honest parties; what their members give away is noted.
-
-    Attributes:
-        loot: the notes.
-        refused: told every typed error of a member.
-    """
+    """Honest parties; what their members give away is noted."""
 
     def __init__(self, *settings: Any, refused: Any, **makers: Any) -> None:
         super().__init__(*settings, **makers)

@@ -47,16 +47,7 @@ class Wires:
 
 
 class Round:
-    """An honest server, clients, a committee, and the wires between them.
-
-    Args:
-        context: of the round.
-        clients: by index, those that lie among them.
-        members: likewise.
-        inputs: for each index the vector of an honest client; looked at when the round is over.
-        wires: between them.
-        tally: counts refusals.
-    """
+    """An honest server, clients, a committee, and the wires between them."""
 
     def __init__(
         self,

@@ -45,10 +45,7 @@ class Server:
     """A hostile server's means.
 
     Attributes:
-        victims: the honest parties.
         inputs: int64[clients, length].
-        uploads: what all clients sent.
-        rng: fixes what it does.
     """
 
     victims: WatchedVictims

@@ -28,14 +28,7 @@ _STAGES = (Complaints, Confirmation, Answer)
 
 
 class _Cast:
-    """The parties of a round, all of them honest until somebody is made to leave or to lie.
-
-    Attributes:
-        context: of the round.
-        inputs: by client, as far as they are honest.
-        clients, members: by index.
-        spare: clients that may be lost.
-    """
+    """The parties of a round, all of them honest until somebody is made to leave or to lie."""
 
     def __init__(
         self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None

@@ -63,12 +63,7 @@ def one_shot_span(
     every: bool = False,
     rules: OneShotRules | None = None,
 ) -> OneShotReport:
-    """Go through all schedules of a round of so many clients, with committees of so many members.
-
-    Args:
-        every: leave out nothing (`spaces`); for the smallest rounds only.
-        rules: other parties than the product's, held to the same promise as a mutant.
-    """
+    """Go through all schedules of a round of so many clients and committees of so many members."""
     started = time.perf_counter()
     own = rules_of(mutant) if rules is None else rules
     search = _Search(strict=mutant is None and rules is None)
