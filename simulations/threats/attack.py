@@ -34,19 +34,37 @@ AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """An entry of the catalogue.
+    """An entry of the catalogue: all that reports, tests and documents say of an attack.
 
     Attributes:
         id: "A1" and on.
-        title: the promise that it tries to break, in words.
-        stopped_by: the defence that its twin lacks, in words.
+        promise: "P1" and on, the promise that it tries to break.
+        name: what it is, in a few words.
+        title: what must hold in spite of it, in words.
+        says: what the adversary does.
+        stopped_by: the defence that its twin lacks.
+        refused_with: how the product refuses it, as `refusal` writes it; empty for an attack that
+            noise, masks or numbers stop, and for one that is refused in several ways.
+        see: pages of the documentation that say more, and other checks that try the same.
         run: takes an effort and a seed that fixes everything but the victims' own secrets.
     """
 
     id: str
+    promise: str
+    name: str
     title: str
+    says: str
     stopped_by: str
+    refused_with: str = ""
+    see: tuple[str, ...] = ()
     run: AttackRun
+
+    @property
+    def row(self) -> str:
+        """Its row of the table in docs/threat-model.md."""
+        links = [f"[{to.split('#')[0]}]({to})" if ".md" in to else f"`{to}`" for to in self.see]
+        where = ", ".join([f"`{self.run.__module__.rpartition('.')[2]}`", *links])
+        return f"| {self.id} | {self.name} | {self.says} | {self.stopped_by} | {where} |"
 
     def check(self, effort: Effort, seed: int) -> Check:
         """Run it with and without the defence."""

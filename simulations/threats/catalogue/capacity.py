@@ -60,8 +60,11 @@ def _refused(extreme: ExtremeRounds, bits: int) -> str:
 ATTACKS: Final = (
     Attack(
         id="A19",
+        promise="P7",
+        name="sum too large for the field",
         title="No sum wraps around, whatever clients put in within their bounds",
-        stopped_by="the capacity proof: a round in a smaller field cannot be set up",
+        says="lets honest inputs add up beyond the prime",
+        stopped_by="the capacity proof when a round is set up",
         run=wrap_around,
     ),
 )

@@ -167,18 +167,24 @@ def differencing(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A6",
+        promise="P9",
+        name="cohort of pretenders",
         title="A client refuses cohorts of strangers, of too few, or of too many colluders",
-        stopped_by=(
-            "not by cryptography: the client's registry and its policy for cohorts; if the "
-            "operator registers Sybils, the client's own coins alone, and of these the batch whose "
-            "seed was never shared: no more is charged"
-        ),
+        says="fills the cohort with its own clients around one target; has them reveal their "
+        "shares of its noise seeds",
+        stopped_by="not by cryptography: the client's registry and its policy for cohorts; if the "
+        "operator registers Sybils, the client's own coins alone, and of these the batch "
+        "whose seed was never shared: no more is charged",
         run=sybils,
     ),
     Attack(
         id="A10",
+        promise="P6",
+        name="differences of sums",
         title="Sums over sets that differ in one client do not give its update",
-        stopped_by="noise in every sum; sets that differ in one client are not prevented",
+        says="subtracts sums over sets that differ in one client",
+        stopped_by="noise in every sum; sets that differ in one client are not prevented, the "
+        "smallest is reported",
         run=differencing,
     ),
 )

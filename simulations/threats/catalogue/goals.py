@@ -127,8 +127,12 @@ def uncounted_goal(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A26",
+        promise="P6",
+        name="a goal without its count",
         title="A client whose policy has a goal counts every round against that very goal",
-        stopped_by="no client is made of a goal unless its history counts against it",
+        says="announces full-price rounds to a client whose history is missing or counts "
+        "against another goal",
+        stopped_by="no client without a history that counts against exactly its policy's goal",
         run=uncounted_goal,
     ),
 )

@@ -229,8 +229,14 @@ def _lying_holders(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A31",
+        promise="P7",
+        name="lying holders",
         title="Holders that lie end no round that their shares can save, and get nobody else named",
-        stopped_by="shares decoded as the code they are; names only where nobody can be framed",
+        says="lie about shares, alone or together, about some owners only, so that honest "
+        "holders look like liars, in any number",
+        stopped_by="shares are decoded as a Reed-Solomon code; nobody is named whom all corrupt "
+        "clients could have framed",
+        see=("security.md#lies-about-shares",),
         run=_lying_holders,
     ),
 )

@@ -17,8 +17,12 @@ def _gradient_inversion(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A23",
+        promise="P9",
+        name="gradient inversion",
         title="Private pictures cannot be rebuilt from what a round releases, nor labels read off",
-        stopped_by="clipping, secure sum and noise; the sum alone does not stop a malicious model",
+        says="rebuilds pictures and labels from plain, summed and noised updates",
+        stopped_by="clipping, the sum and noise; the sum alone does not stop a malicious model",
+        see=("attacks-on-updates.md",),
         run=_gradient_inversion,
     ),
 )

@@ -185,14 +185,22 @@ def _key_encodings(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A5",
+        promise="P2",
+        name="substituted keys",
         title="A server cannot put itself in the place of other clients",
-        stopped_by="advertisements signed under registered identities",
+        says="sits between clients with its own keys",
+        stopped_by="advertisements signed under registered identities, distinct keys",
+        refused_with="RemoteProtocolError BAD_SIGNATURE",
         run=_man_in_the_middle,
     ),
     Attack(
         id="A32",
+        promise="P2",
+        name="key encodings",
         title="No two public keys in a roster are one key, however they are written",
-        stopped_by="public keys are refused unless they are reduced, with the highest bit clear",
+        says="signs a key that is already in the roster, in another encoding",
+        stopped_by="keys are refused unless they are reduced, with the highest bit clear",
+        refused_with="RemoteProtocolError BAD_KEY",
         run=_key_encodings,
     ),
 )

@@ -110,14 +110,20 @@ def _damage(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A17",
+        promise="P7",
+        name="tampered shares",
         title="Wrong shares never make a wrong sum",
-        stopped_by="commitments, key checks and surplus shares",
+        says="clients send wrong, foreign or duplicated shares",
+        stopped_by="commitments, key checks, surplus shares",
         run=_share_tampering,
     ),
     Attack(
         id="A18",
+        promise="P7",
+        name="malformed messages",
         title="Damaged, doubled, late and reordered messages end in the exact sum or a typed error",
-        stopped_by="a strict decoder with bounds, and state machines that refuse what is not due",
+        says="damages, truncates, duplicates, delays or reorders them",
+        stopped_by="a strict decoder with bounds, states that refuse what is not due",
         run=_damage,
     ),
 )

@@ -134,8 +134,11 @@ def _successes(found: Figures) -> tuple[bool, bool, bool]:
 ATTACKS: tuple[Attack, ...] = (
     Attack(
         id="A20",
+        promise="P5",
+        name="weak mask generator",
         title="the seed of a mask is searched, or its mask is not uniform",
-        stopped_by="AES-CTR under keys of 128 bits, exact rejection",
+        says="searches the seeds, or exploits residues that never occur",
+        stopped_by="AES-CTR under 128-bit keys, exact rejection",
         run=_run,
     ),
 )

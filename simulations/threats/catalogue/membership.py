@@ -17,9 +17,12 @@ def _membership(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A24",
+        promise="P6",
+        name="membership inference",
         title="Nobody can tell who took part better than epsilon permits: the audited epsilon "
         "stays below the accounted one, on the sum and on the model",
-        stopped_by="noise; without it the audited epsilon exceeds the accounted one",
+        says="infers from the sum and the model who took part",
+        stopped_by="noise; the audited epsilon is below the accounted one",
         run=_membership,
     ),
 )

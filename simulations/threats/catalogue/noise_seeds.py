@@ -107,8 +107,11 @@ def _run(effort: Effort, seed: int) -> Findings:
 ATTACKS: tuple[Attack, ...] = (
     Attack(
         id="A21",
+        promise="P5",
+        name="predictable noise",
         title="the seed of a client's noise is guessed, and the noise subtracted",
-        stopped_by="seeds of 256 bits from the operating system",
+        says="searches 32-bit seeds, or clock values, and removes the noise",
+        stopped_by="256-bit seeds from the operating system",
         run=_run,
     ),
 )

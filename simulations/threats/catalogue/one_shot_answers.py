@@ -151,14 +151,24 @@ def _answers(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A43",
+        promise="P12",
+        name="dealer off its polynomials",
         title="A dealer whose shares are on no polynomial spoils a round once, and is named",
-        stopped_by="masked combinations of every dealer's shares, given with the answers",
+        says="a colluder deals shares that are on no polynomial",
+        stopped_by="masked combinations of every dealer's shares, given with the answers, name it; "
+        "the round is lost",
+        refused_with="OpeningFailedError",
         run=_dealers,
     ),
     Attack(
         id="A44",
+        promise="P12",
+        name="wrong answers",
         title="Wrong answers up to half the distance are corrected; more give no wrong sum",
-        stopped_by="answers are decoded as the Reed-Solomon code that they are",
+        says="members lie about their sums: each alone, together, or so that others look "
+        "wrong; up to half the distance and beyond",
+        stopped_by="answers are decoded as the Reed-Solomon code that they are; the test on the "
+        "errors",
         run=_answers,
     ),
 )

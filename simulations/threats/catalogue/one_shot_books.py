@@ -268,20 +268,36 @@ def _asked_again(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A48",
+        promise="P11",
+        name="a committee of the server's own",
         title="No client entrusts its upload to a committee of the server's own",
-        stopped_by="the identities of members that a client's policy names",
+        says="names its own identities as members, whose keys open every share; a context "
+        "alone does not show it",
+        stopped_by="the identities that a client's policy names",
+        refused_with="PolicyError committee",
         run=_made_up,
     ),
     Attack(
         id="A49",
+        promise="P11",
+        name="two contexts of one round",
         title="Two contexts of one round never open two sums",
-        stopped_by="clients' histories: one upload for each number, whatever the context",
+        says="has one number in two contexts, with the same committee or another one, and all "
+        "but the target in the second sum",
+        stopped_by="clients' histories: one upload for each number, whatever the context; members "
+        "have one of their own",
+        refused_with="PolicyError round_number",
         run=_two_contexts,
     ),
     Attack(
         id="A65",
+        promise="P6",
+        name="an upload before its charge",
         title="No upload leaves a client before its charge is written",
-        stopped_by="one lock around the upload and its charge, which whoever asks again waits for",
+        says="asks a client for its upload again while it is being charged, in one round more "
+        "than the goal has",
+        stopped_by="a lock around the upload and its charge, which whoever asks again waits for",
+        refused_with="PolicyError epsilon",
         run=_asked_again,
     ),
 )

@@ -363,38 +363,67 @@ def _spoilers(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A50",
+        promise="P11",
+        name="a stranger on a drawn committee",
         title="Nobody is on a drawn committee who is not in the client's registry",
-        stopped_by="a joint path from all members to the root in the client's own policy",
+        says="makes up identities with low tickets, and shows the places of registered ones, "
+        "or a tree of their own",
+        stopped_by="a joint path from all members to the root in the client's policy",
+        refused_with="PolicyError committee",
         run=_stranger,
     ),
     Attack(
         id="A51",
+        promise="P11",
+        name="a draw from another registry",
         title="No committee is drawn from a registry of the server's own",
-        stopped_by="the registry's root and size in the client's own policy",
+        says="draws by the rules among identities of its own, as those who checked in",
+        stopped_by="the registry's root and size in the client's policy",
+        refused_with="PolicyError registry_root",
         run=_another_registry,
     ),
     Attack(
         id="A52",
+        promise="P11",
+        name="raised odds",
         title="No committee is drawn at other odds than the client's",
-        stopped_by="the odds in the client's own policy",
+        says="draws every corrupt identity of the right registry",
+        stopped_by="the odds in the client's policy",
+        refused_with="PolicyError odds",
         run=_raised_odds,
     ),
     Attack(
         id="A53",
+        promise="P11",
+        name="candidates of other rounds",
         title="Whoever was drawn in another round or session is no candidate in this one",
-        stopped_by="tickets that depend on session and round, or on a beacon of theirs",
+        says="seats corrupt identities, each drawn in some other round, in this session and in "
+        "another",
+        stopped_by="tickets that depend on session and round, or on a beacon of theirs, checked by "
+        "every context",
+        refused_with="ParameterError members",
         run=_replayed,
     ),
     Attack(
         id="A54",
+        promise="P11",
+        name="a session ground for its draw",
         title="No session can be found whose draw breaks a committee",
-        stopped_by="a bound on corrupt members that covers every try; a beacon without the session",
+        says="tries thousands of sessions, and takes the one with the most corrupt candidates; "
+        "looks whether a beacon lets it",
+        stopped_by="a bound on corrupt members that covers every try: 2^60 of them leave 2^-68; a "
+        "beacon in the place of session and round. The twin counts on the average",
+        refused_with="PolicyError corrupt",
         run=_ground,
     ),
     Attack(
         id="A70",
+        promise="P14",
+        name="a candidate that spoils its draw",
         title="No candidate ends the round that it is drawn for",
-        stopped_by="entries that no committee can have are passed over when seats are given",
+        says="hands over an entry without its signature, or with another's sealing key, which "
+        "ends the round of everybody",
+        stopped_by="such entries are passed over when seats are given",
         run=_spoilers,
     ),
 )

@@ -193,20 +193,36 @@ def _two_threads(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A67",
+        promise="P14",
+        name="noise without a limit",
         title="No member draws more noise than its own policy allows, however it is asked",
-        stopped_by="a longest vector and a largest variance in each member's policy",
+        says="announces, in little more than a kilobyte, vectors or variances for which "
+        "members would allocate gigabytes",
+        stopped_by="a longest vector and a largest variance in a member's policy; a length that is "
+        "that of the parameters",
+        refused_with="PolicyError variance",
         run=_oversized,
     ),
     Attack(
         id="A68",
+        promise="P14",
+        name="keys that live on",
         title="A server that says nothing more does not keep its members' keys alive",
-        stopped_by="a last second of every sealing key, by its owner's own clock",
+        says="records uploads, goes silent in the middle of a range of rounds, and takes the "
+        "members' machines later",
+        stopped_by="a last second of each sealing key, after which its owner erases it in memory "
+        "and on disk",
+        refused_with="LocalProtocolError",
         run=_silent,
     ),
     Attack(
         id="A71",
+        promise="P14",
+        name="two announcements at once",
         title="A member is in one round, whoever else announces another at the same moment",
-        stopped_by="a lock around a member's calls, and a mark that it has entered a round",
+        says="announces another round to a member while it enters one",
+        stopped_by="a lock around a member's calls, and a mark that it has entered",
+        refused_with="LocalProtocolError",
         run=_two_threads,
     ),
 )

@@ -393,44 +393,76 @@ def _far_ahead(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A55",
+        promise="P13",
+        name="noise taken back twice, in attempts at a round",
         title="Noise comes back in one sum only, however often a round is tried again",
-        stopped_by="a member's signature for the round that it began last, and for none before",
+        says="begins two attempts, whose uploads take the same noise back, and has members "
+        "sign for both; asks for a signature on an older one. Late answers are allowed",
+        stopped_by="a member signs for the round that it began last, and for none before",
+        refused_with="PolicyError round_number",
         run=_retries,
     ),
     Attack(
         id="A56",
+        promise="P13",
+        name="lists that leave out what was signed",
         title="Lists of rounds that leave out or change what was signed end in no sum",
-        stopped_by="each member's memory of the records that it signed for, as a chain of hashes",
+        says="announces a round whose list leaves out one that members signed for, changes it, "
+        "or opens one later that was left out; two contexts of one round",
+        stopped_by="each member's memory of what it signed for, a chain of hashes",
+        refused_with="PolicyError records",
         run=_lists,
     ),
     Attack(
         id="A57",
+        promise="P13",
+        name="noise made under other terms",
         title="Noise comes back under the terms under which it went in",
-        stopped_by="terms that bind a member from the first round begun, and are in every list",
+        says="has noise go in under a thousandth of the variance, in a round that nobody signs "
+        "for, and come back under the right one",
+        stopped_by="terms that bind a member from the first round that it begins; seeds that have "
+        "a variance",
+        refused_with="PolicyError records",
         run=_other_terms,
     ),
     Attack(
         id="A58",
+        promise="P13",
+        name="flags of members that added nothing",
         title="Nobody counts as taking back who had added nothing",
-        stopped_by="flags of uploads that members hold against the last record",
+        says="has a corrupt member say that it takes back what it never added, in place of an "
+        "honest one",
+        stopped_by="members hold each flag against the last record",
         run=_flags,
     ),
     Attack(
         id="A59",
+        promise="P13",
+        name="fewer parties than agreed in a run",
         title="No sum has the noise of fewer clients or members than agreed",
+        says="proposes sums with fewer members' noise, or fewer clients'",
         stopped_by="each member's own count of both",
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_too_few,
     ),
     Attack(
         id="A60",
+        promise="P13",
+        name="members that look at their noise",
         title="Whether a member is there does not depend on its noise",
+        says="tells from who is there how far a draw went; the twin refuses noise that overflows",
         stopped_by="draws that wrap around where they go too far, and are not refused",
         run=_bashful,
     ),
     Attack(
         id="A69",
+        promise="P14",
+        name="made-up records",
         title="Nobody uses up the numbers of a run with records that are made up",
-        stopped_by="a gap that each member counts from the round that it began itself",
+        says="shows members a record of a round far ahead, and announces the one after it, so "
+        "that they refuse all before",
+        stopped_by="the gap, which each member counts from the round that it began itself",
+        refused_with="PolicyError round_number",
         run=_far_ahead,
     ),
 )

@@ -346,26 +346,44 @@ def _terms(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A61",
+        promise="P13",
+        name="a goal spent in two runs",
         title="A client's goal is spent in one run, with one committee and one list of rounds",
+        says="has a client take part under two committees in one session, or in a list without "
+        "its rounds; begins attempts without end",
         stopped_by="the head of the records, which a client remembers; a bound on its uploads",
+        refused_with="PolicyError records",
         run=_two_runs,
     ),
     Attack(
         id="A62",
+        promise="P13",
+        name="a count of a client's own rounds only",
         title="A client counts what comes back after it took part",
+        says="plans as little noise as would do if none came back",
         stopped_by="an account of whole runs, with all that may still come back",
+        refused_with="PolicyError epsilon",
         run=_whole_runs,
     ),
     Attack(
         id="A63",
+        promise="P13",
+        name="rounds nearer than planned",
         title="Nobody is talked into rounds that are nearer to one another than planned",
-        stopped_by="a client's own distance between rounds",
+        says="invites a client again too soon",
+        stopped_by="the client's own distance between rounds",
+        refused_with="PolicyError apart",
         run=_apart,
     ),
     Attack(
         id="A64",
+        promise="P13",
+        name="other terms, and noise too fine",
         title="The terms of a run stay as they are, and its noise is not too fine",
-        stopped_by="the terms in the records' first hash; the gap of integers in epsilon",
+        says="changes horizon, divisor or variance in a client's second round; goes on after "
+        "the last round; announces parts of 0.3 at the right ratio",
+        stopped_by="terms that are in every list; the gap of integers, which is in epsilon",
+        refused_with="PolicyError records",
         run=_terms,
     ),
 )

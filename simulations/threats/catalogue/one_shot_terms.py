@@ -193,20 +193,32 @@ def _epochs(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A45",
+        promise="P11",
+        name="ring beyond the table",
         title="No client masks in a ring beyond the security table",
-        stopped_by="the table, which every context is held against",
+        says="announces rings in which the lattice problem is easy",
+        stopped_by="the security table, which every context is held against",
+        refused_with="ParameterError ring",
         run=_weak_rings,
     ),
     Attack(
         id="A46",
+        promise="P12",
+        name="even base of digits",
         title="Packed sums come out as what was put in",
-        stopped_by="an odd base of the digits",
+        says="nothing: the twin packs with the next base",
+        stopped_by="an odd base",
         run=_even_base,
     ),
     Attack(
         id="A47",
+        promise="P11",
+        name="sealing keys of another epoch",
         title="Nothing is sealed to a key of another epoch, session or owner",
+        says="has private halves that leaked after their rounds, or signs keys itself: for "
+        "other rounds, another session, a changed range, another's identity",
         stopped_by="a member's signature over session, sealing key and the rounds that it is for",
+        refused_with="ParameterError sealing_key",
         run=_epochs,
     ),
 )

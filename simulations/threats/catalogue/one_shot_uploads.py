@@ -163,26 +163,43 @@ def _copies(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A39",
+        promise="P11",
+        name="a client that uploads twice",
         title="A client that uploads twice does not give two sums under one signed set",
-        stopped_by="a signed set that names uploads by their headers, not clients",
+        says="has two uploads of a client that lost its history, and shows one to each half of "
+        "the committee",
+        stopped_by="a signed set that names uploads, not clients",
+        see=("span.md#one-shot-rounds",),
         run=_uploaded_twice,
     ),
     Attack(
         id="A40",
+        promise="P11",
+        name="one key for two vectors",
         title="A client that is set back never masks two vectors with one key",
-        stopped_by="keys that are derived from what is uploaded, and from the context",
+        says="sets a client back, which draws the same bytes again, and subtracts both uploads",
+        stopped_by="keys derived from what is uploaded, and from the context",
         run=_same_key,
     ),
     Attack(
         id="A41",
+        promise="P12",
+        name="seals under another name",
         title="No upload counts twice under another name",
+        says="a colluder sends the target's ephemeral key, ciphertext and seals as its own",
         stopped_by="the sender in the key and the associated data of every seal",
+        refused_with="RemoteProtocolError SET_NOT_NESTED",
         run=_replayed,
     ),
     Attack(
         id="A42",
+        promise="P12",
+        name="copied ciphertext",
         title="A copied ciphertext is in no sum that is released",
+        says="a colluder adds the target's ciphertext to its own, and shares the key of its "
+        "own part",
         stopped_by="the test on the errors that are left when the summed key is taken off",
+        refused_with="OpeningFailedError",
         run=_copies,
     ),
 )

@@ -374,14 +374,24 @@ def averaged_calls(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A28",
+        promise="P6",
+        name="two rounds at once",
         title="Two rounds at once on one ledger, history or session count and answer as one",
-        stopped_by="a lock around each check and what it allows; a charge names the ledger's head",
+        says="has two rounds charged in one ledger or history, or one client told two survivor "
+        "sets, at the same moment",
+        stopped_by="a lock around each check and what it permits; a charge that names the ledger's "
+        "head",
         run=shared_books,
     ),
     Attack(
         id="A73",
+        promise="P6",
+        name="twelve calls averaged",
         title="Calls on one ledger with the same people keep one promise together",
+        says="averages twelve sums of the same people, each charged to one ledger with a goal "
+        "for one",
         stopped_by="identities that stay the same, by which the ledger counts",
+        refused_with="RoundsUsedUpError",
         run=averaged_calls,
     ),
 )

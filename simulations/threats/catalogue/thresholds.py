@@ -78,14 +78,21 @@ def _thin_sets(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A1",
+        promise="P1",
+        name="curious server and colluders",
         title="A curious server with as many colluders as tolerated learns no single input",
-        stopped_by="a threshold above the number of colluders",
+        says="combines everything that it and fewer than t colluders see",
+        stopped_by="masks, a threshold above the colluders, a connected graph",
         run=_collusion,
     ),
     Attack(
         id="A13",
+        promise="P1",
+        name="tiny survivor set",
         title="No sum is opened over fewer clients than agreed",
-        stopped_by="the client's own minimum for every announced set",
+        says="announces that almost everybody was lost, or never shared",
+        stopped_by="each client's own minimum for every announced set",
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_thin_sets,
     ),
 )

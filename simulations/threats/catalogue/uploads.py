@@ -70,14 +70,20 @@ def _difference_is_open(seed: int, number: int, *, bound: bool) -> bool:
 ATTACKS = (
     Attack(
         id="A4",
+        promise="P1",
+        name="upload after being declared lost",
         title="A late upload of a client that was declared lost stays masked",
+        says="has u's pairwise masks rebuilt, then reads u's late upload",
         stopped_by="the self mask",
         run=_late_upload,
     ),
     Attack(
         id="A9",
+        promise="P1",
+        name="masks used in two rounds",
         title="Two rounds never use the same masks, even if a client's randomness repeats",
-        stopped_by="the round's hash in every derivation of a mask key",
+        says="subtracts two uploads of one client",
+        stopped_by="session, round and context in the derivation of every mask",
         run=_mask_reuse,
     ),
 )

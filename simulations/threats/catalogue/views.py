@@ -257,26 +257,44 @@ def _thin_noise(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A2",
+        promise="P1",
+        name="both shares from one client",
         title="No client gives up both secrets of another",
-        stopped_by="a reply that holds one share for each neighbour, chosen by the client",
+        says="hopes that a neighbour gives up its shares of both secrets of a client, in one "
+        "reply or when asked later for surplus seeds",
+        stopped_by="one share for each neighbour, of the kind that follows from the signed set; "
+        "the rest is forgotten",
         run=_both_shares,
     ),
     Attack(
         id="A3",
+        promise="P1",
+        name="split view of who is alive",
         title="Clients that are told different survivor sets open nothing",
-        stopped_by="signatures of a quorum on the survivor set, and 2t > n + n_C",
+        says="tells half of the clients that u survived and the others that it was lost; "
+        "reports different losses to each; forges signatures",
+        stopped_by="a quorum's signatures on one survivor set, and 2t > n + n_C",
+        refused_with="RemoteProtocolError MISSING_SIGNATURES",
         run=_split_view,
     ),
     Attack(
         id="A8",
+        promise="P1",
+        name="second survivor set",
         title="A session answers one survivor set only",
-        stopped_by="a state that is used up before it answers",
+        says="asks for shares twice, with different sets",
+        stopped_by="the state is used up before the client answers",
+        refused_with="SessionAbortedError",
         run=_second_set,
     ),
     Attack(
         id="A14",
+        promise="P4",
+        name="invented dropouts",
         title="Lies about lost clients do not thin the noise of an opened sum",
-        stopped_by="the number of lost clients follows from the survivor set that is signed",
+        says="declares live clients lost, or lost ones live, to change the noise that is "
+        "removed; asks for shares of seeds that must not be opened",
+        stopped_by="the number of lost clients follows from the signed survivor set",
         run=_thin_noise,
     ),
 )

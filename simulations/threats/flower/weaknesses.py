@@ -75,12 +75,18 @@ def mask_seed_search(effort: Effort, seed: int) -> Findings:
 WEAKNESSES: Final = (
     Attack(
         id="F1",
+        promise="P10",
+        name="a short seed of a mask",
+        says="searches the seed of the one mask that is left on an upload",
         title="Flower's SecAgg+: the seed of a pairwise mask is searched",
         stopped_by="mask keys of 128 bits",
         run=mask_seed_search,
     ),
     Attack(
         id="F2",
+        promise="P10",
+        name="both shares from one client",
+        says="puts one client on both lists of a request",
         title="Flower's SecAgg+: a client gives up shares of both secrets of a neighbour",
         stopped_by="clients derive what to give up from one signed set, once",
         run=double_share_release,
