@@ -20,12 +20,11 @@ from secagg.tags import Usage
 from simulations.audits.base import Figures
 from simulations.threats.attack import (
     Attack,
-    Effort,
-    Findings,
-    play_exact,
+    exact_game,
     rate,
     refusal,
     refused_with,
+    twins,
 )
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import random_inputs
@@ -98,10 +97,6 @@ def no_registry(context: SessionContext, u: int, identity: Identity, rand: Rand)
     return ClientSession(weakened(context, cohort=named), u, identity, rand)
 
 
-def _man_in_the_middle(effort: Effort, seed: int) -> Findings:
-    return play_exact(ManInTheMiddle, Setting(), effort.choose(20, 500), seed, no_registry)
-
-
 NINE: Final = (5 * (2**252 + 27742317777372353535851937790883648493) - 1).to_bytes(32, "little")
 """The private key to the base point, 9: -1 modulo the order of the group, in the range of keys."""
 _UNREDUCED: Final = (2**255 - 19 + 9).to_bytes(32, "little")
@@ -146,7 +141,9 @@ class TwoEncodings(Adversary):
         return bool(self.bundles.keys() - self.colluders)
 
 
-def _two_encodings(trials: int, seed: int, session: SessionMaker, careless: bool) -> Figures:
+def _two_encodings(
+    trials: int, seed: int, session: SessionMaker = ClientSession, careless: bool = False
+) -> Figures:
     """Rounds in which a roster with one key in two places is taken, by whom, and by whom not."""
     servers, clients = 0, 0
     refusals: Counter[str] = Counter()
@@ -174,14 +171,6 @@ def _two_encodings(trials: int, seed: int, session: SessionMaker, careless: bool
     }
 
 
-def _key_encodings(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return Findings(
-        _two_encodings(trials, seed, ClientSession, careless=False),
-        _two_encodings(trials, seed, TakesAnyEncoding, careless=True),
-    )
-
-
 ATTACKS = (
     Attack(
         id="A5",
@@ -191,7 +180,7 @@ ATTACKS = (
         says="sits between clients with its own keys",
         stopped_by="advertisements signed under registered identities, distinct keys",
         refused_with="RemoteProtocolError BAD_SIGNATURE",
-        run=_man_in_the_middle,
+        run=twins(exact_game(ManInTheMiddle, Setting()), 20, 500, session=no_registry),
     ),
     Attack(
         id="A32",
@@ -201,6 +190,6 @@ ATTACKS = (
         says="signs a key that is already in the roster, in another encoding",
         stopped_by="keys are refused unless they are reduced, with the highest bit clear",
         refused_with="RemoteProtocolError BAD_KEY",
-        run=_key_encodings,
+        run=twins(_two_encodings, 20, 500, session=TakesAnyEncoding, careless=True),
     ),
 )

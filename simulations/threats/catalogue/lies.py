@@ -20,7 +20,7 @@ from secagg.pairwise.messages import (
     UnmaskShares,
 )
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, rate, refused_with, twins
 from simulations.threats.faults.lies import LIES
 from simulations.threats.faults.rounds import ServerMaker
 from simulations.threats.faults.staged import play_liar, play_wire
@@ -66,7 +66,7 @@ class CarelessServer(ServerSession):
         self.RECEIVERS[self._phase, kind](self, message)
 
 
-def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+def _lying(trials: int, seed: int, server: ServerMaker | None = None) -> Figures:
     """Rounds with liars that end in a wrong sum."""
     wrong = 0
     ends: Counter[str] = Counter()
@@ -79,12 +79,7 @@ def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:
     return {**rate(wrong, trials), "exact_sums": ends["exact sum"]}
 
 
-def _share_tampering(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(5, 100) * len(_LIES)
-    return Findings(_lying(trials, seed, None), _lying(trials, seed, TrustingServer))
-
-
-def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+def _damaged(trials: int, seed: int, server: ServerMaker | None = None) -> Figures:
     """Rounds on a hostile wire that end in a wrong sum, or in anything but a typed error."""
     broken, faults = 0, 0
     refusals: Counter[str] = Counter()
@@ -102,11 +97,6 @@ def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
     return {**rate(broken, trials), **refused_with(refusals), "faults": faults}
 
 
-def _damage(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(30, 1000)
-    return Findings(_damaged(trials, seed, None), _damaged(trials, seed, CarelessServer))
-
-
 ATTACKS = (
     Attack(
         id="A17",
@@ -115,7 +105,7 @@ ATTACKS = (
         title="Wrong shares never make a wrong sum",
         says="clients send wrong, foreign or duplicated shares",
         stopped_by="commitments, key checks, surplus shares",
-        run=_share_tampering,
+        run=twins(_lying, 5 * len(_LIES), 100 * len(_LIES), server=TrustingServer),
     ),
     Attack(
         id="A18",
@@ -124,6 +114,6 @@ ATTACKS = (
         title="Damaged, doubled, late and reordered messages end in the exact sum or a typed error",
         says="damages, truncates, duplicates, delays or reorders them",
         stopped_by="a strict decoder with bounds, states that refuse what is not due",
-        run=_damage,
+        run=twins(_damaged, 30, 1000, server=CarelessServer),
     ),
 )

@@ -29,7 +29,15 @@ from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import Figures, identities_of, noise_seed, public_keys
-from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
+from simulations.threats.attack import (
+    Attack,
+    Effort,
+    Findings,
+    parameter_refused,
+    refused_with,
+    tried,
+    twins,
+)
 from simulations.threats.one_shot.opened import added, key_sum, vector_sum
 from simulations.threats.one_shot.parties import opened_seal
 from sketch import PublicSeed, SketchSpec
@@ -104,21 +112,14 @@ def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
     return vector_sum(context, [upload], key_sum(context, shares)) is not None
 
 
-def _made_up(effort: Effort, seed: int) -> Findings:
-    rounds = effort.choose(3, 40)
+def _made_up(rounds: int, seed: int, pinned: int = 0) -> Figures:
+    """Rounds of a client that pins the members of one of the committees."""
 
-    def played(pinned: int) -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(rounds):
-            world = _World(seed + number)
-            try:
-                won += _own_committee(world, world.policy(pinned), seed + number)
-            except PolicyError as error:
-                refusals[f"{refusal(error)} {error.parameter}"] += 1
-        return {**rate(won, rounds), **refused_with(refusals)}
+    def attempt(number: int) -> bool:
+        world = _World(seed + number)
+        return _own_committee(world, world.policy(pinned), seed + number)
 
-    # The twin takes the server's word for whom it trusts.
-    return Findings(played(0), played(1))
+    return tried(attempt, rounds)
 
 
 # -- A49 ------------------------------------------------------------------------------------------
@@ -174,22 +175,20 @@ def _opened(
     return opened
 
 
+def _twice(rounds: int, seed: int, remembers: Callable[[_Books], _Books]) -> Figures:
+    def attempt(number: int) -> bool:
+        second = (_another_committee, _same_committee)[number % 2]
+        world, books = _World(seed + number // 2), _Books()
+        _opened(world, world.setup(0), 0, books, (), seed + number // 2)
+        setup, which = second(world)
+        _opened(world, setup, which, remembers(books), [_TARGET], seed + number // 2)
+        return True
+
+    return tried(attempt, 2 * rounds)
+
+
 def _two_contexts(effort: Effort, seed: int) -> Findings:
     rounds = effort.choose(1, 15)
-
-    def played(remembers: Callable[[_Books], _Books]) -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(rounds):
-            for second in (_another_committee, _same_committee):
-                world, books = _World(seed + number), _Books()
-                _opened(world, world.setup(0), 0, books, (), seed + number)
-                try:
-                    setup, which = second(world)
-                    _opened(world, setup, which, remembers(books), [_TARGET], seed + number)
-                    won += 1
-                except PolicyError as error:
-                    refusals[f"{refusal(error)} {error.parameter}"] += 1
-        return {**rate(won, 2 * rounds), **refused_with(refusals)}
 
     def clients_forget(books: _Books) -> _Books:
         books.clients = _Books().clients
@@ -199,12 +198,12 @@ def _two_contexts(effort: Effort, seed: int) -> Findings:
         books.members = _Books().members
         return books
 
-    real = played(lambda books: books)
-    forgotten = played(members_forget)
+    real = _twice(rounds, seed, lambda books: books)
+    forgotten = _twice(rounds, seed, members_forget)
     lost = bool(real["succeeded"] or forgotten["succeeded"])
     return Findings(
         {**real, "succeeded": lost, "members_forgot_successes": forgotten["successes"]},
-        played(clients_forget),
+        _twice(rounds, seed, clients_forget),
     )
 
 
@@ -254,7 +253,7 @@ def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
             try:
                 history.client.submit(np.zeros(_DIMENSION))
             except PolicyError as error:
-                refusals[f"{refusal(error)} {error.parameter}"] += 1
+                refusals[parameter_refused(error)] += 1
     sent = sum(future.exception() is None for future in history.asked)
     figures: Figures = {"uploads": sent, "goal_rounds": _GOAL.rounds}
     return {"succeeded": sent > _GOAL.rounds, **figures, **refused_with(refusals)}
@@ -275,7 +274,7 @@ ATTACKS: Final = (
         "alone does not show it",
         stopped_by="the identities that a client's policy names",
         refused_with="PolicyError committee",
-        run=_made_up,
+        run=twins(_made_up, 3, 40, pinned=1),  # takes the server's word for whom it trusts
     ),
     Attack(
         id="A49",

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from math import ceil, log2
 from typing import Final
-from unittest.mock import patch
 
 import numpy as np
 
-from protocol import PolicyError
 from protocol.round import lottery
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
@@ -29,7 +27,7 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_qu
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
 from simulations.threats.one_shot.opened import added, key_sum, vector_sum
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -121,16 +119,9 @@ Maker = Callable[[int], _Packed]
 """The committee of a trial."""
 
 
-def _played(make: Maker, policy: DrawPolicy, trials: int, seed: int) -> Figures:
-    won, refusals = 0, Counter[str]()
-    for number in range(trials):
-        try:
-            won += _read(make(number), policy, number, seed)
-        except ParameterError as error:
-            refusals[f"ParameterError {error.argument}"] += 1
-        except PolicyError as error:
-            refusals[f"{refusal(error)} {error.parameter}"] += 1
-    return {**rate(won, trials), **refused_with(refusals)}
+def _played(make: Maker, trials: int, seed: int, policy: type[DrawPolicy] = DrawPolicy) -> Figures:
+    insisted = _policy(policy)
+    return tried(lambda number: _read(make(number), insisted, number, seed), trials)
 
 
 def _tolerated() -> int:
@@ -162,13 +153,6 @@ def _strangers(number: int) -> _Packed:
     return _Packed(members, draw, own if number % 2 else others, _tolerated())
 
 
-def _stranger(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(4, 40)
-    real = _played(_strangers, _policy(), trials, seed)
-    with patch.object(Places, "hold", lambda *_: True):
-        return Findings(real, _played(_strangers, _policy(), trials, seed))
-
-
 # -- A51 ------------------------------------------------------------------------------------------
 
 
@@ -195,12 +179,6 @@ class AnyRegistry(DrawPolicy):
         announced = context.committee.draw or _draw()
         root, size = announced.registry_root, announced.registry_size
         _policy(registry_root=root, registry_size=size).check(context, places)
-
-
-def _another_registry(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(2, 20)
-    real = _played(_own_registry, _policy(), trials, seed)
-    return Findings(real, _played(_own_registry, _policy(AnyRegistry), trials, seed))
 
 
 # -- A52 ------------------------------------------------------------------------------------------
@@ -230,12 +208,6 @@ class AnyOdds(DrawPolicy):
         _policy(odds=announced.odds, corrupt_identities=0).check(context, places)
 
 
-def _raised_odds(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(3, 40)
-    real = _played(_at_high_odds, _policy(), trials, seed)
-    return Findings(real, _played(_at_high_odds, _policy(AnyOdds), trials, seed))
-
-
 # -- A53 ------------------------------------------------------------------------------------------
 
 
@@ -253,13 +225,6 @@ def _of_other_rounds(number: int) -> _Packed:
     members = tuple(sorted(drawn))
     places = _registry().places([member_identity(j).public for j in members])
     return replace(packed, members=members, places=places)
-
-
-def _replayed(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(4, 40)
-    real = _played(_of_other_rounds, _policy(), trials, seed)
-    with patch.object(Committee, "check_draw", lambda *_: None):
-        return Findings(real, _played(_of_other_rounds, _policy(), trials, seed))
 
 
 # -- A54 ------------------------------------------------------------------------------------------
@@ -304,7 +269,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         return _Packed(members, draw, places, corrupt, session)
 
     policy = _policy()
-    real = _played(ground, policy, trials, seed)
+    real = _played(ground, trials, seed)
     beacon = _draw(beacon=bytes(32))
     under_one = {_candidates(beacon, session) for session in sessions(0)[:64]}
     beyond = max(most) > policy.corrupt or len(under_one) > 1
@@ -316,7 +281,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
     }
     won = bool(real["succeeded"]) or beyond
-    twin = _played(ground, _policy(OnAverage), trials, seed)
+    twin = _played(ground, trials, seed, OnAverage)
     return Findings({**real, **figures, "succeeded": won}, twin)
 
 
@@ -337,8 +302,9 @@ def _spoiled(number: int) -> Callable[[bytes], Member | None]:
     return entries.get
 
 
-def _ended(trials: int) -> Figures:
+def _ended(trials: int, seed: int) -> Figures:
     """How often a candidate's entry ends the round that it is drawn for."""
+    del seed
     won, refusals = 0, Counter[str]()
     for number in range(trials):
         drawn = Lottery(_registry(), _ODDS, _FEW).seat(SESSION, _ROUND, _spoiled(number))
@@ -352,14 +318,6 @@ def _ended(trials: int) -> Figures:
     return {**rate(won, trials), **refused_with(refusals)}
 
 
-def _spoilers(effort: Effort, seed: int) -> Findings:
-    del seed
-    trials = effort.choose(2, 10)
-    real = _ended(trials)
-    with patch.object(lottery, "_is_valid", lambda *_: True):
-        return Findings(real, _ended(trials))
-
-
 ATTACKS: Final = (
     Attack(
         id="A50",
@@ -370,7 +328,7 @@ ATTACKS: Final = (
         "or a tree of their own",
         stopped_by="a joint path from all members to the root in the client's policy",
         refused_with="PolicyError committee",
-        run=_stranger,
+        run=twins(partial(_played, _strangers), 4, 40, (Places, "hold", lambda *_: True)),
     ),
     Attack(
         id="A51",
@@ -380,7 +338,7 @@ ATTACKS: Final = (
         says="draws by the rules among identities of its own, as those who checked in",
         stopped_by="the registry's root and size in the client's policy",
         refused_with="PolicyError registry_root",
-        run=_another_registry,
+        run=twins(partial(_played, _own_registry), 2, 20, policy=AnyRegistry),
     ),
     Attack(
         id="A52",
@@ -390,7 +348,7 @@ ATTACKS: Final = (
         says="draws every corrupt identity of the right registry",
         stopped_by="the odds in the client's policy",
         refused_with="PolicyError odds",
-        run=_raised_odds,
+        run=twins(partial(_played, _at_high_odds), 3, 40, policy=AnyOdds),
     ),
     Attack(
         id="A53",
@@ -402,7 +360,9 @@ ATTACKS: Final = (
         stopped_by="tickets that depend on session and round, or on a beacon of theirs, checked by "
         "every context",
         refused_with="ParameterError members",
-        run=_replayed,
+        run=twins(
+            partial(_played, _of_other_rounds), 4, 40, (Committee, "check_draw", lambda *_: None)
+        ),
     ),
     Attack(
         id="A54",
@@ -424,6 +384,6 @@ ATTACKS: Final = (
         says="hands over an entry without its signature, or with another's sealing key, which "
         "ends the round of everybody",
         stopped_by="such entries are passed over when seats are given",
-        run=_spoilers,
+        run=twins(_ended, 2, 10, (lottery, "_is_valid", lambda *_: True)),
     ),
 )

@@ -33,7 +33,7 @@ from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.header import Header
 from secagg.oneshot.records import RoundRecord
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, twins
 from simulations.threats.one_shot.returning import (
     CLIENTS,
     MEMBERS,
@@ -234,14 +234,6 @@ def _swapped(run: ReturningRun) -> None:
     run.begin(run.setup(1, [RoundRecord(0, CLIENTS, everybody, ())])).through()
 
 
-def _other_terms(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(2, 30)
-    return Findings(
-        _played((_swapped,), runs, seed),
-        _played((_swapped,), runs, seed, TakesAnyTerms),
-    )
-
-
 # -- A58 ------------------------------------------------------------------------------------------
 
 _CORRUPT: Final = 0
@@ -271,14 +263,6 @@ def _too_few_returned(run: ReturningRun) -> str:
     return "fewer took back than was promised" if len(real) < _WAITED_FOR else ""
 
 
-def _flags(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(2, 30)
-    real = _played((_false_flags,), runs, seed, failed=_too_few_returned)
-    with patch.object(Header, "may_return", lambda *_: True):
-        twin = _played((_false_flags,), runs, seed, failed=_too_few_returned)
-    return Findings(real, twin)
-
-
 # -- A59 ------------------------------------------------------------------------------------------
 
 
@@ -292,16 +276,10 @@ def _few(run: ReturningRun, left_out: Sequence[int]) -> None:
     run.begin(setup).check(left_out, **weak).go_on().go_on().open()
 
 
-def _too_few(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(1, 20)
-    stories = (
-        partial(_few, left_out=range(CLIENTS, CLIENTS + 3)),
-        partial(_few, left_out=(1, 2)),
-    )
-    real = _played(stories, runs, seed)
-    with patch.object(member_session, "counts_of", lambda *_: ()):
-        twin = _played(stories, runs, seed)
-    return Findings(real, twin)
+_FEWER: Final = (
+    partial(_few, left_out=range(CLIENTS, CLIENTS + 3)),
+    partial(_few, left_out=(1, 2)),
+)
 
 
 # -- A60 ------------------------------------------------------------------------------------------
@@ -355,14 +333,6 @@ def _draws(value: int) -> AbstractContextManager[Any]:
     return patch.object(member_noise, "sample_law", far)
 
 
-def _bashful(effort: Effort, seed: int) -> Findings:
-    members = effort.choose(60, 600)
-    real = _presence(members, seed)
-    with patch.object(round_member, "noise_vector", _refuses_overflow):
-        twin = _presence(members, seed)
-    return Findings(real, twin)
-
-
 # -- A69 ------------------------------------------------------------------------------------------
 
 _FAR_AHEAD: Final = 60_000
@@ -380,14 +350,6 @@ def _shut_out(run: ReturningRun) -> str:
     run.member_histories = [[ClientHistory() for _ in range(MEMBERS)]]
     there = run.begin(run.setup(0), clients=0).uploads
     return "" if there else "all numbers are used up"
-
-
-def _far_ahead(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(1, 20)
-    return Findings(
-        _played((_skipped,), runs, seed, failed=_shut_out),
-        _played((_skipped,), runs, seed, BelievesRecords, failed=_shut_out),
-    )
 
 
 ATTACKS: Final = (
@@ -423,7 +385,7 @@ ATTACKS: Final = (
         stopped_by="terms that bind a member from the first round that it begins; seeds that have "
         "a variance",
         refused_with="PolicyError records",
-        run=_other_terms,
+        run=twins(partial(_played, (_swapped,)), 2, 30, memory=TakesAnyTerms),
     ),
     Attack(
         id="A58",
@@ -433,7 +395,12 @@ ATTACKS: Final = (
         says="has a corrupt member say that it takes back what it never added, in place of an "
         "honest one",
         stopped_by="members hold each flag against the last record",
-        run=_flags,
+        run=twins(
+            partial(_played, (_false_flags,), failed=_too_few_returned),
+            2,
+            30,
+            (Header, "may_return", lambda *_: True),
+        ),
     ),
     Attack(
         id="A59",
@@ -443,7 +410,7 @@ ATTACKS: Final = (
         says="proposes sums with fewer members' noise, or fewer clients'",
         stopped_by="each member's own count of both",
         refused_with="RemoteProtocolError SET_TOO_SMALL",
-        run=_too_few,
+        run=twins(partial(_played, _FEWER), 1, 20, (member_session, "counts_of", lambda *_: ())),
     ),
     Attack(
         id="A60",
@@ -452,7 +419,7 @@ ATTACKS: Final = (
         title="Whether a member is there does not depend on its noise",
         says="tells from who is there how far a draw went; the twin refuses noise that overflows",
         stopped_by="draws that wrap around where they go too far, and are not refused",
-        run=_bashful,
+        run=twins(_presence, 60, 600, (round_member, "noise_vector", _refuses_overflow)),
     ),
     Attack(
         id="A69",
@@ -463,6 +430,6 @@ ATTACKS: Final = (
         "that they refuse all before",
         stopped_by="the gap, which each member counts from the round that it began itself",
         refused_with="PolicyError round_number",
-        run=_far_ahead,
+        run=twins(partial(_played, (_skipped,), failed=_shut_out), 1, 20, memory=BelievesRecords),
     ),
 )

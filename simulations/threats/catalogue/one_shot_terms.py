@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import log2
 from typing import Final
 from unittest.mock import patch
@@ -17,7 +18,7 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.packing import Packing
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
 from simulations.threats.game.contexts import Integers
 from simulations.threats.one_shot.lattice import core_svp
 from simulations.threats.one_shot.opened import added, key_sum, vector_sum
@@ -31,7 +32,7 @@ from simulations.threats.one_shot.parties import (
     member_key,
     small_inputs,
 )
-from simulations.threats.one_shot.play import honest_round, play
+from simulations.threats.one_shot.play import Server, play
 from simulations.threats.one_shot.weak import weakened
 
 _SETTING: Final = OneShotSetting()
@@ -90,22 +91,10 @@ def _even(context: OneShotContext) -> OneShotContext:
     return weakened(context, packing=EvenPacking(packing.ring, packing.largest, packing.clients))
 
 
-def _wrong_sum(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _wrong_sum(server: Server) -> bool:
     """A round of honest parties, whose sum is not that of their inputs."""
-    try:
-        opened = honest_round(victims, victims.uploads(inputs))
-    except ProtocolError:
-        return False
-    expected = np.mod(inputs.sum(axis=0), victims.context.field.modulus)
-    return not np.array_equal(opened.vector.elements.astype(np.int64), expected)
-
-
-def _even_base(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(10, 200)
-    return Findings(
-        play(_wrong_sum, _SHORT, trials, seed),
-        play(_wrong_sum, _SHORT, trials, seed, change=_even),
-    )
+    end = server.ended(server.uploads)
+    return not isinstance(end, ProtocolError) and not server.is_exact(end)
 
 
 # -- A47 ------------------------------------------------------------------------------------------
@@ -159,15 +148,12 @@ def _read(entry: Entry, inputs: Integers, salt: bytes) -> bool:
 
 
 def _strange_keys(trials: int, seed: int) -> Figures:
-    won, refusals = 0, Counter[str]()
-    for number in range(trials):
+    def attempt(number: int) -> bool:
         rng = np.random.default_rng([seed, number])
         inputs = small_inputs(rng, _SETTING.context(_ROUND))
-        try:
-            won += _read(_ENTRIES[number % len(_ENTRIES)], inputs, rng.bytes(8))
-        except ParameterError as error:
-            refusals[f"ParameterError {error.argument}"] += 1
-    return {**rate(won, trials), **refused_with(refusals)}
+        return _read(_ENTRIES[number % len(_ENTRIES)], inputs, rng.bytes(8))
+
+    return tried(attempt, trials)
 
 
 def _not_the_cohort() -> str:
@@ -208,7 +194,7 @@ ATTACKS: Final = (
         title="Packed sums come out as what was put in",
         says="nothing: the twin packs with the next base",
         stopped_by="an odd base",
-        run=_even_base,
+        run=twins(partial(play, _wrong_sum, _SHORT), 10, 200, change=_even),
     ),
     Attack(
         id="A47",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from secagg import ClientSession, Mode
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, exact
@@ -15,6 +17,7 @@ from simulations.threats.game.victims import SessionMaker, Victims
 from simulations.threats.game.weak_clients import low_threshold, no_minimum
 
 _COLLUDERS = 3
+_CURIOUS = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
 
 
 class PoolsShares(Adversary):
@@ -43,15 +46,6 @@ class NamesFewSharers(Adversary):
         """The thinnest set for the target."""
         everybody = super().participants_for(u)
         return tuple(sorted({u, *self.colluders})) if u == self.target else everybody
-
-
-def _collusion(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 300)
-    setting = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
-    return Findings(
-        all_games(PoolsShares, setting, trials, seed),
-        all_games(PoolsShares, setting, trials, seed, low_threshold(_COLLUDERS)),
-    )
 
 
 def _thin_sets(effort: Effort, seed: int) -> Findings:
@@ -83,7 +77,9 @@ ATTACKS = (
         title="A curious server with as many colluders as tolerated learns no single input",
         says="combines everything that it and fewer than t colluders see",
         stopped_by="masks, a threshold above the colluders, a connected graph",
-        run=_collusion,
+        run=twins(
+            partial(all_games, PoolsShares, _CURIOUS), 20, 300, session=low_threshold(_COLLUDERS)
+        ),
     ),
     Attack(
         id="A13",

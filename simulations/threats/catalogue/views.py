@@ -11,7 +11,7 @@ from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import SeedShares, UnmaskShares, shared_secrets
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, play_exact
+from simulations.threats.attack import Attack, Effort, Findings, exact_game, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, play, span_game
@@ -207,12 +207,9 @@ def _and(first: Findings, name: str, second: Findings) -> Findings:
 
 
 def _both_shares(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return _and(
-        play_exact(ReadsBothShares, _CURIOUS, trials, seed, BothShares),
-        "seed_requests",
-        play_exact(ReadsSeedShares, _ALL_SURPLUS, trials, seed, KeepsAllShares),
-    )
+    both = twins(exact_game(ReadsBothShares, _CURIOUS), 20, 500, session=BothShares)
+    asked = twins(exact_game(ReadsSeedShares, _ALL_SURPLUS), 20, 500, session=KeepsAllShares)
+    return _and(both(effort, seed), "seed_requests", asked(effort, seed))
 
 
 def _split_view(effort: Effort, seed: int) -> Findings:
@@ -233,10 +230,6 @@ def _split_view(effort: Effort, seed: int) -> Findings:
     unsigned = scattered(ScattersTheLost, no_consistency)
     forged = scattered(ForgesConfirmations, BelievesConfirmations)
     return _and(_and(told_apart, "scattered", unsigned), "forged", forged)
-
-
-def _second_set(effort: Effort, seed: int) -> Findings:
-    return play_exact(AsksAgain, _CURIOUS, effort.choose(20, 500), seed, ReusableSession)
 
 
 def _thin_noise(effort: Effort, seed: int) -> Findings:
@@ -285,7 +278,7 @@ ATTACKS = (
         says="asks for shares twice, with different sets",
         stopped_by="the state is used up before the client answers",
         refused_with="SessionAbortedError",
-        run=_second_set,
+        run=twins(exact_game(AsksAgain, _CURIOUS), 20, 500, session=ReusableSession),
     ),
     Attack(
         id="A14",

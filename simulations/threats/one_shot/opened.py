@@ -39,15 +39,21 @@ def added(context: OneShotContext, shares: Iterable[NDArray[np.uint32]]) -> NDAr
     return context.layout.sum_keys(np.stack(list(shares)))
 
 
+def summed(context: OneShotContext, uploads: Iterable[Upload]) -> Accumulator:
+    """The sum of some uploads' ciphertexts."""
+    total = Accumulator(context.packing, context.length)
+    for upload in uploads:
+        total.add(decode(context.packing, context.length, upload.ciphertext))
+    return total
+
+
 def vector_sum(
     context: OneShotContext, uploads: Iterable[Upload], key: NDArray[np.int64] | None
 ) -> Integers | None:
     """The sum of some uploads' vectors, centred; None if this is not the sum of their keys."""
     if key is None:
         return None
-    total = Accumulator(context.packing, context.length)
-    for upload in uploads:
-        total.add(decode(context.packing, context.length, upload.ciphertext))
+    total = summed(context, uploads)
     try:
         values, mean_square = open_masked(total, context.public_key, key)
     except ParameterError:
@@ -57,8 +63,7 @@ def vector_sum(
 
 def difference(context: OneShotContext, first: Upload, second: Upload) -> Integers:
     """One ciphertext minus the other, decoded as if their keys were the same."""
-    total = Accumulator(context.packing, context.length)
-    total.add(decode(context.packing, context.length, first.ciphertext))
+    total = summed(context, [first])
     total.subtract(decode(context.packing, context.length, second.ciphertext))
     values, _ = open_masked(total, context.public_key, np.zeros(context.degree, np.int64))
     return values

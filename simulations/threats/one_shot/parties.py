@@ -200,8 +200,12 @@ class OneShotVictims:
         try:
             return session.receive(message)
         except ProtocolError as error:
-            self.refusals[refusal(error)] += 1
+            self.refused(error)
             return None
+
+    def refused(self, error: Exception) -> None:
+        """Count a refusal."""
+        self.refusals[refusal(error)] += 1
 
 
 def submitted(client: OneShotClient, vector: Integers) -> Upload:

@@ -127,8 +127,12 @@ class WatchedVictims(OneShotVictims):
     def __init__(self, *settings: Any, refused: Any, **makers: Any) -> None:
         super().__init__(*settings, **makers)
         self.loot = Loot(self)
-        self.refused = refused
+        self._told = refused
         self._sets: dict[tuple[int, tuple[int, ...]], Headers] = {}
+
+    def refused(self, error: Exception) -> None:
+        """Count a refusal where the campaign counts them."""
+        self._told(error)
 
     def ask(self, session: OneShotMember, message: AnyMessage) -> AnyMessage | None:
         """A member's answer; None if it refuses."""
