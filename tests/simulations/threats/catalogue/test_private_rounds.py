@@ -120,12 +120,6 @@ class TestWeakenedProduct:
         assert found.real["policies_passed"] == len(worse_rounds(SEED))
         assert found.real["succeeded"]
 
-    @pytest.mark.parametrize("name", ["A10", "A22"])
-    def test_rounds_without_noise(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        module = {"A10": cohorts, "A22": noise}[name]
-        monkeypatch.setattr(module, "WholePath", BareRounds)
-        assert ATTACKS[name].run(Effort.QUICK, SEED).real["succeeded"]
-
     def test_coins_without_a_margin(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = noise.cheated_setup
 
