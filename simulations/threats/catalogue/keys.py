@@ -117,13 +117,7 @@ class TwoEncodings(Adversary):
         keys = entry.sealing_key, copied[:31] + bytes([copied[31] | 0x80])
         if self.rng.random() < 0.5:
             keys = AgreementKey(NINE).public, _UNREDUCED
-        parts = advertisement_parts(self.context, self._liar, *keys, entry.nonce)
-        self.advertised[self._liar] = msgspec.structs.replace(
-            entry,
-            sealing_key=keys[0],
-            masking_key=keys[1],
-            signature=self.victims.identity(self._liar).sign(Usage.ADVERTISE, *parts),
-        )
+        self.advertise_as(self._liar, self.victims.identity(self._liar), *keys)
 
     def taken_by_a_server(self) -> bool:
         """Whether an honest server takes the advertisement, after all others."""

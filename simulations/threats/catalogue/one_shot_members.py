@@ -41,6 +41,7 @@ from simulations.threats.one_shot.returning import (
     ReturningRun,
     member_policy,
     parameters_of,
+    with_noise,
 )
 from sketch import SketchSpec
 
@@ -56,12 +57,9 @@ class _DrewError(Exception):
 
 def _parameters(run: ReturningRun, number: int) -> RoundParameters:
     """A round whose noise takes gigabytes, or a table of a million entries."""
-    right = parameters_of(run.plan)
     if number % 2:
-        return replace(right, sketch=SketchSpec.identity(_LONG))
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    return replace(right, returned=replace(right.returned, variance=_WIDE))
+        return replace(parameters_of(run.plan), sketch=SketchSpec.identity(_LONG))
+    return with_noise(run.plan, variance=_WIDE)
 
 
 def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:

@@ -40,7 +40,9 @@ from simulations.threats.one_shot.returning import (
     Memory,
     ReturningRun,
     member_policy,
+    noise_of,
     parameters_of,
+    with_noise,
 )
 from simulations.threats.one_shot.weak_memories import (
     BelievesRecords,
@@ -220,11 +222,8 @@ def _lists(effort: Effort, seed: int) -> Findings:
 
 def _quieter(run: ReturningRun) -> RoundParameters:
     """A thousandth of the members' noise."""
-    right = parameters_of(run.plan)
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    returned = replace(right.returned, variance=right.returned.variance / 1000.0)
-    return replace(right, returned=returned)
+    variance = noise_of(parameters_of(run.plan)).variance
+    return with_noise(run.plan, variance=variance / 1000.0)
 
 
 def _swapped(run: ReturningRun) -> None:

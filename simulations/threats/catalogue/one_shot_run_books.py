@@ -39,7 +39,9 @@ from simulations.threats.one_shot.returning import (
     MEMBERS,
     ROUNDS,
     ReturningRun,
+    noise_of,
     parameters_of,
+    with_noise,
 )
 from sketch import SketchSpec
 
@@ -107,9 +109,7 @@ def _two_runs(effort: Effort, seed: int) -> Findings:
 def _as_if_independent(run: ReturningRun) -> RoundParameters:
     """As much noise in a round as would do if none of it came back."""
     right = parameters_of(run.plan)
-    parts, returned = run.setup(0).run_events.parts, right.returned
-    if returned is None:
-        raise AssertionError("noise comes back in these runs")
+    parts, returned = run.setup(0).run_events.parts, noise_of(right)
     multiplier = run.policy().minimum_noise_multiplier
     factor = 1.001 * (multiplier * right.l2_bound) ** 2 / parts.least_fresh
     return replace(
@@ -270,23 +270,16 @@ def _changed_terms(**terms: Any) -> Story:
     """Other terms in a client's second round."""
 
     def story(run: ReturningRun) -> bool:
-        right, records = parameters_of(run.plan), _records(APART)
-        if right.returned is None:
-            raise AssertionError("noise comes back in these runs")
-        other = replace(right, returned=replace(right.returned, **terms))
-        return bool(run.upload(_TARGET, run.setup(0))) and bool(
-            run.upload(_TARGET, run.setup(APART, records, parameters=other))
-        )
+        other = with_noise(run.plan, **terms)
+        second = run.setup(APART, _records(APART), parameters=other)
+        return bool(run.upload(_TARGET, run.setup(0)) and run.upload(_TARGET, second))
 
     return story
 
 
 def _beyond(run: ReturningRun) -> bool:
     """One round more than the run has, in which the last one's noise would come back."""
-    right = parameters_of(run.plan)
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    shorter = replace(right, returned=replace(right.returned, rounds=APART))
+    shorter = with_noise(run.plan, rounds=APART)
     with _no_last_round():  # for the server alone, unless the story is told inside another
         setup = run.setup(APART, _records(APART), parameters=shorter)
     run.histories[_TARGET] = ClientHistory()
@@ -322,8 +315,7 @@ def _other_kinds() -> dict[str, str]:
 
 def _terms(effort: Effort, seed: int) -> Findings:
     del effort
-    right = parameters_of(ReturningRun(seed).plan).returned
-    variance = right.variance if right else 0.0
+    variance = noise_of(parameters_of(ReturningRun(seed).plan)).variance
     changed = (
         _changed_terms(rounds=APART + 1),
         _changed_terms(divisor=CLIENTS - 1),

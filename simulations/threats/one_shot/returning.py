@@ -25,6 +25,7 @@ from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
+from protocol.round.returned_noise import ReturnedNoise
 from secagg import ProtocolError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import OneShotContext
@@ -70,6 +71,19 @@ def plan_of(goal: PrivacyGoal = GOAL, rounds: int = ROUNDS, apart: int = APART) 
 def parameters_of(plan: TrainingPlan) -> RoundParameters:
     """Of all rounds of a plan."""
     return plan.calibrate(SketchSpec.identity(DIMENSION), MODEL, PublicSeed(bytes(32)))
+
+
+def noise_of(parameters: RoundParameters) -> ReturnedNoise:
+    """The terms of the noise that comes back."""
+    if parameters.returned is None:
+        raise AssertionError("noise comes back in these runs")
+    return parameters.returned
+
+
+def with_noise(plan: TrainingPlan, **terms: Any) -> RoundParameters:
+    """The parameters of a plan with other terms of the noise that comes back."""
+    right = parameters_of(plan)
+    return replace(right, returned=replace(noise_of(right), **terms))
 
 
 class ReturningRun:

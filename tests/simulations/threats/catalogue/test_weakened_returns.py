@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,8 +19,8 @@ from simulations.threats.catalogue import one_shot_run_books as books
 from simulations.threats.one_shot.returning import (
     MEMBERS,
     ReturningRun,
-    parameters_of,
     plan_of,
+    with_noise,
 )
 
 SEED = 1
@@ -68,9 +67,7 @@ def test_terms_that_bind_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_members_keep_to_the_terms_of_their_first_round(
     monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
 ) -> None:
-    right = parameters_of(plan_of())
-    assert right.returned is not None
-    other = replace(right, returned=replace(right.returned, **terms))
+    other = with_noise(plan_of(), **terms)
 
     def uploads() -> tuple[int, dict[str, int]]:
         run = ReturningRun(SEED)
