@@ -19,8 +19,16 @@ from simulations.audits.base import (
 from simulations.audits.paths import WholePath
 from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.rounds.differencing import Differencing, smallest_difference
-from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
-from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds, play
+from simulations.threats.rounds.released import (
+    GOAL,
+    LENGTH,
+    SMALL,
+    BareRounds,
+    allowed_accuracy,
+    epsilon_of,
+    guessing_rate,
+    play,
+)
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,
     SYBILS,

@@ -32,10 +32,9 @@ from secagg.pairwise.surplus import SurplusSeeds
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate
-from simulations.threats.faults.behaviours import Lie
+from simulations.threats.faults.behaviours import Lie, Tally
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import random_inputs
 from simulations.threats.game.games import Setting

@@ -21,10 +21,9 @@ from secagg.pairwise.messages import (
 )
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, rate, refused_with, twins
+from simulations.threats.faults.behaviours import Tally, no_hang
 from simulations.threats.faults.lies import LIES
-from simulations.threats.faults.rounds import ServerMaker
-from simulations.threats.faults.staged import play_liar, play_wire
-from simulations.threats.faults.tally import Tally, no_hang
+from simulations.threats.faults.rounds import ServerMaker, play_liar, play_wire
 
 _LIES = (
     "shares another self-mask seed",

@@ -33,8 +33,7 @@ from simulations.threats.flower.masks import (
     second_key,
     weak_mask,
 )
-from simulations.threats.flower.our_upload import our_upload
-from simulations.threats.flower.weak_upload import weak_upload
+from simulations.threats.flower.our_upload import our_upload, weak_upload
 from simulations.threats.seed_search import recovers, unmask
 
 LENGTH: Final = 100

@@ -11,12 +11,11 @@ import numpy as np
 
 from protocol.planning.plan_checks import ProtocolName
 from simulations.threats.faults import one_shot
-from simulations.threats.faults.behaviours import Play, Verdict
+from simulations.threats.faults.behaviours import Play, Tally, Verdict, no_hang
 from simulations.threats.faults.encoded import play_encoded
 from simulations.threats.faults.lies import LIES
+from simulations.threats.faults.rounds import play_liar, play_wire
 from simulations.threats.faults.servers import SERVERS, play_server
-from simulations.threats.faults.staged import play_liar, play_wire
-from simulations.threats.faults.tally import Tally, no_hang
 
 FAMILIES: Mapping[ProtocolName, Mapping[str, Mapping[str, Play]]] = {
     "pairwise": {

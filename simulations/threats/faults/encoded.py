@@ -22,9 +22,8 @@ from protocol.round.setup import RoundEncoding, coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.rounds import HonestParty, Round
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size

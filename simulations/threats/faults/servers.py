@@ -19,9 +19,8 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.tally import Tally
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import (
     Members,

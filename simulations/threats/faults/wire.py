@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.behaviours import Tally
 
 FAULTS = ("drop", "double", "delay", "flip", "cut", "extend", "exchange")
 

@@ -22,7 +22,7 @@ from simulations.threats.flower.clients import (
     fresh_pair_keys,
 )
 from simulations.threats.flower.masks import LARGEST, RING, fold
-from simulations.threats.flower.weak_upload import WeakUpload
+from simulations.threats.flower.our_upload import WeakUpload
 from simulations.threats.seed_search import Peeled
 
 SURVIVORS = (VICTIM, HONEST, COLLUDER)

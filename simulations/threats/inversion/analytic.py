@@ -35,3 +35,8 @@ def row_ratio(weight: Floats, bias: Floats) -> Floats:
 def to_pixels(values: Floats) -> Floats:
     """Undo the models' centring: values in [-1, 1] to pixels in [0, 1], cut off beyond."""
     return np.clip((values + 1.0) / 2.0, 0.0, 1.0)
+
+
+def leaked_label(bias: Floats) -> int:
+    """Return the label that dL/db float64[classes] of the last layer speaks for."""
+    return int(bias.argmin())

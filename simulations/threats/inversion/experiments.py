@@ -18,9 +18,8 @@ from secagg import ParameterError
 from simulations.audits.base import derived_seed
 from simulations.learning.models import DataShape, Task, Vector, build_task
 from simulations.learning.models.convolutional import image_sides
-from simulations.threats.inversion.analytic import row_ratio, to_pixels
+from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
 from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
-from simulations.threats.inversion.labels import leaked_label
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
 from simulations.threats.inversion.results import Collected, Labels, Reconstructions

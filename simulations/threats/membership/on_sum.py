@@ -38,7 +38,7 @@ from simulations.audits.base import (
 from simulations.audits.intervals import upper_bound
 from simulations.threats.game.rates import rate
 from simulations.threats.inversion.views import CLIP_L2, GradientRound, announced, released_mean
-from simulations.threats.rounds.games import accuracy_bound
+from simulations.threats.rounds.released import accuracy_bound
 
 
 @dataclass(frozen=True, slots=True)

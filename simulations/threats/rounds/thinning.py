@@ -24,9 +24,8 @@ from simulations.audits.base import (
 )
 from simulations.audits.distribution import ClaimedRelease, claimed_figures, noise_test
 from simulations.audits.paths import PathSettings, repeatable
-from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.parties import OwnClient, opened_sum, trusting_participant
-from simulations.threats.rounds.released import GOAL
+from simulations.threats.rounds.released import GOAL, allowed_accuracy, epsilon_of, guessing_rate
 from sketch import SketchSpec
 
 COHORT: Final = 12

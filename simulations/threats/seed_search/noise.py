@@ -26,8 +26,13 @@ from numpy.typing import NDArray
 from dp import NoiseSeed, clip_l2, quantize
 from dp.coins import sample_binomial
 from simulations.audits.base import Integers, noise_seed
-from simulations.threats.seed_search.mersenne import mersenne_outputs
-from simulations.threats.seed_search.search import Expand, Numbers, SearchResult, search_seeds
+from simulations.threats.seed_search.search import (
+    Expand,
+    Numbers,
+    SearchResult,
+    mersenne_outputs,
+    search_seeds,
+)
 
 CLIENTS: Final = 5
 DIMENSION: Final = 256

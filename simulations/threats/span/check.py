@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
+from simulations.threats.span.clients import Mutant, parameters_of, rules_of
 from simulations.threats.span.counterexample import Counterexample
 from simulations.threats.span.equations import NOT_A_SUM, Layout, Views, views
-from simulations.threats.span.mutants import Mutant, parameters_of, rules_of
 from simulations.threats.span.parameters import Parameters
 from simulations.threats.span.schedules import Batch, Flags, Reduction, Space, spaces
 

@@ -47,8 +47,8 @@ from simulations.threats.faults import (
     run_campaign,
     run_schedule,
 )
+from simulations.threats.faults.behaviours import no_hang
 from simulations.threats.faults.kept import RESULT, OtherCampaignError, Question, run_kept
-from simulations.threats.faults.tally import no_hang
 
 Patch = pytest.MonkeyPatch
 

@@ -12,6 +12,7 @@ from dp import BinomialRelease, NonPrivateRelease
 from protocol import Pipeline, RoundSetup
 from secagg import CapacityError, Identity, RemoteProtocolError, centre
 from simulations.audits.base import Claim, identities_of, noise_seed, public_keys
+from simulations.threats.catalogue.capacity import LINF_BOUND, ExtremeRounds
 from simulations.threats.game.weak_clients import unbound
 from simulations.threats.rounds import order
 from simulations.threats.rounds.announced import (
@@ -22,12 +23,6 @@ from simulations.threats.rounds.announced import (
     announced_round,
 )
 from simulations.threats.rounds.differencing import smallest_difference
-from simulations.threats.rounds.games import (
-    STEP,
-    accuracy_bound,
-    allowed_accuracy,
-    guessing_rate,
-)
 from simulations.threats.rounds.lies import OTHER_SHAPE, Told, lies
 from simulations.threats.rounds.parties import (
     Participant,
@@ -35,10 +30,17 @@ from simulations.threats.rounds.parties import (
     edited,
     real_client,
 )
-from simulations.threats.rounds.released import LENGTH, long_vector, on_grid
+from simulations.threats.rounds.released import (
+    LENGTH,
+    STEP,
+    accuracy_bound,
+    allowed_accuracy,
+    guessing_rate,
+    long_vector,
+    on_grid,
+)
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import INPUTS, random_layer, suppressed_round
-from simulations.threats.rounds.wrapping import LINF_BOUND, ExtremeRounds
 
 DIGEST = bytes(32)
 

@@ -11,10 +11,9 @@ from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.member import OneShotMember
 from secagg.storage import StateKeys, resume, suspend
 from secagg.tags import Usage
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.one_shot.contexts import random_setting
 from simulations.threats.faults.one_shot.loot import WatchedVictims
-from simulations.threats.faults.tally import Tally
 from simulations.threats.game.contexts import cohort_keys, identity_of
 from simulations.threats.game.stored_keys import MemoryKeys
 from simulations.threats.one_shot.parties import (

@@ -17,8 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulations.threats.span.equations import signed
-from simulations.threats.span.one_shot.mutants import OneShotMutant, parameters_of, rules_of
-from simulations.threats.span.one_shot.rules import OneShotRules
+from simulations.threats.span.one_shot.rules import (
+    OneShotMutant,
+    OneShotRules,
+    parameters_of,
+    rules_of,
+)
 from simulations.threats.span.one_shot.schedules import CONTEXTS, NOTHING, Space, spaces
 from simulations.threats.span.shares import Integers, Sharing, is_one_sum, learned, support
 
