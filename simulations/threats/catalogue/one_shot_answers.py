@@ -41,7 +41,7 @@ def _off_polynomial(server: Server) -> bool:
         return server.rng.integers(0, PRIME, (layout.members, layout.polynomials), np.uint32)
 
     with patch.object(ShareLayout, "deal", deal):
-        end = server.ended({**uploads, own: server.upload(own)})
+        end = server.end_of({**uploads, own: server.upload(own)})
     return not isinstance(end, OpeningFailedError) or end.dealers != (own,)
 
 
@@ -91,7 +91,7 @@ def _lying(server: Server, plan: Callable[..., Shift], liars: int) -> bool:
         return msgspec.structs.replace(given, sums=sums, signature=signature)
 
     within = liars <= context.committee.corrupt
-    end = server.ended(server.uploads, change)
+    end = server.end_of(server.uploads, change)
     if isinstance(end, ProtocolError):
         return within
     named = end.wrong_members == tuple(sorted(order[:liars]))

@@ -82,7 +82,7 @@ def _told_alone(
     """The target alone is told another context, and its upload is shown to everybody."""
     other = told(server.victims.context)
     upload = server.upload(server.target, other if bound else unbound(other))
-    opened = server.asked(uploads={**server.uploads, server.target: upload}).run()
+    opened = server.ask_all(uploads={**server.uploads, server.target: upload}).run()
     if bound and told is _another_committee:
         opened += _asked_there(server.victims, other, upload)
     return bool(opened)
@@ -119,7 +119,7 @@ def _halves(server: Server, forged: bool) -> bool:
     """Half of the committee is asked for everybody, the other half for all but the target."""
     one, other = server.halves(more=1)
     sets = {**dict.fromkeys(one, server.everybody), **dict.fromkeys(other, server.others)}
-    opened = server.told(sets, forged=forged).run()
+    opened = server.ask_each(sets, forged=forged).run()
     return difference_is(opened, server.inputs[server.target])
 
 
@@ -145,7 +145,7 @@ _GROUPS: Final = {
 
 def _three_groups(server: Server) -> bool:
     """One combination of two keys, of which both are small: each entry is looked up."""
-    context, split = server.victims.context, server.told(_GROUPS)
+    context, split = server.victims.context, server.ask_each(_GROUPS)
     given = {j: share for shares in split.shares().values() for j, share in shares.items()}
     if len(given) < len(_GROUPS):
         return False
@@ -197,10 +197,10 @@ def _asked_again(server: Server, early: bool) -> bool:
         sessions = server.sessions()
         for session in sessions.values():
             signed(server.victims, session, server.everybody)
-        return bool(server.asked(server.others, sessions=sessions).run())
-    first = server.asked()
+        return bool(server.ask_all(server.others, sessions=sessions).run())
+    first = server.ask_all()
     opened = first.run()
-    opened += server.asked(server.others, sessions=first.sessions).run()
+    opened += server.ask_all(server.others, sessions=first.sessions).run()
     return difference_is(opened, server.inputs[server.target])
 
 
@@ -213,8 +213,8 @@ def _restored(server: Server, count: int) -> bool:
     committee = server.victims.context.committee
     members = server.rng.permutation(committee.size).tolist()
     first, rest = members[: committee.quorum], members[committee.quorum :]
-    opened = server.told(dict.fromkeys(first, server.everybody)).run()
-    opened += server.told(dict.fromkeys(rest + members[:count], server.others)).run()
+    opened = server.ask_each(dict.fromkeys(first, server.everybody)).run()
+    opened += server.ask_each(dict.fromkeys(rest + members[:count], server.others)).run()
     return difference_is(opened, server.inputs[server.target])
 
 
@@ -250,7 +250,7 @@ def _impostors(server: Server) -> bool:
         rand = counter_rand(server.rng.bytes(8))
         double = type(server.victims.client(u))(believed, u, keys[u], cohort.proof(u), rand)
         uploads[u] = submitted(double, np.zeros(context.length, np.int64))
-    return has(server.asked(uploads=uploads).run(), server.inputs[server.target])
+    return has(server.ask_all(uploads=uploads).run(), server.inputs[server.target])
 
 
 def _impostor(u: int) -> Identity:
@@ -261,7 +261,7 @@ def _twins(server: Server) -> bool:
     """A colluder's upload stands in the place of all but the target's."""
     uploads = dict.fromkeys(server.everybody, server.upload(server.colluder))
     uploads[server.target] = server.upload(server.target)
-    return bool(server.asked(uploads=uploads).run())
+    return bool(server.ask_all(uploads=uploads).run())
 
 
 def _absentees(server: Server) -> bool:
@@ -297,7 +297,7 @@ def _strangers(effort: Effort, seed: int) -> Findings:
 def _thin(server: Server) -> bool:
     """The target and the server's own clients, whose inputs it subtracts."""
     chosen = [server.target, *server.victims.setting.own_clients]
-    return has(server.asked(chosen).run(), server.inputs[chosen].sum(axis=0))
+    return has(server.ask_all(chosen).run(), server.inputs[chosen].sum(axis=0))
 
 
 ATTACKS: Final = (

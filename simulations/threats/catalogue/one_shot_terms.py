@@ -93,7 +93,7 @@ def _even(context: OneShotContext) -> OneShotContext:
 
 def _wrong_sum(server: Server) -> bool:
     """A round of honest parties, whose sum is not that of their inputs."""
-    end = server.ended(server.uploads)
+    end = server.end_of(server.uploads)
     return not isinstance(end, ProtocolError) and not server.is_exact(end)
 
 

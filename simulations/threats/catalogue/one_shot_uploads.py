@@ -38,7 +38,7 @@ def _two_uploads(server: Server) -> bool:
     sums: list[Integers] = []
     # What the halves of a twin have signed is the same, so its signatures are shown to all.
     for pooled in (False, True):
-        opened = server.told(sets, shown, pooled=pooled).run()
+        opened = server.ask_each(sets, shown, pooled=pooled).run()
         sums = max(sums, [total for _, total in opened], key=len)
     wanted = abs(server.inputs[target] - again)
     return len(sums) == 2 and np.array_equal(abs(sums[0] - sums[1]), wanted)
@@ -67,7 +67,7 @@ def _another_name(server: Server) -> bool:
     """A colluder sends the target's upload once more, signed in its own name."""
     own = server.colluder
     copied = server.signed_by(own, server.uploads[server.target], own)
-    asked = server.asked(uploads={**server.uploads, own: copied})
+    asked = server.ask_all(uploads={**server.uploads, own: copied})
     # The corrupt members have no share of it that opens; the honest ones are enough.
     server.victims.setting = replace(server.victims.setting, corrupt=0)
     return has(asked.run(), server.inputs[:own].sum(axis=0) + server.inputs[server.target])
@@ -88,7 +88,7 @@ def _copied(server: Server) -> bool:
         **server.uploads,
         own: server.signed_by(own, server.uploads[own], own, ciphertext=both),
     }
-    return not isinstance(server.ended(uploads), ProtocolError)
+    return not isinstance(server.end_of(uploads), ProtocolError)
 
 
 ATTACKS: Final = (

@@ -224,7 +224,7 @@ class Server:
         signature = identity_of(sender).sign(Usage.UPLOAD, *parts)
         return msgspec.structs.replace(changed, signature=signature)
 
-    def told(
+    def ask_each(
         self,
         sets: Mapping[int, Collection[int]],
         shown_to: Mapping[int, Mapping[int, Upload]] | None = None,
@@ -233,7 +233,7 @@ class Server:
         """Show members uploads, all of them unless told, and ask each for a set of clients."""
         return Split(self.victims, shown_to or dict.fromkeys(sets, self.uploads), sets, **how)
 
-    def asked(
+    def ask_all(
         self,
         chosen: Collection[int] | None = None,
         uploads: Mapping[int, Upload] | None = None,
@@ -242,7 +242,7 @@ class Server:
         """Show all honest members the same uploads, and ask all of them for the same clients."""
         members = self.victims.honest_members
         sets = dict.fromkeys(members, self.everybody if chosen is None else chosen)
-        return self.told(sets, dict.fromkeys(members, uploads or self.uploads), **how)
+        return self.ask_each(sets, dict.fromkeys(members, uploads or self.uploads), **how)
 
     def sessions(self, uploads: Mapping[int, Upload] | None = None) -> dict[int, OneShotMember]:
         """Honest members' sessions that were shown uploads."""
@@ -251,13 +251,35 @@ class Server:
             shown(self.victims, session, j, uploads or self.uploads)
         return found
 
-    def ended(self, uploads: Mapping[int, Upload], change: Any = None) -> ProtocolError | OpenedSum:
-        """What a round with the product's own server ends in; how it is lost is counted."""
+    def end_of(
+        self,
+        uploads: Mapping[int, Upload],
+        change: Callable[[int, Answer, bytes], Answer] | None = None,
+    ) -> ProtocolError | OpenedSum:
+        """What a round with the product's own server ends in; how it is lost is counted.
+
+        Args:
+            change: what a member answers instead, of its number, its answer and what it signed.
+        """
+        victims = self.victims
+        server = OneShotServer(victims.context, victims.cohort)
+        sessions = {j: victims.member(j) for j in range(victims.context.committee.size)}
         try:
-            return honest_round(self.victims, uploads, change)
+            for u in sorted(uploads):
+                server.receive(uploads[u])
+            for _ in range(3):
+                for j, message in list(server.close_round()):
+                    given = sessions[j].receive(message)
+                    if isinstance(given, Answer) and change is not None:
+                        headers = [Header.of(uploads[u]) for u in server.survivors]
+                        given = change(j, given, survivors_digest(victims.context, headers))
+                    server.receive(given)
+            opened = server.open()
         except ProtocolError as error:
-            self.victims.refused(error)
+            victims.refused(error)
             return error
+        assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
+        return opened
 
     def is_exact(self, opened: OpenedSum) -> bool:
         """Whether a sum is that of what all clients put in."""
@@ -274,32 +296,3 @@ def difference_is(opened: Sums, wanted: Integers) -> bool:
 def has(opened: Sums, wanted: Integers) -> bool:
     """Whether one of the sums that opened is this vector."""
     return any(np.array_equal(total, wanted) for _, total in opened)
-
-
-def honest_round(
-    victims: OneShotVictims,
-    uploads: Mapping[int, Upload],
-    change: Callable[[int, Answer, bytes], Answer] | None = None,
-) -> OpenedSum:
-    """A round with a server of the product.
-
-    Args:
-        change: what a member answers instead, given its number, its answer and the signed digest.
-
-    Raises:
-        ProtocolError: the round is lost.
-    """
-    server = OneShotServer(victims.context, victims.cohort)
-    sessions = {j: victims.member(j) for j in range(victims.context.committee.size)}
-    for u in sorted(uploads):
-        server.receive(uploads[u])
-    for _ in range(3):
-        for j, message in list(server.close_round()):
-            given = sessions[j].receive(message)
-            if isinstance(given, Answer) and change is not None:
-                headers = [Header.of(uploads[u]) for u in server.survivors]
-                given = change(j, given, survivors_digest(victims.context, headers))
-            server.receive(given)
-    opened = server.open()
-    assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
-    return opened

@@ -34,16 +34,16 @@ def _splits_survivors(server: Server) -> None:
     stories = server.without(1), server.without(int(server.rng.integers(2)))
     sets = {**dict.fromkeys(one, stories[0]), **dict.fromkeys(other, stories[1])}
     pooled, forged = (bool(server.rng.integers(2)) for _ in range(2))
-    server.told(sets, pooled=pooled, forged=forged).shares()
+    server.ask_each(sets, pooled=pooled, forged=forged).shares()
 
 
 def _asks_again(server: Server) -> None:
     """When all have answered, for another set, and for the same again."""
     story = server.without(1)
-    first = server.asked(story)
+    first = server.ask_all(story)
     first.shares()
     for again in (server.without(1), story):
-        server.asked(again, sessions=first.sessions).shares()
+        server.ask_all(again, sessions=first.sessions).shares()
 
 
 def _restores_members(server: Server) -> None:
@@ -57,14 +57,14 @@ def _restores_members(server: Server) -> None:
         party = session._party
         copies[j] = party, suspend(session, keys)
         sessions[j] = resume(type(session), copies[j][1], party, keys)
-    server.told(dict.fromkeys(sessions, server.without(1)), sessions=sessions).shares()
+    server.ask_each(dict.fromkeys(sessions, server.without(1)), sessions=sessions).shares()
     again: dict[int, OneShotMember] = {}
     for j, (party, stored) in copies.items():
         try:
             again[j] = resume(type(sessions[j]), stored, party, keys)
         except ProtocolError as error:
             victims.refused(error)
-    server.told(dict.fromkeys(again, server.without(1)), sessions=again).shares()
+    server.ask_each(dict.fromkeys(again, server.without(1)), sessions=again).shares()
 
 
 def kept_keys() -> StateKeys:
@@ -78,7 +78,7 @@ def _thins_sets(server: Server) -> None:
     size = int(server.rng.integers(1, fewest))
     left = server.without(len(server.everybody) - size)
     shown_too = {u: server.uploads[u] for u in left} if server.rng.random() < 0.5 else None
-    server.asked(left, shown_too).shares()
+    server.ask_all(left, shown_too).shares()
 
 
 def _shows_another_cohort(server: Server) -> None:
@@ -91,7 +91,7 @@ def _shows_another_cohort(server: Server) -> None:
     sessions = {j: victims.member(j) for j in victims.honest_members}
     for j, session in sessions.items():
         victims.ask(session, delivery(victims.context, j, uploads, keys))
-    server.asked(uploads=uploads, sessions=sessions).shares()
+    server.ask_all(uploads=uploads, sessions=sessions).shares()
 
 
 def _substitutes_uploads(server: Server) -> None:
@@ -99,13 +99,13 @@ def _substitutes_uploads(server: Server) -> None:
     target = server.somebody()
     other = server.victims.upload(target, server.inputs[server.colluder])
     forged = server.signed_by(server.colluder, other, target)
-    server.asked(uploads={**server.uploads, target: forged}).shares()
+    server.ask_all(uploads={**server.uploads, target: forged}).shares()
 
 
 def _repeats_uploads(server: Server) -> None:
     """An honest upload, once more under a colluder's name and with its signature."""
     copied = server.signed_by(server.colluder, server.uploads[server.somebody()], server.colluder)
-    server.asked(uploads={**server.uploads, server.colluder: copied}).shares()
+    server.ask_all(uploads={**server.uploads, server.colluder: copied}).shares()
 
 
 def _shows_two_uploads(server: Server) -> None:
@@ -114,7 +114,7 @@ def _shows_two_uploads(server: Server) -> None:
     second = server.victims.upload(server.colluder, -server.inputs[server.colluder])
     uploads = {**server.uploads, server.colluder: second}
     told = {**dict.fromkeys(one, server.uploads), **dict.fromkeys(other, uploads)}
-    server.told(dict.fromkeys(told, server.everybody), told, pooled=True).shares()
+    server.ask_each(dict.fromkeys(told, server.everybody), told, pooled=True).shares()
 
 
 def _shows_too_few_signatures(server: Server) -> None:
@@ -134,7 +134,7 @@ def _shows_too_few_signatures(server: Server) -> None:
 
 def _is_honest(server: Server) -> None:
     """One set for all; what members give up is looked at."""
-    server.asked(server.without(int(server.rng.integers(2)))).shares()
+    server.ask_all(server.without(int(server.rng.integers(2)))).shares()
 
 
 Story = Callable[[Server], None]
