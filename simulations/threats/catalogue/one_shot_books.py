@@ -38,8 +38,7 @@ from simulations.threats.attack import (
     tried,
     twins,
 )
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
-from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.one_shot.opened import read_alone
 from sketch import PublicSeed, SketchSpec
 
 _DIMENSION: Final = 40
@@ -105,11 +104,8 @@ def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
     context = setup.context
     data = world.upload(_TARGET, setup, policy, ClientHistory(_GOAL), seed)
     upload: Upload = decode_upload(data, _TARGET, largest_upload_bytes(context))
-    shares = {
-        j: added(context, [opened_seal(context, upload, j, keys.key)])
-        for j, keys in enumerate(world.keys[1])
-    }
-    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+    keys = {j: each.key for j, each in enumerate(world.keys[1])}
+    return read_alone(context, upload, keys) is not None
 
 
 def _made_up(rounds: int, seed: int, pinned: int = 0) -> Figures:

@@ -28,7 +28,7 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
     OneShotSetting,
@@ -37,7 +37,6 @@ from simulations.threats.one_shot.parties import (
     entry_of,
     member_identity,
     member_key,
-    opened_seal,
     small_inputs,
 )
 
@@ -106,12 +105,8 @@ def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
     upload = OneShotVictims(OneShotSetting(), context, rng.bytes(8)).upload(
         _TARGET, inputs[_TARGET]
     )
-    needed = context.committee.threshold
-    shares = {
-        place: added(context, [opened_seal(context, upload, place, member_key(j))])
-        for place, j in enumerate(packed.members[:needed])
-    }
-    read = vector_sum(context, [upload], key_sum(context, shares))
+    needed = packed.members[: context.committee.threshold]
+    read = read_alone(context, upload, {k: member_key(j) for k, j in enumerate(needed)})
     return read is not None and np.array_equal(read, inputs[_TARGET])
 
 

@@ -33,8 +33,7 @@ from simulations.threats.attack import (
     tried,
     twins,
 )
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
-from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.returning import (
     MEMBERS,
     SESSION,
@@ -108,12 +107,7 @@ def _read_later(seed: int, stored: bool) -> bool:
         if stored:
             files = [path for folder in folders for path in folder.iterdir()]
             found = [AgreementKey(path.read_bytes()[:KEY_BYTES]) for path in files]
-        shares = {
-            j: added(context, [opened_seal(context, upload, j, key)]) for j, key in enumerate(found)
-        }
-    if len(shares) < context.committee.threshold:
-        return False
-    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+    return read_alone(context, upload, dict(enumerate(found))) is not None
 
 
 def _read(trials: int, seed: int) -> Figures:

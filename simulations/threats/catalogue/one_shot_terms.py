@@ -21,14 +21,13 @@ from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
 from simulations.threats.game.contexts import Integers
 from simulations.threats.one_shot.lattice import core_svp
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
     OneShotSetting,
     OneShotVictims,
     committee_of,
     entry_of,
-    held,
     member_key,
     small_inputs,
 )
@@ -142,8 +141,7 @@ def _read(entry: Entry, inputs: Integers, salt: bytes) -> bool:
         _ROUND, committee=committee_of(_SETTING.members, _SETTING.corrupt, members=members)
     )
     upload = OneShotVictims(_SETTING, context, salt).upload(_TARGET, inputs[_TARGET])
-    shares = {j: added(context, [held(context, upload, j, epoch=1)]) for j in range(2)}
-    read = vector_sum(context, [upload], key_sum(context, shares))
+    read = read_alone(context, upload, {j: member_key(j, 1) for j in range(2)})
     return read is not None and np.array_equal(read, inputs[_TARGET])
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg.errors import ParameterError
+from secagg.keys import AgreementKey
 from secagg.oneshot import packed_sharing
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.masking import Accumulator
@@ -17,6 +18,7 @@ from secagg.oneshot.opening import largest_mean_square
 from secagg.oneshot.wire import decode
 from secagg.shamir import PRIME
 from simulations.threats.game.contexts import Integers
+from simulations.threats.one_shot.parties import opened_seal
 
 Shares = Mapping[int, NDArray[np.uint32]]
 """By member, its share of a sum of keys: uint32[key_polynomials]."""
@@ -59,6 +61,14 @@ def vector_sum(
     except ParameterError:
         return None
     return values if mean_square <= largest_mean_square(context, total.count) else None
+
+
+def read_alone(
+    context: OneShotContext, upload: Upload, keys: Mapping[int, AgreementKey]
+) -> Integers | None:
+    """What one upload says to whoever has the sealing keys of these places of its committee."""
+    shares = {j: added(context, [opened_seal(context, upload, j, key)]) for j, key in keys.items()}
+    return vector_sum(context, [upload], key_sum(context, shares))
 
 
 def difference(context: OneShotContext, first: Upload, second: Upload) -> Integers:

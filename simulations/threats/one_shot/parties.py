@@ -283,9 +283,9 @@ def answer(
     return share
 
 
-def held(context: OneShotContext, upload: Upload, j: int, epoch: int = 0) -> NDArray[np.uint32]:
+def held(context: OneShotContext, upload: Upload, j: int) -> NDArray[np.uint32]:
     """The share that member j holds of an upload, opened with its own key: of corrupt members."""
-    return opened_seal(context, upload, j, member_key(j, epoch))
+    return opened_seal(context, upload, j, member_key(j))
 
 
 def opened_seal(
