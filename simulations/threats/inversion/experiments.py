@@ -28,14 +28,7 @@ from simulations.threats.inversion.views import GradientRound, ServerView, named
 
 @dataclass(frozen=True, slots=True)
 class InversionSetting:
-    """Whose pictures are attacked, and behind what.
-
-    Attributes:
-        gallery: the pictures.
-        clients: n of every sum.
-        goal: of the noised sum.
-        seed: fixes everything.
-    """
+    """Whose pictures are attacked, and behind what."""
 
     gallery: Gallery
     clients: int

@@ -60,12 +60,9 @@ def invert(
     """Search pictures whose mean gradient points where the given one does.
 
     Args:
-        task: an image model.
         model: float32[d], where the gradient was taken.
         gradient: float64[d], of any length.
         labels: int64[m], of the pictures.
-        shape: of one picture, as the data set has it.
-        search: how.
 
     Returns:
         float64[m, pixels] in [0, 1].

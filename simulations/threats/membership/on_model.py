@@ -60,17 +60,7 @@ GUESSED: Final = 2 / 3
 
 @dataclass(frozen=True)
 class ModelGame:
-    """A federation to attack.
-
-    Attributes:
-        data: the train split is dealt out; the test split measures accuracy.
-        clients: m, all in every round.
-        examples: of each.
-        goal: (epsilon, delta) over so many rounds.
-        rate: the server's learning rate.
-        random_labels: whether clients hold labels that follow from nothing.
-        seed: fixes everything.
-    """
+    """A federation to attack."""
 
     data: Dataset
     clients: int

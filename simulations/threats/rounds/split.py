@@ -51,10 +51,8 @@ class SplitOutcome:
     """What a split round came to.
 
     Attributes:
-        sums: sums that were opened.
         uploads: clients that handed over a masked update under a roster with clients in it that
             were told something else.
-        refusals: typed error of each client that left, by index.
     """
 
     sums: list[FieldSum] = field(default_factory=list)

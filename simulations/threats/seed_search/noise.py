@@ -70,7 +70,6 @@ class Released:
 
     Attributes:
         remainder: int64[`DIMENSION`]: the victim's quantised update plus its noise.
-        bound: on the squared norm of a quantised update.
         plain: int64[`DIMENSION`], the update; only to see whether the adversary is right.
     """
 
