@@ -1,4 +1,8 @@
-"""Modular wrap-around (A19): sums that do not fit the field come out wrong."""
+"""Modular wrap-around (A19): sums that do not fit the field come out wrong.
+
+The largest sums there are: every update is on the clip in one and the same rotated coordinate, so
+that all values before noise add up. Half of the rounds push upwards, the others downwards.
+"""
 
 from __future__ import annotations
 

@@ -18,16 +18,17 @@ from simulations.audits.base import (
 )
 from simulations.audits.paths import WholePath
 from simulations.threats.attack import Attack, Effort, Findings, refusal
-from simulations.threats.rounds.differencing import Differencing, smallest_difference
 from simulations.threats.rounds.released import (
     GOAL,
     LENGTH,
     SMALL,
     BareRounds,
+    Differencing,
     allowed_accuracy,
     epsilon_of,
     guessing_rate,
     play,
+    smallest_difference,
 )
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import log2
+from math import e, log2, pi
 from typing import Final
 from unittest.mock import patch
 
@@ -20,7 +20,6 @@ from secagg.oneshot.packing import Packing
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
 from simulations.threats.game.contexts import Integers
-from simulations.threats.one_shot.lattice import core_svp
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -33,6 +32,46 @@ from simulations.threats.one_shot.parties import (
 )
 from simulations.threats.one_shot.play import Server, play
 from simulations.threats.one_shot.weak import weakened
+
+_SIGMA = 3.2
+"""Width of secret and errors that the proof is left with."""
+_BITS_PER_BLOCK = 0.292
+_SMALLEST_BLOCK = 50
+"""Below it the formula for the quality of a reduced basis does not hold."""
+
+
+def core_svp(degree: int, modulus_bits: float) -> float:
+    """Bits of the primal attack on ring-LWE with any number of samples.
+
+    Source: Alkim, Ducas, Poeppelmann and Schwabe 2016, section 6.3.
+    """
+    step = max(degree // 64, 1)
+    blocks = (
+        _smallest_block(degree, samples, modulus_bits)
+        for samples in range(degree // 2, 3 * degree, step)
+    )
+    return _BITS_PER_BLOCK * min(blocks)
+
+
+def _smallest_block(degree: int, samples: int, modulus_bits: float) -> int:
+    """The smallest block size with which a short vector of so many samples is found."""
+    dimension = samples + degree + 1
+    low, high = _SMALLEST_BLOCK, dimension
+    while low < high:
+        block = (low + high) // 2
+        found = log2(_SIGMA) + log2(block) / 2
+        if found <= _shortest_seen(block, dimension) + samples * modulus_bits / dimension:
+            high = block
+        else:
+            low = block + 1
+    return low
+
+
+def _shortest_seen(block: int, dimension: int) -> float:
+    """log2 of the length below which the last block's vector is noticed, without the volume."""
+    root = ((pi * block) ** (1 / block) * block / (2 * pi * e)) ** (1 / (2 * (block - 1)))
+    return (2 * block - dimension - 1) * log2(root)
+
 
 _SETTING: Final = OneShotSetting()
 _TARGET: Final = 0

@@ -26,13 +26,14 @@ from simulations.threats.rounds.lies import (
     strict_policy,
     worse_rounds,
 )
-from simulations.threats.rounds.order import ListModel, permuted_round
 from simulations.threats.rounds.parties import TRUSTING, edited
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import (
+    ListModel,
     Model,
     ReluLayer,
     Suppression,
+    permuted_round,
     suppressed_round,
 )
 
@@ -50,7 +51,7 @@ def inconsistent_models(effort: Effort, seed: int) -> Findings:
 
 
 def inconsistent_order(effort: Effort, seed: int) -> Findings:
-    """A27: two clients are told one model in two orders; see `simulations.threats.rounds.order`."""
+    """A27: two clients are told one model in two orders; see `rounds.suppression`."""
     drawn = [permuted_round(seed, number) for number in range(effort.choose(4, 40))]
     return _told_two_models(drawn, ListModel.digest, ListModel.digest_by_name)
 

@@ -1,18 +1,29 @@
-"""Rounds whose released sums an adversary looks at: with the product's noise, and without any."""
+"""Rounds whose released sums an adversary looks at, and how often it may guess right.
+
+With the product's noise, and without any; one by one, and two over sets that differ in one client.
+
+With both worlds equally likely, whoever tells them apart with accuracy a refutes every
+(epsilon, delta) with a > (e^epsilon + delta) / (1 + e^epsilon): the total variation T between the
+worlds is at most (e^epsilon - 1 + 2 delta) / (e^epsilon + 1), and a is at most (1 + T) / 2
+(Kairouz, Oh and Viswanath 2015, arXiv 1311.0776, Theorem 2.1). An accountant states an epsilon for
+every delta, and all of these hold at once, so the smallest of the bounds holds. It is the one at
+the smallest delta that goes with epsilon 0, where the bound is (1 + delta) / 2.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from dp import BinomialMechanism, DominationAccountant, Event
-from protocol import PrivacyGoal, RoundParameters, RoundSetup
-from simulations.audits.base import Claim, Figures, Floats, Integers, public_keys
+from protocol import Dropouts, PrivacyGoal, RoundParameters, RoundSetup, Stage
+from simulations.audits.base import Claim, Figures, Floats, Integers, derived_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.game.rates import rate
 from sketch import Rotation, SketchSpec
@@ -113,3 +124,61 @@ def play(
     scores = np.array([score(number, int(world)) for number, world in enumerate(worlds)])
     event = path.claimed.events(path.settings.cohort).server
     return guessing_rate(scores, worlds, middle, allowed_accuracy(event))
+
+
+TARGET: Final = 1
+_WITHOUT_TARGET: Final[Dropouts] = {TARGET: Stage.INPUT}
+
+
+def smallest_difference(survivors: Sequence[Collection[int]]) -> int:
+    """The fewest clients by which two of these sets differ; 0 if all are alike."""
+    pairs = combinations(map(frozenset, survivors), 2)
+    return min((len(one ^ other) for one, other in pairs if one != other), default=0)
+
+
+@dataclass(frozen=True)
+class Differencing:
+    """Pairs of rounds in which all clients but the target put in the same.
+
+    Attributes:
+        others: float64[n, d], updates on the integer grid, so that rounding hides nothing.
+        integers: int64[L], what the target's update is before noise, in world 1.
+        update: float64[d], the same as an update.
+    """
+
+    path: WholePath
+    others: Floats
+    integers: Integers
+    update: Floats
+
+    @classmethod
+    def draw(cls, path: WholePath, seed: int) -> Differencing:
+        """Random inputs of the others, nearly the longest of the target."""
+        parameters = path.claimed.parameters
+        rng = np.random.default_rng(derived_seed(seed, "others"))
+        others = rng.integers(-1, 2, (path.settings.cohort, LENGTH))
+        integers = long_vector(parameters.sketch_clip_l2 * parameters.scale)
+        return cls(path, on_grid(parameters, others), integers, on_grid(parameters, integers))
+
+    def difference(self, number: int, world: int) -> Floats:
+        """float64[L]: the sum with the target less the sum without, in integer units."""
+        table = self.others.copy()
+        table[TARGET] = world * self.update
+        with_target, _ = self.path.released(2 * number, table)
+        without, _ = self.path.released(2 * number + 1, table, _WITHOUT_TARGET)
+        return with_target - without
+
+    def score(self, number: int, world: int) -> float:
+        """Inner product with what the target may have put in."""
+        return float(self.integers @ self.difference(number, world))
+
+    def is_exact(self, number: int) -> bool:
+        """Whether the difference is the target's integers, every one of them."""
+        # Decoding divides and multiplies again: far less than half a unit.
+        found = np.rint(self.difference(number, 1)).astype(np.int64)
+        return bool(np.array_equal(found, self.integers))
+
+    def survivors(self) -> list[tuple[int, ...]]:
+        """The sets of clients that both sums are over."""
+        rounds: tuple[tuple[int, Dropouts], ...] = ((0, {}), (1, _WITHOUT_TARGET))
+        return [self.path.total(n, self.others, lost).survivors for n, lost in rounds]

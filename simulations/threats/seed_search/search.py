@@ -1,4 +1,7 @@
-"""Trying candidates for a seed, block by block, and how long that takes."""
+"""Trying candidates for a seed, block by block, and how long that takes.
+
+The seeds of 32 bits are those of Mersenne Twisters, of which the first outputs are looked at.
+"""
 
 from __future__ import annotations
 

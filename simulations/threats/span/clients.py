@@ -6,6 +6,9 @@ so that the model cannot drift from the product. Mutants change the fields of `C
 and nowhere else.
 
 Source: the checks of `client.py` and `roster.py` in `secagg/pairwise` on the complete graph.
+
+A mutant is a change of the modelled client, or of the numbers it accepts: the check must catch
+every one. The product has no such switches.
 """
 
 from __future__ import annotations

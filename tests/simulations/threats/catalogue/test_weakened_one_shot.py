@@ -26,7 +26,7 @@ from secagg.oneshot.states import Confirmed, MemberParty, Step
 from secagg.oneshot.transitions import MemberPhase
 from secagg.tags import Usage, digest, encode_index
 from simulations.threats.catalogue import CATALOGUE, Effort
-from simulations.threats.one_shot.lattice import core_svp
+from simulations.threats.catalogue.one_shot_terms import core_svp
 from simulations.threats.one_shot.opened import two_keys
 from simulations.threats.one_shot.weak import weakened
 

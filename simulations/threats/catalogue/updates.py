@@ -1,4 +1,4 @@
-"""A23: private pictures and labels from what clients send; see docs/attacks-on-updates.md."""
+"""A23, A24: what updates and models say of the data behind them; docs/attacks-on-updates.md."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from typing import Final
 
 from simulations.threats.attack import Attack, Effort, Findings
 
+# torch and matplotlib load when an attack is run.
+
 
 def _gradient_inversion(effort: Effort, seed: int) -> Findings:
-    # torch and matplotlib load when it runs.
     from simulations.threats.inversion.attack import gradient_inversion
 
     return gradient_inversion(effort, seed)
+
+
+def _membership(effort: Effort, seed: int) -> Findings:
+    from simulations.threats.membership.attack import membership
+
+    return membership(effort, seed)
 
 
 ATTACKS: Final = (
@@ -24,5 +31,15 @@ ATTACKS: Final = (
         stopped_by="clipping, the sum and noise; the sum alone does not stop a malicious model",
         see=("attacks-on-updates.md",),
         run=_gradient_inversion,
+    ),
+    Attack(
+        id="A24",
+        promise="P6",
+        name="membership inference",
+        title="Nobody can tell who took part better than epsilon permits: the audited epsilon "
+        "stays below the accounted one, on the sum and on the model",
+        says="infers from the sum and the model who took part",
+        stopped_by="noise; the audited epsilon is below the accounted one",
+        run=_membership,
     ),
 )
