@@ -21,6 +21,7 @@ from secagg.shamir import PRIME
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, twins
 from simulations.threats.game.contexts import counter_rand
+from simulations.threats.game.weak_clients import unbound, weakened
 from simulations.threats.one_shot.opened import two_keys, vector_sum
 from simulations.threats.one_shot.parties import (
     OneShotSetting,
@@ -47,8 +48,6 @@ from simulations.threats.one_shot.weak import (
     neither,
     no_agreement,
     no_minimum,
-    unbound,
-    weakened,
 )
 
 _SETTING: Final = OneShotSetting()

@@ -20,6 +20,7 @@ from secagg.oneshot.packing import Packing
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
 from simulations.threats.game.contexts import Integers
+from simulations.threats.game.weak_clients import weakened
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -31,7 +32,6 @@ from simulations.threats.one_shot.parties import (
     small_inputs,
 )
 from simulations.threats.one_shot.play import Server, play
-from simulations.threats.one_shot.weak import weakened
 
 _SIGMA = 3.2
 """Width of secret and errors that the proof is left with."""

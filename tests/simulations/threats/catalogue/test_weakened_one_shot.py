@@ -27,8 +27,8 @@ from secagg.oneshot.transitions import MemberPhase
 from secagg.tags import Usage, digest, encode_index
 from simulations.threats.catalogue import CATALOGUE, Effort
 from simulations.threats.catalogue.one_shot_terms import core_svp
+from simulations.threats.game.weak_clients import weakened
 from simulations.threats.one_shot.opened import two_keys
-from simulations.threats.one_shot.weak import weakened
 
 ATTACKS = {attack.id: attack for attack in CATALOGUE if 33 <= int(attack.id[1:]) < 55}
 ROUNDS = 3
