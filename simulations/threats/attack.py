@@ -7,11 +7,15 @@ product has no switch for any of them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
+from unittest.mock import patch
 
-from secagg import ParameterError
+from protocol import PolicyError
+from secagg import ClientSession, ParameterError, ProtocolError
 from simulations.audits.base import Check, Effort, Exhibit, Figures
 from simulations.threats.game.games import AdversaryMaker, Setting, exact
 from simulations.threats.game.rates import rate
@@ -22,10 +26,13 @@ __all__ = [
     "AttackRun",
     "Effort",
     "Findings",
-    "play_exact",
+    "exact_game",
+    "parameter_refused",
     "rate",
     "refusal",
     "refused_with",
+    "tried",
+    "twins",
 ]
 
 
@@ -34,19 +41,36 @@ AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """An entry of the catalogue.
+    """An entry of the catalogue: all that reports, tests and documents say of an attack.
 
     Attributes:
         id: "A1" and on.
-        title: the promise that it tries to break, in words.
-        stopped_by: the defence that its twin lacks, in words.
+        promise: "P1" and on, the promise that it tries to break.
+        name: what it is, in a few words.
+        title: what must hold in spite of it, in words.
+        says: what the adversary does.
+        stopped_by: the defence that its twin lacks.
+        refused_with: how the product refuses it, as `refusal` writes it; empty for an attack that
+            noise, masks or numbers stop, and for one that is refused in several ways.
+        see: pages of the documentation that say more, and other checks that try the same.
         run: takes an effort and a seed that fixes everything but the victims' own secrets.
     """
 
     id: str
+    promise: str
+    name: str
     title: str
+    says: str
     stopped_by: str
+    refused_with: str = ""
+    see: tuple[str, ...] = ()
     run: AttackRun
+
+    def row(self, module: str) -> str:
+        """Its row of the table in docs/threat-model.md."""
+        links = [f"[{to.split('#')[0]}]({to})" if ".md" in to else f"`{to}`" for to in self.see]
+        where = ", ".join([f"`{module}`", *links])
+        return f"| {self.id} | {self.name} | {self.says} | {self.stopped_by} | {where} |"
 
     def check(self, effort: Effort, seed: int) -> Check:
         """Run it with and without the defence."""
@@ -75,11 +99,50 @@ class Findings:
                 raise ParameterError("succeeded", side.get("succeeded"), "a bool on both sides")
 
 
-def play_exact(
-    attack: AdversaryMaker, setting: Setting, trials: int, seed: int, weak: SessionMaker
-) -> Findings:
-    """The game Exact on the product, and on a client without one defence."""
-    return Findings(
-        exact(attack, setting, trials, seed).figures(),
-        exact(attack, setting, trials, seed, weak).figures(),
-    )
+def twins(
+    game: Callable[..., Figures], quick: int, full: int, *missing: tuple[Any, str, Any], **weak: Any
+) -> AttackRun:
+    """An attack that is one game, played as often on the product as on its twin.
+
+    Args:
+        game: takes the number of trials and a seed, and what makes its victims weak.
+        quick, full: trials, by effort.
+        missing: owner, name and replacement of what the twin's own code lacks.
+        weak: what the twin's game gets beside that.
+    """
+
+    def run(effort: Effort, seed: int) -> Findings:
+        trials = effort.choose(quick, full)
+        real = game(trials, seed)
+        with ExitStack() as stack:
+            for each in missing:
+                stack.enter_context(patch.object(*each))
+            return Findings(real, game(trials, seed, **weak))
+
+    return run
+
+
+def exact_game(attack: AdversaryMaker, setting: Setting) -> Callable[..., Figures]:
+    """The game Exact, for `twins`: of clients of the product unless told of another session."""
+
+    def game(trials: int, seed: int, session: SessionMaker = ClientSession) -> Figures:
+        return exact(attack, setting, trials, seed, session).figures()
+
+    return game
+
+
+def tried(attempt: Callable[[int], bool], trials: int) -> Figures:
+    """How often an attempt came through, by its number, and how it was refused most often."""
+    won, refusals = 0, Counter[str]()
+    for number in range(trials):
+        try:
+            won += attempt(number)
+        except (ParameterError, PolicyError, ProtocolError) as error:
+            refusals[parameter_refused(error)] += 1
+    return {**rate(won, trials), **refused_with(refusals)}
+
+
+def parameter_refused(error: Exception) -> str:
+    """A typed error as `refusal` writes it, and the parameter that it names, if it does."""
+    named = getattr(error, "parameter", getattr(error, "argument", ""))
+    return f"{refusal(error)} {named}".strip()

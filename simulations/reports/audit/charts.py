@@ -17,7 +17,7 @@ from simulations.audits.base import Check, Figures
 from simulations.common.figures import BLUE, ORANGE
 from simulations.common.pages.svg import INK, Chart, blank, legend, ruled, write_svg
 from simulations.common.tables import readable
-from simulations.reports.audit.promises import ATTACKS
+from simulations.reports.audit.promises import records
 from simulations.reports.audit.readings import (
     ALLOWED,
     BOUNDS,
@@ -49,7 +49,8 @@ def rates_chart(checks: Sequence[Check]) -> Chart | None:
     ]
     if not attacks:
         return None
-    names = [f"{c.id}  {ATTACKS[c.id]}" if c.id in ATTACKS else c.id for c in attacks]
+    known = records()
+    names = [f"{c.id}  {known[c.id].name}" if c.id in known else c.id for c in attacks]
     figure, axes = _rows(names)
     for row, check in enumerate(attacks):
         _draw_rate(axes, row - _SHIFT, check.with_defence, BLUE, "o")

@@ -15,7 +15,7 @@ from simulations.audits.base import Check, Exhibit, Figures
 from simulations.common.pages import render
 from simulations.common.tables import readable
 from simulations.reports.audit.charts import charts
-from simulations.reports.audit.promises import ATTACKS, NOT_PROMISED, Promise, by_promise
+from simulations.reports.audit.promises import NOT_PROMISED, Promise, by_promise, records
 from simulations.reports.audit.readings import (
     control_of,
     entries,
@@ -139,7 +139,7 @@ def _entry(check: Check, count: int, defence: str) -> Entry:
     return Entry(
         anchor=f"check-{count}-{slug}",
         id=check.id,
-        name=ATTACKS.get(check.id, ""),
+        name=records()[check.id].name if check.id in records() else "",
         promise=promise_of(check),
         control=control_of(check, defence),
         held=check.held,

@@ -106,8 +106,13 @@ def _selective_aborts(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A25",
+        promise="P8",
+        name="aborts that depend on inputs",
         title="Who sends how much does not depend on inputs",
-        stopped_by="control flow and sizes that no input decides; noise is drawn before the upload",
+        says="watches who sends what, and how much, for inputs at the edges: zero, tiny, on "
+        "the clip, huge",
+        stopped_by="control flow and sizes that do not depend on the input; noise is drawn before "
+        "the upload",
         run=_selective_aborts,
     ),
 )

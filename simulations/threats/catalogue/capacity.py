@@ -1,15 +1,112 @@
-"""Modular wrap-around (A19): sums that do not fit the field come out wrong."""
+"""Modular wrap-around (A19): sums that do not fit the field come out wrong.
+
+The largest sums there are: every update is on the clip in one and the same rotated coordinate, so
+that all values before noise add up. Half of the rounds push upwards, the others downwards.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
-from secagg import CapacityError
-from simulations.audits.base import derived_seed
+from dp import BinomialMechanism
+from protocol import Pipeline, RoundParameters, RoundSetup
+from protocol.schemes.pairwise import pairwise_setup
+from secagg import CapacityError, FieldVector, PrimeField, centre, lift
+from secagg.field import add_into
+from simulations.audits.base import (
+    Floats,
+    Integers,
+    derived_bytes,
+    derived_seed,
+    identities_of,
+    noise_seed,
+    public_keys,
+)
+from simulations.audits.paths import PathSettings
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
-from simulations.threats.rounds.wrapping import ExtremeRounds
+from simulations.threats.rounds.parties import opened_sum, trusting_participant
+from simulations.threats.rounds.released import GOAL, LENGTH, on_grid
+from sketch import PublicSeed, SketchSpec
+
+SETTINGS: Final = PathSettings(
+    SketchSpec.identity(LENGTH),
+    GOAL,
+    cohort=8,
+    tolerated_dropouts=0,
+    tolerated_colluders=0,
+    exact_noise=False,
+)
+LINF_BOUND: Final = 128
+"""Eight clients that agree reach 1024: no more fits a field of eleven bits, and noise comes on
+top."""
+COINS: Final = 64
+
+
+@dataclass(frozen=True)
+class ExtremeRounds:
+    """Rounds of the largest sums."""
+
+    seed: int
+
+    @cached_property
+    def setup(self) -> RoundSetup:
+        """The product's round, in the smallest field that its capacity proof allows."""
+        parameters = RoundParameters(
+            model_digest=bytes(32),
+            clip_l2=1.0,
+            sketch=SETTINGS.sketch,
+            sketch_clip_l2=1.0,
+            public_seed=PublicSeed(derived_bytes(self.seed, "public")),
+            scale=2.0 * LINF_BOUND,
+            linf_bound=LINF_BOUND,
+            mechanism=BinomialMechanism(COINS),
+            tolerated_dropouts=0,
+        )
+        plan = replace(SETTINGS.plan, wrap_probability=0.0)
+        keys = public_keys(identities_of(self.seed, SETTINGS.cohort))
+        return pairwise_setup(plan, parameters, keys, bytes(16), 0)
+
+    @cached_property
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(self.setup)
+
+    def update(self, number: int) -> Floats:
+        """float64[d]: on the clip, and beyond the bound of the one coordinate that it is in."""
+        pushed = np.zeros(LENGTH, np.int64)
+        pushed[number % LENGTH] = 2 * LINF_BOUND * (-1) ** (number // LENGTH)
+        return on_grid(self.setup.parameters, pushed)
+
+    def integers(self, number: int) -> Integers:
+        """int64[n, L]: what the clients of one round put behind their masks."""
+        update, cohort = self.update(number), self.setup.context.size
+        seeds = (noise_seed(self.seed, "wrap", number, index) for index in range(cohort))
+        return np.stack([centre(self._pipeline.encode(update, seed)) for seed in seeds])
+
+    def in_field(self, integers: Integers, bits: int) -> Integers:
+        """int64[L]: what a field of so many bits makes of their sum."""
+        field = PrimeField(bits)
+        total = field.zeros(integers.shape[1])
+        for row in integers:
+            add_into(total, lift(row, field))
+        return centre(FieldVector(field, total))
+
+    def in_real_round(self, number: int) -> bool:
+        """Whether the product's clients and server get the right sum of a round."""
+        people = {}
+        for index, identity in enumerate(identities_of(self.seed, self.setup.context.size)):
+            noise = noise_seed(self.seed, "wrap", number, index)
+            people[index] = trusting_participant(self.setup, identity, self.update(number), noise)
+        total = centre(opened_sum(self.setup.context, people).vector)
+        return bool(np.array_equal(total, self.integers(number).sum(axis=0)))
+
+    def smaller(self, bits: int) -> RoundSetup:
+        """The same round announced with another field; `CapacityError` if it is too small."""
+        return RoundSetup(replace(self.setup.context, bits=bits), self.setup.parameters)
+
 
 MISSING: Final = (1, 2, 3)
 """Bits by which the fields of the twins are too small."""
@@ -60,8 +157,11 @@ def _refused(extreme: ExtremeRounds, bits: int) -> str:
 ATTACKS: Final = (
     Attack(
         id="A19",
+        promise="P7",
+        name="sum too large for the field",
         title="No sum wraps around, whatever clients put in within their bounds",
-        stopped_by="the capacity proof: a round in a smaller field cannot be set up",
+        says="lets honest inputs add up beyond the prime",
+        stopped_by="the capacity proof when a round is set up",
         run=wrap_around,
     ),
 )

@@ -19,9 +19,18 @@ from simulations.audits.base import (
 )
 from simulations.audits.paths import WholePath
 from simulations.threats.attack import Attack, Effort, Findings, refusal
-from simulations.threats.rounds.differencing import Differencing, smallest_difference
-from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
-from simulations.threats.rounds.released import GOAL, LENGTH, SMALL, BareRounds, play
+from simulations.threats.rounds.released import (
+    GOAL,
+    LENGTH,
+    SMALL,
+    BareRounds,
+    Differencing,
+    allowed_accuracy,
+    epsilon_of,
+    guessing_rate,
+    play,
+    smallest_difference,
+)
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,
     SYBILS,
@@ -84,10 +93,6 @@ class _NoiseLeft:
 
     Attributes:
         noise: float64[N], centred; what the Sybils' shares do not open.
-        charged: the round's event against made-up peers.
-        all_coins: the same with every coin of the victim that stays in the sum, as if those with
-            shared seeds were its own.
-        seed: of the worlds.
     """
 
     noise: Floats
@@ -172,18 +177,24 @@ def differencing(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A6",
+        promise="P9",
+        name="cohort of pretenders",
         title="A client refuses cohorts of strangers, of too few, or of too many colluders",
-        stopped_by=(
-            "not by cryptography: the client's registry and its policy for cohorts; if the "
-            "operator registers Sybils, the client's own coins alone, and of these the batch whose "
-            "seed was never shared: no more is charged"
-        ),
+        says="fills the cohort with its own clients around one target; has them reveal their "
+        "shares of its noise seeds",
+        stopped_by="not by cryptography: the client's registry and its policy for cohorts; if the "
+        "operator registers Sybils, the client's own coins alone, and of these the batch "
+        "whose seed was never shared: no more is charged",
         run=sybils,
     ),
     Attack(
         id="A10",
+        promise="P6",
+        name="differences of sums",
         title="Sums over sets that differ in one client do not give its update",
-        stopped_by="noise in every sum; sets that differ in one client are not prevented",
+        says="subtracts sums over sets that differ in one client",
+        stopped_by="noise in every sum; sets that differ in one client are not prevented, the "
+        "smallest is reported",
         run=differencing,
     ),
 )

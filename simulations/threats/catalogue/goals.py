@@ -67,11 +67,7 @@ def unlooking(
 
 
 def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal, seed: int) -> int:
-    """In how many of five rounds, each at the price of the goal, the target's update leaves.
-
-    Raises:
-        ParameterError: no client is made with this history.
-    """
+    """In how many of five rounds, each at the price of the goal, the target's update leaves."""
     identities = identities_of(seed, COHORT)
     policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal)
     left = 0
@@ -130,8 +126,12 @@ def uncounted_goal(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A26",
+        promise="P6",
+        name="a goal without its count",
         title="A client whose policy has a goal counts every round against that very goal",
-        stopped_by="no client is made of a goal unless its history counts against it",
+        says="announces full-price rounds to a client whose history is missing or counts "
+        "against another goal",
+        stopped_by="no client without a history that counts against exactly its policy's goal",
         run=uncounted_goal,
     ),
 )

@@ -32,10 +32,9 @@ from secagg.pairwise.surplus import SurplusSeeds
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate
-from simulations.threats.faults.behaviours import Lie
+from simulations.threats.faults.behaviours import Lie, Tally
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import random_inputs
 from simulations.threats.game.games import Setting
@@ -229,8 +228,14 @@ def _lying_holders(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A31",
+        promise="P7",
+        name="lying holders",
         title="Holders that lie end no round that their shares can save, and get nobody else named",
-        stopped_by="shares decoded as the code they are; names only where nobody can be framed",
+        says="lie about shares, alone or together, about some owners only, so that honest "
+        "holders look like liars, in any number",
+        stopped_by="shares are decoded as a Reed-Solomon code; nobody is named whom all corrupt "
+        "clients could have framed",
+        see=("security.md#lies-about-shares",),
         run=_lying_holders,
     ),
 )

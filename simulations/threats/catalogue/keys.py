@@ -20,12 +20,11 @@ from secagg.tags import Usage
 from simulations.audits.base import Figures
 from simulations.threats.attack import (
     Attack,
-    Effort,
-    Findings,
-    play_exact,
+    exact_game,
     rate,
     refusal,
     refused_with,
+    twins,
 )
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import random_inputs
@@ -98,10 +97,6 @@ def no_registry(context: SessionContext, u: int, identity: Identity, rand: Rand)
     return ClientSession(weakened(context, cohort=named), u, identity, rand)
 
 
-def _man_in_the_middle(effort: Effort, seed: int) -> Findings:
-    return play_exact(ManInTheMiddle, Setting(), effort.choose(20, 500), seed, no_registry)
-
-
 NINE: Final = (5 * (2**252 + 27742317777372353535851937790883648493) - 1).to_bytes(32, "little")
 """The private key to the base point, 9: -1 modulo the order of the group, in the range of keys."""
 _UNREDUCED: Final = (2**255 - 19 + 9).to_bytes(32, "little")
@@ -122,13 +117,7 @@ class TwoEncodings(Adversary):
         keys = entry.sealing_key, copied[:31] + bytes([copied[31] | 0x80])
         if self.rng.random() < 0.5:
             keys = AgreementKey(NINE).public, _UNREDUCED
-        parts = advertisement_parts(self.context, self._liar, *keys, entry.nonce)
-        self.advertised[self._liar] = msgspec.structs.replace(
-            entry,
-            sealing_key=keys[0],
-            masking_key=keys[1],
-            signature=self.victims.identity(self._liar).sign(Usage.ADVERTISE, *parts),
-        )
+        self.advertise_as(self._liar, self.victims.identity(self._liar), *keys)
 
     def taken_by_a_server(self) -> bool:
         """Whether an honest server takes the advertisement, after all others."""
@@ -146,7 +135,9 @@ class TwoEncodings(Adversary):
         return bool(self.bundles.keys() - self.colluders)
 
 
-def _two_encodings(trials: int, seed: int, session: SessionMaker, careless: bool) -> Figures:
+def _two_encodings(
+    trials: int, seed: int, session: SessionMaker = ClientSession, careless: bool = False
+) -> Figures:
     """Rounds in which a roster with one key in two places is taken, by whom, and by whom not."""
     servers, clients = 0, 0
     refusals: Counter[str] = Counter()
@@ -174,25 +165,25 @@ def _two_encodings(trials: int, seed: int, session: SessionMaker, careless: bool
     }
 
 
-def _key_encodings(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return Findings(
-        _two_encodings(trials, seed, ClientSession, careless=False),
-        _two_encodings(trials, seed, TakesAnyEncoding, careless=True),
-    )
-
-
 ATTACKS = (
     Attack(
         id="A5",
+        promise="P2",
+        name="substituted keys",
         title="A server cannot put itself in the place of other clients",
-        stopped_by="advertisements signed under registered identities",
-        run=_man_in_the_middle,
+        says="sits between clients with its own keys",
+        stopped_by="advertisements signed under registered identities, distinct keys",
+        refused_with="RemoteProtocolError BAD_SIGNATURE",
+        run=twins(exact_game(ManInTheMiddle, Setting()), 20, 500, session=no_registry),
     ),
     Attack(
         id="A32",
+        promise="P2",
+        name="key encodings",
         title="No two public keys in a roster are one key, however they are written",
-        stopped_by="public keys are refused unless they are reduced, with the highest bit clear",
-        run=_key_encodings,
+        says="signs a key that is already in the roster, in another encoding",
+        stopped_by="keys are refused unless they are reduced, with the highest bit clear",
+        refused_with="RemoteProtocolError BAD_KEY",
+        run=twins(_two_encodings, 20, 500, session=TakesAnyEncoding, careless=True),
     ),
 )

@@ -20,11 +20,10 @@ from secagg.pairwise.messages import (
     UnmaskShares,
 )
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, rate, refused_with, twins
+from simulations.threats.faults.behaviours import Tally, no_hang
 from simulations.threats.faults.lies import LIES
-from simulations.threats.faults.rounds import ServerMaker
-from simulations.threats.faults.staged import play_liar, play_wire
-from simulations.threats.faults.tally import Tally, no_hang
+from simulations.threats.faults.rounds import ServerMaker, play_liar, play_wire
 
 _LIES = (
     "shares another self-mask seed",
@@ -66,7 +65,7 @@ class CarelessServer(ServerSession):
         self.RECEIVERS[self._phase, kind](self, message)
 
 
-def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+def _lying(trials: int, seed: int, server: ServerMaker | None = None) -> Figures:
     """Rounds with liars that end in a wrong sum."""
     wrong = 0
     ends: Counter[str] = Counter()
@@ -79,12 +78,7 @@ def _lying(trials: int, seed: int, server: ServerMaker | None) -> Figures:
     return {**rate(wrong, trials), "exact_sums": ends["exact sum"]}
 
 
-def _share_tampering(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(5, 100) * len(_LIES)
-    return Findings(_lying(trials, seed, None), _lying(trials, seed, TrustingServer))
-
-
-def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
+def _damaged(trials: int, seed: int, server: ServerMaker | None = None) -> Figures:
     """Rounds on a hostile wire that end in a wrong sum, or in anything but a typed error."""
     broken, faults = 0, 0
     refusals: Counter[str] = Counter()
@@ -102,22 +96,23 @@ def _damaged(trials: int, seed: int, server: ServerMaker | None) -> Figures:
     return {**rate(broken, trials), **refused_with(refusals), "faults": faults}
 
 
-def _damage(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(30, 1000)
-    return Findings(_damaged(trials, seed, None), _damaged(trials, seed, CarelessServer))
-
-
 ATTACKS = (
     Attack(
         id="A17",
+        promise="P7",
+        name="tampered shares",
         title="Wrong shares never make a wrong sum",
-        stopped_by="commitments, key checks and surplus shares",
-        run=_share_tampering,
+        says="clients send wrong, foreign or duplicated shares",
+        stopped_by="commitments, key checks, surplus shares",
+        run=twins(_lying, 5 * len(_LIES), 100 * len(_LIES), server=TrustingServer),
     ),
     Attack(
         id="A18",
+        promise="P7",
+        name="malformed messages",
         title="Damaged, doubled, late and reordered messages end in the exact sum or a typed error",
-        stopped_by="a strict decoder with bounds, and state machines that refuse what is not due",
-        run=_damage,
+        says="damages, truncates, duplicates, delays or reorders them",
+        stopped_by="a strict decoder with bounds, states that refuse what is not due",
+        run=twins(_damaged, 30, 1000, server=CarelessServer),
     ),
 )

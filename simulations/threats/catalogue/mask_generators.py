@@ -33,8 +33,7 @@ from simulations.threats.flower.masks import (
     second_key,
     weak_mask,
 )
-from simulations.threats.flower.our_upload import our_upload
-from simulations.threats.flower.weak_upload import weak_upload
+from simulations.threats.flower.our_upload import our_upload, weak_upload
 from simulations.threats.seed_search import recovers, unmask
 
 LENGTH: Final = 100
@@ -92,14 +91,7 @@ def bias(elements: Integers, residues: int) -> Figures:
 
 
 def examine(generator: Generator, key_bytes: int, size: int, seed: int) -> Figures:
-    """The attacks that look at the generator alone.
-
-    Args:
-        generator: to look at.
-        key_bytes: length of its keys.
-        size: elements to hold against the uniform law.
-        seed: fixes the keys.
-    """
+    """The attacks that look at the generator alone."""
     key = derived_bytes(seed, "bias") * 2
     found = bias(generator(key[:key_bytes], size), SMALL_FIELD.modulus)
     same = same_masks(generator, key_bytes, seed)
@@ -141,8 +133,11 @@ def _successes(found: Figures) -> tuple[bool, bool, bool]:
 ATTACKS: tuple[Attack, ...] = (
     Attack(
         id="A20",
+        promise="P5",
+        name="weak mask generator",
         title="the seed of a mask is searched, or its mask is not uniform",
-        stopped_by="AES-CTR under keys of 128 bits, exact rejection",
+        says="searches the seeds, or exploits residues that never occur",
+        stopped_by="AES-CTR under 128-bit keys, exact rejection",
         run=_run,
     ),
 )

@@ -69,7 +69,6 @@ class LoneCoordinate:
     """Rounds in which the target alone may touch one coordinate, as with the row of a rare word.
 
     Attributes:
-        path: the product's rounds, or bare ones.
         others: float64[n, d], updates that are zero there.
     """
 
@@ -109,19 +108,30 @@ def lone_coordinate(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A15",
+        promise="P4",
+        name="missing noise",
         title="Clients that add no noise, and clients that vanish, leave the noise as accounted",
-        stopped_by="each client's noise is made for the fewest honest survivors",
+        says="its clients add none, and others drop out",
+        stopped_by="noise planned for the smallest number of honest survivors, exact batches",
+        see=("privacy-noise-*",),
         run=missing_noise,
     ),
     Attack(
         id="A16",
+        promise="P4",
+        name="colluders' own noise removed",
         title="Less the noise of its colluders, the server's sum is as noisy as accounted",
-        stopped_by="the margin for tolerated colluders in every client's noise",
+        says="subtracts what its colluders added",
+        stopped_by="a margin for tolerated colluders in every client's noise",
+        see=("privacy-noise-colluders",),
         run=known_noise,
     ),
     Attack(
         id="A22",
+        promise="P6",
+        name="coordinate of one client",
         title="Whether a client touches a coordinate that nobody else does stays in doubt",
+        says="looks at a coordinate that nobody else touches",
         stopped_by="noise in every coordinate, touched or not",
         run=lone_coordinate,
     ),

@@ -48,10 +48,8 @@ def attack_ours(trials: int, tried_bits: int, rng: np.random.Generator) -> Figur
     """Both attacks on the product's seeds.
 
     Args:
-        trials: rounds.
         tried_bits: the adversary tries 2^tried_bits seeds, and is told as many bits as it is told
             of the twin's.
-        rng: fixes the updates.
     """
     told_bits = WEAK_BITS - tried_bits
     exact = rate(sum(search_ours(rng, told_bits, tried_bits) for _ in range(trials)), trials)
@@ -109,8 +107,11 @@ def _run(effort: Effort, seed: int) -> Findings:
 ATTACKS: tuple[Attack, ...] = (
     Attack(
         id="A21",
+        promise="P5",
+        name="predictable noise",
         title="the seed of a client's noise is guessed, and the noise subtracted",
-        stopped_by="seeds of 256 bits from the operating system",
+        says="searches 32-bit seeds, or clock values, and removes the noise",
+        stopped_by="256-bit seeds from the operating system",
         run=_run,
     ),
 )

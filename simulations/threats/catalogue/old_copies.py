@@ -72,11 +72,7 @@ class GuessedKeys:
 
 
 class RestartedVictims(Victims):
-    """Clients that are stored before they mask their input, and restarted from what was stored.
-
-    Attributes:
-        copies: a backup of what each stored.
-    """
+    """Clients that are stored before they mask their input, and restarted from what was stored."""
 
     def store_in(self, keys: TokenFolder) -> None:
         """Where they keep the keys of what they store."""
@@ -235,11 +231,14 @@ def old_copies(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A30",
+        promise="P1",
+        name="old copies of a client's files",
         title="Old copies of a client's files open no upload and undo no count",
-        stopped_by=(
-            "a random key for each stored state that is destroyed when it is resumed; marks and "
-            "charges of a history that are held against each other"
-        ),
+        says="opens a recorded upload with a backup of the stored round and a leaked identity; "
+        "deletes, cuts or rolls back charges or marks",
+        stopped_by="a key for each stored state, destroyed when it is resumed; marks and charges "
+        "that are compared",
+        see=("security.md#stored-sessions",),
         run=old_copies,
     ),
 )

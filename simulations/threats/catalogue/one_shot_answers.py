@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Final
 from unittest.mock import patch
 
@@ -19,12 +20,9 @@ from secagg.oneshot.messages import Answer
 from secagg.shamir import PRIME
 from secagg.tags import Usage
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate
-from simulations.threats.game.contexts import Integers
-from simulations.threats.game.victims import refusal
-from simulations.threats.one_shot.parties import OneShotSetting, OneShotVictims, member_identity
-from simulations.threats.one_shot.play import Trial, honest_round, play
-from simulations.threats.one_shot.weak import replaced
+from simulations.threats.attack import Attack, Effort, Findings, rate, twins
+from simulations.threats.one_shot.parties import OneShotSetting, member_identity
+from simulations.threats.one_shot.play import Server, Trial, play
 
 _SETTING: Final = OneShotSetting(
     members=8, corrupt=2, randomness=2, per_polynomial=2, length=64, colluders=1
@@ -35,30 +33,16 @@ _SETTING: Final = OneShotSetting(
 # -- A43 ------------------------------------------------------------------------------------------
 
 
-def _off_polynomial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _off_polynomial(server: Server) -> bool:
     """A colluder deals shares at random. It succeeds unless the round is lost, and it is named."""
-    own = max(victims.setting.own_clients)
-    uploads = victims.uploads(inputs)
+    own, uploads = server.colluder, server.uploads
 
     def deal(layout: ShareLayout, *_: object) -> np.ndarray:
-        return rng.integers(0, PRIME, (layout.members, layout.polynomials), np.uint32)
+        return server.rng.integers(0, PRIME, (layout.members, layout.polynomials), np.uint32)
 
     with patch.object(ShareLayout, "deal", deal):
-        uploads[own] = victims.upload(own, inputs[own])
-    try:
-        honest_round(victims, uploads)
-    except OpeningFailedError as error:
-        victims.refusals[refusal(error)] += 1
-        return error.dealers != (own,)
-    return True
-
-
-def _dealers(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(10, 200)
-    real = play(_off_polynomial, _SETTING, trials, seed)
-    with replaced(opening, "wrong_shares", lambda *_: ()):
-        twin = play(_off_polynomial, _SETTING, trials, seed)
-    return Findings(real, twin)
+        end = server.end_of({**uploads, own: server.upload(own)})
+    return not isinstance(end, OpeningFailedError) or end.dealers != (own,)
 
 
 # -- A44 ------------------------------------------------------------------------------------------
@@ -91,34 +75,27 @@ def _framing(rng: np.random.Generator, width: int, honest: Sequence[int]) -> Shi
     return shift
 
 
-def _lying(plan: Callable[..., Shift], liars: int) -> Trial:
+def _lying(server: Server, plan: Callable[..., Shift], liars: int) -> bool:
     """Some members' sums are wrong: two give the exact sum and their names, more no wrong sum."""
+    context = server.victims.context
+    order = server.rng.permutation(context.committee.size).tolist()
+    shift = plan(server.rng, context.layout.key_polynomials, order[liars:])
 
-    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
-        context = victims.context
-        order = rng.permutation(context.committee.size).tolist()
-        shift = plan(rng, context.layout.key_polynomials, order[liars:])
+    def change(j: int, given: Answer, digest: bytes) -> Answer:
+        if j not in order[:liars]:
+            return given
+        right = decode_rows(given.sums, 1, context.layout.key_polynomials)[0].astype(np.int64)
+        sums = encode_rows(((right + shift(j)) % PRIME).astype(np.uint32))
+        parts = answer_parts(context, j, digest, sums, given.seeds, given.checks)
+        signature = member_identity(j).sign(Usage.ANSWER, *parts)
+        return msgspec.structs.replace(given, sums=sums, signature=signature)
 
-        def change(j: int, given: Answer, digest: bytes) -> Answer:
-            if j not in order[:liars]:
-                return given
-            right = decode_rows(given.sums, 1, context.layout.key_polynomials)[0].astype(np.int64)
-            sums = encode_rows(((right + shift(j)) % PRIME).astype(np.uint32))
-            parts = answer_parts(context, j, digest, sums, given.seeds, given.checks)
-            signature = member_identity(j).sign(Usage.ANSWER, *parts)
-            return msgspec.structs.replace(given, sums=sums, signature=signature)
-
-        within = liars <= context.committee.corrupt
-        try:
-            opened = honest_round(victims, victims.uploads(inputs), change)
-        except ProtocolError as error:
-            victims.refusals[refusal(error)] += 1
-            return within
-        expected = np.mod(inputs.sum(axis=0), context.field.modulus)
-        exact = np.array_equal(opened.vector.elements.astype(np.int64), expected)
-        return not exact or (within and opened.wrong_members != tuple(sorted(order[:liars])))
-
-    return trial
+    within = liars <= context.committee.corrupt
+    end = server.end_of(server.uploads, change)
+    if isinstance(end, ProtocolError):
+        return within
+    named = end.wrong_members == tuple(sorted(order[:liars]))
+    return not server.is_exact(end) or (within and not named)
 
 
 _PLANS: Final = (_alone, _together, _framing)
@@ -126,9 +103,9 @@ _PLANS: Final = (_alone, _together, _framing)
 
 def _answers(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(2, 25)
-    within = [_lying(plan, liars) for plan in _PLANS for liars in (1, 2)]
-    beyond = [_lying(plan, liars) for plan in _PLANS for liars in (3, 4, 5)]
-    blind = replaced(packed_sharing, "_find_wrong", lambda *_: ())
+    within = [partial(_lying, plan=plan, liars=liars) for plan in _PLANS for liars in (1, 2)]
+    beyond = [partial(_lying, plan=plan, liars=liars) for plan in _PLANS for liars in (3, 4, 5)]
+    blind = patch.object(packed_sharing, "_find_wrong", lambda *_: ())
 
     def played(stories: Sequence[Trial], careless: bool = False) -> Figures:
         with blind if careless else nullcontext():
@@ -151,14 +128,29 @@ def _answers(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A43",
+        promise="P12",
+        name="dealer off its polynomials",
         title="A dealer whose shares are on no polynomial spoils a round once, and is named",
-        stopped_by="masked combinations of every dealer's shares, given with the answers",
-        run=_dealers,
+        says="a colluder deals shares that are on no polynomial",
+        stopped_by="masked combinations of every dealer's shares, given with the answers, name it; "
+        "the round is lost",
+        refused_with="OpeningFailedError",
+        run=twins(
+            partial(play, _off_polynomial, _SETTING),
+            10,
+            200,
+            (opening, "wrong_shares", lambda *_: ()),
+        ),
     ),
     Attack(
         id="A44",
+        promise="P12",
+        name="wrong answers",
         title="Wrong answers up to half the distance are corrected; more give no wrong sum",
-        stopped_by="answers are decoded as the Reed-Solomon code that they are",
+        says="members lie about their sums: each alone, together, or so that others look "
+        "wrong; up to half the distance and beyond",
+        stopped_by="answers are decoded as the Reed-Solomon code that they are; the test on the "
+        "errors",
         run=_answers,
     ),
 )

@@ -31,9 +31,16 @@ from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import Figures, identities_of, noise_seed, public_keys
-from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
-from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.attack import (
+    Attack,
+    Effort,
+    Findings,
+    parameter_refused,
+    refused_with,
+    tried,
+    twins,
+)
+from simulations.threats.one_shot.opened import read_alone
 from sketch import PublicSeed, SketchSpec
 
 _DIMENSION: Final = 40
@@ -57,12 +64,7 @@ def _plan() -> TrainingPlan:
 
 
 class _World:
-    """Clients and committees with their keys.
-
-    Attributes:
-        clients: signing keys.
-        committees: two of them, by name: the one that is pinned and one that is not.
-    """
+    """Clients and committees with their keys."""
 
     def __init__(self, seed: int) -> None:
         self.plan = _plan()
@@ -89,11 +91,7 @@ class _World:
     def upload(
         self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int
     ) -> bytes:
-        """What a client of the product sends.
-
-        Raises:
-            PolicyError: it refuses the round.
-        """
+        """What a client of the product sends."""
         client = OneShotRoundClient(self.clients[u], self.registry, policy, history)
         client.join(setup.announce(u), _MODEL)
         update = np.random.default_rng([seed, u]).normal(size=_DIMENSION) / 10.0
@@ -104,37 +102,23 @@ class _World:
 
 
 def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
-    """The target's upload alone, read with the keys of a committee of the server's own.
-
-    Raises:
-        PolicyError: the target refuses the round.
-    """
+    """The target's upload alone, read with the keys of a committee of the server's own."""
     setup = world.setup(1)
     context = setup.context
     data = world.upload(_TARGET, setup, policy, ClientHistory(_GOAL), seed)
     upload: Upload = decode_upload(data, _TARGET, largest_upload_bytes(context))
-    shares = {
-        j: added(context, [opened_seal(context, upload, j, keys.key)])
-        for j, keys in enumerate(world.keys[1])
-    }
-    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+    keys = {j: each.key for j, each in enumerate(world.keys[1])}
+    return read_alone(context, upload, keys) is not None
 
 
-def _made_up(effort: Effort, seed: int) -> Findings:
-    rounds = effort.choose(3, 40)
+def _made_up(rounds: int, seed: int, pinned: int = 0) -> Figures:
+    """Rounds of a client that pins the members of one of the committees."""
 
-    def played(pinned: int) -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(rounds):
-            world = _World(seed + number)
-            try:
-                won += _own_committee(world, world.policy(pinned), seed + number)
-            except PolicyError as error:
-                refusals[f"{refusal(error)} {error.parameter}"] += 1
-        return {**rate(won, rounds), **refused_with(refusals)}
+    def attempt(number: int) -> bool:
+        world = _World(seed + number)
+        return _own_committee(world, world.policy(pinned), seed + number)
 
-    # The twin takes the server's word for whom it trusts.
-    return Findings(played(0), played(1))
+    return tried(attempt, rounds)
 
 
 # -- A49 ------------------------------------------------------------------------------------------
@@ -164,11 +148,7 @@ class _Books:
 def _opened(
     world: _World, setup: OneShotSetup, which: int, books: _Books, lost: Sequence[int], seed: int
 ) -> OpenedSum:
-    """A round of the product to its end.
-
-    Raises:
-        PolicyError: the first refusal; the server has nobody to spare.
-    """
+    """A round of the product to its end."""
     server = OneShotServer(setup.context, setup.known_cohort())
     for u in range(_CLIENTS):
         data = world.upload(u, setup, world.policy(0, 1), books.clients[u], seed)
@@ -194,22 +174,20 @@ def _opened(
     return opened
 
 
+def _twice(rounds: int, seed: int, remembers: Callable[[_Books], _Books]) -> Figures:
+    def attempt(number: int) -> bool:
+        second = (_another_committee, _same_committee)[number % 2]
+        world, books = _World(seed + number // 2), _Books()
+        _opened(world, world.setup(0), 0, books, (), seed + number // 2)
+        setup, which = second(world)
+        _opened(world, setup, which, remembers(books), [_TARGET], seed + number // 2)
+        return True
+
+    return tried(attempt, 2 * rounds)
+
+
 def _two_contexts(effort: Effort, seed: int) -> Findings:
     rounds = effort.choose(1, 15)
-
-    def played(remembers: Callable[[_Books], _Books]) -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(rounds):
-            for second in (_another_committee, _same_committee):
-                world, books = _World(seed + number), _Books()
-                _opened(world, world.setup(0), 0, books, (), seed + number)
-                try:
-                    setup, which = second(world)
-                    _opened(world, setup, which, remembers(books), [_TARGET], seed + number)
-                    won += 1
-                except PolicyError as error:
-                    refusals[f"{refusal(error)} {error.parameter}"] += 1
-        return {**rate(won, 2 * rounds), **refused_with(refusals)}
 
     def clients_forget(books: _Books) -> _Books:
         books.clients = _Books().clients
@@ -219,12 +197,12 @@ def _two_contexts(effort: Effort, seed: int) -> Findings:
         books.members = _Books().members
         return books
 
-    real = played(lambda books: books)
-    forgotten = played(members_forget)
+    real = _twice(rounds, seed, lambda books: books)
+    forgotten = _twice(rounds, seed, members_forget)
     lost = bool(real["succeeded"] or forgotten["succeeded"])
     return Findings(
         {**real, "succeeded": lost, "members_forgot_successes": forgotten["successes"]},
-        played(clients_forget),
+        _twice(rounds, seed, clients_forget),
     )
 
 
@@ -274,7 +252,7 @@ def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
             try:
                 history.client.submit(np.zeros(_DIMENSION))
             except PolicyError as error:
-                refusals[f"{refusal(error)} {error.parameter}"] += 1
+                refusals[parameter_refused(error)] += 1
     sent = sum(future.exception() is None for future in history.asked)
     figures: Figures = {"uploads": sent, "goal_rounds": _GOAL.rounds}
     return {"succeeded": sent > _GOAL.rounds, **figures, **refused_with(refusals)}
@@ -288,20 +266,36 @@ def _asked_again(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A48",
+        promise="P11",
+        name="a committee of the server's own",
         title="No client entrusts its upload to a committee of the server's own",
-        stopped_by="the identities of members that a client's policy names",
-        run=_made_up,
+        says="names its own identities as members, whose keys open every share; a context "
+        "alone does not show it",
+        stopped_by="the identities that a client's policy names",
+        refused_with="PolicyError committee",
+        run=twins(_made_up, 3, 40, pinned=1),  # takes the server's word for whom it trusts
     ),
     Attack(
         id="A49",
+        promise="P11",
+        name="two contexts of one round",
         title="Two contexts of one round never open two sums",
-        stopped_by="clients' histories: one upload for each number, whatever the context",
+        says="has one number in two contexts, with the same committee or another one, and all "
+        "but the target in the second sum",
+        stopped_by="clients' histories: one upload for each number, whatever the context; members "
+        "have one of their own",
+        refused_with="PolicyError round_number",
         run=_two_contexts,
     ),
     Attack(
         id="A65",
+        promise="P6",
+        name="an upload before its charge",
         title="No upload leaves a client before its charge is written",
-        stopped_by="one lock around the upload and its charge, which whoever asks again waits for",
+        says="asks a client for its upload again while it is being charged, in one round more "
+        "than the goal has",
+        stopped_by="a lock around the upload and its charge, which whoever asks again waits for",
+        refused_with="PolicyError epsilon",
         run=_asked_again,
     ),
 )

@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import count
 from math import ceil, log2
 from typing import Final
-from unittest.mock import patch
 
 import numpy as np
 
-from protocol import PolicyError
 from protocol.round import lottery
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.draw_policy import DrawPolicy
@@ -29,8 +27,8 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_qu
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
+from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
     OneShotSetting,
@@ -39,7 +37,6 @@ from simulations.threats.one_shot.parties import (
     entry_of,
     member_identity,
     member_key,
-    opened_seal,
     small_inputs,
 )
 
@@ -77,15 +74,7 @@ def _policy(kind: type[DrawPolicy] = DrawPolicy, **changes: object) -> DrawPolic
 
 @dataclass(frozen=True, slots=True)
 class _Packed:
-    """A committee of the server's own.
-
-    Attributes:
-        members: by the numbers of their identities.
-        draw: that is announced.
-        places: likewise.
-        corrupt: c, likewise.
-        session: of the round.
-    """
+    """A committee of the server's own."""
 
     members: tuple[int, ...]
     draw: Draw
@@ -94,11 +83,7 @@ class _Packed:
     session: bytes = SESSION
 
     def context(self) -> OneShotContext:
-        """The round.
-
-        Raises:
-            ParameterError: no party takes such a context.
-        """
+        """The context of such a round."""
         size = len(self.members)
         committee = committee_of(
             size,
@@ -112,12 +97,7 @@ class _Packed:
 
 
 def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
-    """The server reads the target's upload alone.
-
-    Raises:
-        ParameterError: the target takes no such context.
-        PolicyError: nor such a committee.
-    """
+    """The server reads the target's upload alone."""
     context = packed.context()
     CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check_committee(context, packed.places)
     rng = np.random.default_rng([seed, number])
@@ -125,12 +105,8 @@ def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
     upload = OneShotVictims(OneShotSetting(), context, rng.bytes(8)).upload(
         _TARGET, inputs[_TARGET]
     )
-    needed = context.committee.threshold
-    shares = {
-        place: added(context, [opened_seal(context, upload, place, member_key(j))])
-        for place, j in enumerate(packed.members[:needed])
-    }
-    read = vector_sum(context, [upload], key_sum(context, shares))
+    needed = packed.members[: context.committee.threshold]
+    read = read_alone(context, upload, {k: member_key(j) for k, j in enumerate(needed)})
     return read is not None and np.array_equal(read, inputs[_TARGET])
 
 
@@ -138,16 +114,9 @@ Maker = Callable[[int], _Packed]
 """The committee of a trial."""
 
 
-def _played(make: Maker, policy: DrawPolicy, trials: int, seed: int) -> Figures:
-    won, refusals = 0, Counter[str]()
-    for number in range(trials):
-        try:
-            won += _read(make(number), policy, number, seed)
-        except ParameterError as error:
-            refusals[f"ParameterError {error.argument}"] += 1
-        except PolicyError as error:
-            refusals[f"{refusal(error)} {error.parameter}"] += 1
-    return {**rate(won, trials), **refused_with(refusals)}
+def _played(make: Maker, trials: int, seed: int, policy: type[DrawPolicy] = DrawPolicy) -> Figures:
+    insisted = _policy(policy)
+    return tried(lambda number: _read(make(number), insisted, number, seed), trials)
 
 
 def _tolerated() -> int:
@@ -179,13 +148,6 @@ def _strangers(number: int) -> _Packed:
     return _Packed(members, draw, own if number % 2 else others, _tolerated())
 
 
-def _stranger(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(4, 40)
-    real = _played(_strangers, _policy(), trials, seed)
-    with patch.object(Places, "hold", lambda *_: True):
-        return Findings(real, _played(_strangers, _policy(), trials, seed))
-
-
 # -- A51 ------------------------------------------------------------------------------------------
 
 
@@ -212,12 +174,6 @@ class AnyRegistry(DrawPolicy):
         announced = context.committee.draw or _draw()
         root, size = announced.registry_root, announced.registry_size
         _policy(registry_root=root, registry_size=size).check(context, places)
-
-
-def _another_registry(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(2, 20)
-    real = _played(_own_registry, _policy(), trials, seed)
-    return Findings(real, _played(_own_registry, _policy(AnyRegistry), trials, seed))
 
 
 # -- A52 ------------------------------------------------------------------------------------------
@@ -247,12 +203,6 @@ class AnyOdds(DrawPolicy):
         _policy(odds=announced.odds, corrupt_identities=0).check(context, places)
 
 
-def _raised_odds(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(3, 40)
-    real = _played(_at_high_odds, _policy(), trials, seed)
-    return Findings(real, _played(_at_high_odds, _policy(AnyOdds), trials, seed))
-
-
 # -- A53 ------------------------------------------------------------------------------------------
 
 
@@ -270,13 +220,6 @@ def _of_other_rounds(number: int) -> _Packed:
     members = tuple(sorted(drawn))
     places = _registry().places([member_identity(j).public for j in members])
     return replace(packed, members=members, places=places)
-
-
-def _replayed(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(4, 40)
-    real = _played(_of_other_rounds, _policy(), trials, seed)
-    with patch.object(Committee, "check_draw", lambda *_: None):
-        return Findings(real, _played(_of_other_rounds, _policy(), trials, seed))
 
 
 # -- A54 ------------------------------------------------------------------------------------------
@@ -321,7 +264,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         return _Packed(members, draw, places, corrupt, session)
 
     policy = _policy()
-    real = _played(ground, policy, trials, seed)
+    real = _played(ground, trials, seed)
     beacon = _draw(beacon=bytes(32))
     under_one = {_candidates(beacon, session) for session in sessions(0)[:64]}
     beyond = max(most) > policy.corrupt or len(under_one) > 1
@@ -333,7 +276,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
     }
     won = bool(real["succeeded"]) or beyond
-    twin = _played(ground, _policy(OnAverage), trials, seed)
+    twin = _played(ground, trials, seed, OnAverage)
     return Findings({**real, **figures, "succeeded": won}, twin)
 
 
@@ -354,8 +297,9 @@ def _spoiled(number: int) -> Callable[[bytes], Member | None]:
     return entries.get
 
 
-def _ended(trials: int) -> Figures:
+def _ended(trials: int, seed: int) -> Figures:
     """How often a candidate's entry ends the round that it is drawn for."""
+    del seed
     won, refusals = 0, Counter[str]()
     for number in range(trials):
         drawn = Lottery(_registry(), _ODDS, _FEW).seat(SESSION, _ROUND, _spoiled(number))
@@ -369,49 +313,72 @@ def _ended(trials: int) -> Figures:
     return {**rate(won, trials), **refused_with(refusals)}
 
 
-def _spoilers(effort: Effort, seed: int) -> Findings:
-    del seed
-    trials = effort.choose(2, 10)
-    real = _ended(trials)
-    with patch.object(lottery, "_is_valid", lambda *_: True):
-        return Findings(real, _ended(trials))
-
-
 ATTACKS: Final = (
     Attack(
         id="A50",
+        promise="P11",
+        name="a stranger on a drawn committee",
         title="Nobody is on a drawn committee who is not in the client's registry",
-        stopped_by="a joint path from all members to the root in the client's own policy",
-        run=_stranger,
+        says="makes up identities with low tickets, and shows the places of registered ones, "
+        "or a tree of their own",
+        stopped_by="a joint path from all members to the root in the client's policy",
+        refused_with="PolicyError committee",
+        run=twins(partial(_played, _strangers), 4, 40, (Places, "hold", lambda *_: True)),
     ),
     Attack(
         id="A51",
+        promise="P11",
+        name="a draw from another registry",
         title="No committee is drawn from a registry of the server's own",
-        stopped_by="the registry's root and size in the client's own policy",
-        run=_another_registry,
+        says="draws by the rules among identities of its own, as those who checked in",
+        stopped_by="the registry's root and size in the client's policy",
+        refused_with="PolicyError registry_root",
+        run=twins(partial(_played, _own_registry), 2, 20, policy=AnyRegistry),
     ),
     Attack(
         id="A52",
+        promise="P11",
+        name="raised odds",
         title="No committee is drawn at other odds than the client's",
-        stopped_by="the odds in the client's own policy",
-        run=_raised_odds,
+        says="draws every corrupt identity of the right registry",
+        stopped_by="the odds in the client's policy",
+        refused_with="PolicyError odds",
+        run=twins(partial(_played, _at_high_odds), 3, 40, policy=AnyOdds),
     ),
     Attack(
         id="A53",
+        promise="P11",
+        name="candidates of other rounds",
         title="Whoever was drawn in another round or session is no candidate in this one",
-        stopped_by="tickets that depend on session and round, or on a beacon of theirs",
-        run=_replayed,
+        says="seats corrupt identities, each drawn in some other round, in this session and in "
+        "another",
+        stopped_by="tickets that depend on session and round, or on a beacon of theirs, checked by "
+        "every context",
+        refused_with="ParameterError members",
+        run=twins(
+            partial(_played, _of_other_rounds), 4, 40, (Committee, "check_draw", lambda *_: None)
+        ),
     ),
     Attack(
         id="A54",
+        promise="P11",
+        name="a session ground for its draw",
         title="No session can be found whose draw breaks a committee",
-        stopped_by="a bound on corrupt members that covers every try; a beacon without the session",
+        says="tries thousands of sessions, and takes the one with the most corrupt candidates; "
+        "looks whether a beacon lets it",
+        stopped_by="a bound on corrupt members that covers every try: 2^60 of them leave 2^-68; a "
+        "beacon in the place of session and round. The twin counts on the average",
+        refused_with="PolicyError corrupt",
         run=_ground,
     ),
     Attack(
         id="A70",
+        promise="P14",
+        name="a candidate that spoils its draw",
         title="No candidate ends the round that it is drawn for",
-        stopped_by="entries that no committee can have are passed over when seats are given",
-        run=_spoilers,
+        says="hands over an entry without its signature, or with another's sealing key, which "
+        "ends the round of everybody",
+        stopped_by="such entries are passed over when seats are given",
+        run=twins(_ended, 2, 10, (lottery, "_is_valid", lambda *_: True)),
     ),
 )

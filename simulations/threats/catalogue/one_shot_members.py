@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -23,15 +24,23 @@ from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.messages import decode_upload
 from secagg.terms import MAX_LENGTH
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refusal, refused_with
-from simulations.threats.one_shot.opened import added, key_sum, vector_sum
-from simulations.threats.one_shot.parties import opened_seal
+from simulations.threats.attack import (
+    Attack,
+    parameter_refused,
+    rate,
+    refusal,
+    refused_with,
+    tried,
+    twins,
+)
+from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.returning import (
     MEMBERS,
     SESSION,
     ReturningRun,
     member_policy,
     parameters_of,
+    with_noise,
 )
 from sketch import SketchSpec
 
@@ -47,12 +56,9 @@ class _DrewError(Exception):
 
 def _parameters(run: ReturningRun, number: int) -> RoundParameters:
     """A round whose noise takes gigabytes, or a table of a million entries."""
-    right = parameters_of(run.plan)
     if number % 2:
-        return replace(right, sketch=SketchSpec.identity(_LONG))
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    return replace(right, returned=replace(right.returned, variance=_WIDE))
+        return replace(parameters_of(run.plan), sketch=SketchSpec.identity(_LONG))
+    return with_noise(run.plan, variance=_WIDE)
 
 
 def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:
@@ -73,30 +79,15 @@ def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:
             except _DrewError:
                 won += 1
             except (PolicyError, ProtocolError) as error:
-                refusals[f"{refusal(error)} {getattr(error, 'parameter', '')}".strip()] += 1
+                refusals[parameter_refused(error)] += 1
     return {**rate(won, trials), "announced_bytes": largest, **refused_with(refusals)}
-
-
-def _oversized(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(2, 20)
-    return Findings(
-        _draws(trials, seed, largest_variance=2.0**24),
-        _draws(trials, seed, largest_length=MAX_LENGTH, largest_variance=_WIDE),
-    )
 
 
 # -- A68 ------------------------------------------------------------------------------------------
 
 
 def _read_later(seed: int, stored: bool) -> bool:
-    """A recorded upload, read with all members' machines, long after the server has gone silent.
-
-    Args:
-        stored: whether the keys come from their disks, or from their memories.
-
-    Raises:
-        ProtocolError: the keys are erased.
-    """
+    """A recorded upload, read with all members' machines, long after the server has gone silent."""
     now = 0.0
     run = ReturningRun(seed)
     with TemporaryDirectory() as name:
@@ -116,32 +107,11 @@ def _read_later(seed: int, stored: bool) -> bool:
         if stored:
             files = [path for folder in folders for path in folder.iterdir()]
             found = [AgreementKey(path.read_bytes()[:KEY_BYTES]) for path in files]
-        shares = {
-            j: added(context, [opened_seal(context, upload, j, key)]) for j, key in enumerate(found)
-        }
-    if len(shares) < context.committee.threshold:
-        return False
-    return vector_sum(context, [upload], key_sum(context, shares)) is not None
+    return read_alone(context, upload, dict(enumerate(found))) is not None
 
 
-def _silent(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(2, 20)
-
-    def played() -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(trials):
-            try:
-                won += _read_later(seed + number, stored=bool(number % 2))
-            except ProtocolError as error:
-                refusals[refusal(error)] += 1
-        return {**rate(won, trials), **refused_with(refusals)}
-
-    real = played()
-    with (
-        patch.object(SealingFolder, "expire", lambda _: 0),
-        patch.object(SealingKeys, "expire", lambda *_: False),
-    ):
-        return Findings(real, played())
+def _read(trials: int, seed: int) -> Figures:
+    return tried(lambda number: _read_later(seed + number, stored=bool(number % 2)), trials)
 
 
 # -- A71 ------------------------------------------------------------------------------------------
@@ -150,7 +120,7 @@ _PATIENCE_SECONDS: Final = 0.2
 """How long the first thread waits for a second one that has to wait for it."""
 
 
-def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
+def _entered(seed: int) -> tuple[int, Counter[str]]:
     """How many rounds a member enters if a thread announces one while it enters another."""
     run, refusals, uploads = ReturningRun(seed), Counter[str](), list[bytes]()
     announcements = [run.setup(number).announce_to_member(0) for number in (1, 0)]
@@ -167,7 +137,7 @@ def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
         """The first thread looks at it when it has seen that the member has no round."""
         if second.ident is None:
             second.start()
-            second.join(patience)
+            second.join(_PATIENCE_SECONDS)
         return 0.0
 
     who, noise = run.committees[0][0], run.memories[0][0]
@@ -178,42 +148,63 @@ def _entered(seed: int, patience: float) -> tuple[int, Counter[str]]:
     return len(uploads), refusals
 
 
-def _two_threads(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(1, 20)
-
-    def played(patience: float) -> Figures:
-        won, refusals = 0, Counter[str]()
-        for number in range(trials):
-            rounds, refused = _entered(seed + number, patience)
-            won += rounds > 1
-            refusals += refused
-        return {**rate(won, trials), **refused_with(refusals)}
-
-    real = played(_PATIENCE_SECONDS)
-    with (
-        patch.object(Turns, "__enter__", lambda _: None),
-        patch.object(Turns, "__exit__", lambda *_: None),
-    ):
-        return Findings(real, played(_PATIENCE_SECONDS))
+def _rounds_at_once(trials: int, seed: int) -> Figures:
+    found = [_entered(seed + number) for number in range(trials)]
+    refusals = sum((refused for _, refused in found), Counter[str]())
+    return {**rate(sum(rounds > 1 for rounds, _ in found), trials), **refused_with(refusals)}
 
 
 ATTACKS: Final = (
     Attack(
         id="A67",
+        promise="P14",
+        name="noise without a limit",
         title="No member draws more noise than its own policy allows, however it is asked",
-        stopped_by="a longest vector and a largest variance in each member's policy",
-        run=_oversized,
+        says="announces, in little more than a kilobyte, vectors or variances for which "
+        "members would allocate gigabytes",
+        stopped_by="a longest vector and a largest variance in a member's policy; a length that is "
+        "that of the parameters",
+        refused_with="PolicyError variance",
+        run=twins(
+            partial(_draws, largest_variance=2.0**24),
+            2,
+            20,
+            largest_length=MAX_LENGTH,
+            largest_variance=_WIDE,
+        ),
     ),
     Attack(
         id="A68",
+        promise="P14",
+        name="keys that live on",
         title="A server that says nothing more does not keep its members' keys alive",
-        stopped_by="a last second of every sealing key, by its owner's own clock",
-        run=_silent,
+        says="records uploads, goes silent in the middle of a range of rounds, and takes the "
+        "members' machines later",
+        stopped_by="a last second of each sealing key, after which its owner erases it in memory "
+        "and on disk",
+        refused_with="LocalProtocolError",
+        run=twins(
+            _read,
+            2,
+            20,
+            (SealingFolder, "expire", lambda _: 0),
+            (SealingKeys, "expire", lambda *_: False),
+        ),
     ),
     Attack(
         id="A71",
+        promise="P14",
+        name="two announcements at once",
         title="A member is in one round, whoever else announces another at the same moment",
-        stopped_by="a lock around a member's calls, and a mark that it has entered a round",
-        run=_two_threads,
+        says="announces another round to a member while it enters one",
+        stopped_by="a lock around a member's calls, and a mark that it has entered",
+        refused_with="LocalProtocolError",
+        run=twins(
+            _rounds_at_once,
+            1,
+            20,
+            (Turns, "__enter__", lambda _: None),
+            (Turns, "__exit__", lambda *_: None),
+        ),
     ),
 )

@@ -33,14 +33,16 @@ from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.header import Header
 from secagg.oneshot.records import RoundRecord
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, twins
 from simulations.threats.one_shot.returning import (
     CLIENTS,
     MEMBERS,
     Memory,
     ReturningRun,
     member_policy,
+    noise_of,
     parameters_of,
+    with_noise,
 )
 from simulations.threats.one_shot.weak_memories import (
     BelievesRecords,
@@ -220,11 +222,8 @@ def _lists(effort: Effort, seed: int) -> Findings:
 
 def _quieter(run: ReturningRun) -> RoundParameters:
     """A thousandth of the members' noise."""
-    right = parameters_of(run.plan)
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    returned = replace(right.returned, variance=right.returned.variance / 1000.0)
-    return replace(right, returned=returned)
+    variance = noise_of(parameters_of(run.plan)).variance
+    return with_noise(run.plan, variance=variance / 1000.0)
 
 
 def _swapped(run: ReturningRun) -> None:
@@ -232,14 +231,6 @@ def _swapped(run: ReturningRun) -> None:
     run.begin(run.setup(0, parameters=_quieter(run)), clients=0)
     everybody = tuple(range(MEMBERS))
     run.begin(run.setup(1, [RoundRecord(0, CLIENTS, everybody, ())])).through()
-
-
-def _other_terms(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(2, 30)
-    return Findings(
-        _played((_swapped,), runs, seed),
-        _played((_swapped,), runs, seed, TakesAnyTerms),
-    )
 
 
 # -- A58 ------------------------------------------------------------------------------------------
@@ -271,14 +262,6 @@ def _too_few_returned(run: ReturningRun) -> str:
     return "fewer took back than was promised" if len(real) < _WAITED_FOR else ""
 
 
-def _flags(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(2, 30)
-    real = _played((_false_flags,), runs, seed, failed=_too_few_returned)
-    with patch.object(Header, "may_return", lambda *_: True):
-        twin = _played((_false_flags,), runs, seed, failed=_too_few_returned)
-    return Findings(real, twin)
-
-
 # -- A59 ------------------------------------------------------------------------------------------
 
 
@@ -292,16 +275,10 @@ def _few(run: ReturningRun, left_out: Sequence[int]) -> None:
     run.begin(setup).check(left_out, **weak).go_on().go_on().open()
 
 
-def _too_few(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(1, 20)
-    stories = (
-        partial(_few, left_out=range(CLIENTS, CLIENTS + 3)),
-        partial(_few, left_out=(1, 2)),
-    )
-    real = _played(stories, runs, seed)
-    with patch.object(member_session, "counts_of", lambda *_: ()):
-        twin = _played(stories, runs, seed)
-    return Findings(real, twin)
+_FEWER: Final = (
+    partial(_few, left_out=range(CLIENTS, CLIENTS + 3)),
+    partial(_few, left_out=(1, 2)),
+)
 
 
 # -- A60 ------------------------------------------------------------------------------------------
@@ -355,14 +332,6 @@ def _draws(value: int) -> AbstractContextManager[Any]:
     return patch.object(member_noise, "sample_law", far)
 
 
-def _bashful(effort: Effort, seed: int) -> Findings:
-    members = effort.choose(60, 600)
-    real = _presence(members, seed)
-    with patch.object(round_member, "noise_vector", _refuses_overflow):
-        twin = _presence(members, seed)
-    return Findings(real, twin)
-
-
 # -- A69 ------------------------------------------------------------------------------------------
 
 _FAR_AHEAD: Final = 60_000
@@ -382,55 +351,84 @@ def _shut_out(run: ReturningRun) -> str:
     return "" if there else "all numbers are used up"
 
 
-def _far_ahead(effort: Effort, seed: int) -> Findings:
-    runs = effort.choose(1, 20)
-    return Findings(
-        _played((_skipped,), runs, seed, failed=_shut_out),
-        _played((_skipped,), runs, seed, BelievesRecords, failed=_shut_out),
-    )
-
-
 ATTACKS: Final = (
     Attack(
         id="A55",
+        promise="P13",
+        name="noise taken back twice, in attempts at a round",
         title="Noise comes back in one sum only, however often a round is tried again",
-        stopped_by="a member's signature for the round that it began last, and for none before",
+        says="begins two attempts, whose uploads take the same noise back, and has members "
+        "sign for both; asks for a signature on an older one. Late answers are allowed",
+        stopped_by="a member signs for the round that it began last, and for none before",
+        refused_with="PolicyError round_number",
         run=_retries,
     ),
     Attack(
         id="A56",
+        promise="P13",
+        name="lists that leave out what was signed",
         title="Lists of rounds that leave out or change what was signed end in no sum",
-        stopped_by="each member's memory of the records that it signed for, as a chain of hashes",
+        says="announces a round whose list leaves out one that members signed for, changes it, "
+        "or opens one later that was left out; two contexts of one round",
+        stopped_by="each member's memory of what it signed for, a chain of hashes",
+        refused_with="PolicyError records",
         run=_lists,
     ),
     Attack(
         id="A57",
+        promise="P13",
+        name="noise made under other terms",
         title="Noise comes back under the terms under which it went in",
-        stopped_by="terms that bind a member from the first round begun, and are in every list",
-        run=_other_terms,
+        says="has noise go in under a thousandth of the variance, in a round that nobody signs "
+        "for, and come back under the right one",
+        stopped_by="terms that bind a member from the first round that it begins; seeds that have "
+        "a variance",
+        refused_with="PolicyError records",
+        run=twins(partial(_played, (_swapped,)), 2, 30, memory=TakesAnyTerms),
     ),
     Attack(
         id="A58",
+        promise="P13",
+        name="flags of members that added nothing",
         title="Nobody counts as taking back who had added nothing",
-        stopped_by="flags of uploads that members hold against the last record",
-        run=_flags,
+        says="has a corrupt member say that it takes back what it never added, in place of an "
+        "honest one",
+        stopped_by="members hold each flag against the last record",
+        run=twins(
+            partial(_played, (_false_flags,), failed=_too_few_returned),
+            2,
+            30,
+            (Header, "may_return", lambda *_: True),
+        ),
     ),
     Attack(
         id="A59",
+        promise="P13",
+        name="fewer parties than agreed in a run",
         title="No sum has the noise of fewer clients or members than agreed",
+        says="proposes sums with fewer members' noise, or fewer clients'",
         stopped_by="each member's own count of both",
-        run=_too_few,
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
+        run=twins(partial(_played, _FEWER), 1, 20, (member_session, "counts_of", lambda *_: ())),
     ),
     Attack(
         id="A60",
+        promise="P13",
+        name="members that look at their noise",
         title="Whether a member is there does not depend on its noise",
+        says="tells from who is there how far a draw went; the twin refuses noise that overflows",
         stopped_by="draws that wrap around where they go too far, and are not refused",
-        run=_bashful,
+        run=twins(_presence, 60, 600, (round_member, "noise_vector", _refuses_overflow)),
     ),
     Attack(
         id="A69",
+        promise="P14",
+        name="made-up records",
         title="Nobody uses up the numbers of a run with records that are made up",
-        stopped_by="a gap that each member counts from the round that it began itself",
-        run=_far_ahead,
+        says="shows members a record of a round far ahead, and announces the one after it, so "
+        "that they refuse all before",
+        stopped_by="the gap, which each member counts from the round that it began itself",
+        refused_with="PolicyError round_number",
+        run=twins(partial(_played, (_skipped,), failed=_shut_out), 1, 20, memory=BelievesRecords),
     ),
 )

@@ -39,7 +39,9 @@ from simulations.threats.one_shot.returning import (
     MEMBERS,
     ROUNDS,
     ReturningRun,
+    noise_of,
     parameters_of,
+    with_noise,
 )
 from sketch import SketchSpec
 
@@ -107,9 +109,7 @@ def _two_runs(effort: Effort, seed: int) -> Findings:
 def _as_if_independent(run: ReturningRun) -> RoundParameters:
     """As much noise in a round as would do if none of it came back."""
     right = parameters_of(run.plan)
-    parts, returned = run.setup(0).run_events.parts, right.returned
-    if returned is None:
-        raise AssertionError("noise comes back in these runs")
+    parts, returned = run.setup(0).run_events.parts, noise_of(right)
     multiplier = run.policy().minimum_noise_multiplier
     factor = 1.001 * (multiplier * right.l2_bound) ** 2 / parts.least_fresh
     return replace(
@@ -161,14 +161,7 @@ def _own_rounds_only(
 
 
 def _ledger(run: ReturningRun, skipped: bool = False) -> tuple[float, float]:
-    """Epsilon of a client in rounds 0 and 6 by a server's accounts, and by the other route.
-
-    Args:
-        skipped: leave rounds without the client out of its account.
-
-    Raises:
-        UnsupportedEventError: rounds are missing.
-    """
+    """Epsilon of a client in rounds 0 and 6 by a server's accounts, and by the other route."""
     accounts, written = ClientAccounts(GOAL.reserve), []
     records = _records(ROUNDS)
     for t, record in enumerate(records):
@@ -277,23 +270,16 @@ def _changed_terms(**terms: Any) -> Story:
     """Other terms in a client's second round."""
 
     def story(run: ReturningRun) -> bool:
-        right, records = parameters_of(run.plan), _records(APART)
-        if right.returned is None:
-            raise AssertionError("noise comes back in these runs")
-        other = replace(right, returned=replace(right.returned, **terms))
-        return bool(run.upload(_TARGET, run.setup(0))) and bool(
-            run.upload(_TARGET, run.setup(APART, records, parameters=other))
-        )
+        other = with_noise(run.plan, **terms)
+        second = run.setup(APART, _records(APART), parameters=other)
+        return bool(run.upload(_TARGET, run.setup(0)) and run.upload(_TARGET, second))
 
     return story
 
 
 def _beyond(run: ReturningRun) -> bool:
     """One round more than the run has, in which the last one's noise would come back."""
-    right = parameters_of(run.plan)
-    if right.returned is None:
-        raise AssertionError("noise comes back in these runs")
-    shorter = replace(right, returned=replace(right.returned, rounds=APART))
+    shorter = with_noise(run.plan, rounds=APART)
     with _no_last_round():  # for the server alone, unless the story is told inside another
         setup = run.setup(APART, _records(APART), parameters=shorter)
     run.histories[_TARGET] = ClientHistory()
@@ -329,8 +315,7 @@ def _other_kinds() -> dict[str, str]:
 
 def _terms(effort: Effort, seed: int) -> Findings:
     del effort
-    right = parameters_of(ReturningRun(seed).plan).returned
-    variance = right.variance if right else 0.0
+    variance = noise_of(parameters_of(ReturningRun(seed).plan)).variance
     changed = (
         _changed_terms(rounds=APART + 1),
         _changed_terms(divisor=CLIENTS - 1),
@@ -353,26 +338,44 @@ def _terms(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A61",
+        promise="P13",
+        name="a goal spent in two runs",
         title="A client's goal is spent in one run, with one committee and one list of rounds",
+        says="has a client take part under two committees in one session, or in a list without "
+        "its rounds; begins attempts without end",
         stopped_by="the head of the records, which a client remembers; a bound on its uploads",
+        refused_with="PolicyError records",
         run=_two_runs,
     ),
     Attack(
         id="A62",
+        promise="P13",
+        name="a count of a client's own rounds only",
         title="A client counts what comes back after it took part",
+        says="plans as little noise as would do if none came back",
         stopped_by="an account of whole runs, with all that may still come back",
+        refused_with="PolicyError epsilon",
         run=_whole_runs,
     ),
     Attack(
         id="A63",
+        promise="P13",
+        name="rounds nearer than planned",
         title="Nobody is talked into rounds that are nearer to one another than planned",
-        stopped_by="a client's own distance between rounds",
+        says="invites a client again too soon",
+        stopped_by="the client's own distance between rounds",
+        refused_with="PolicyError apart",
         run=_apart,
     ),
     Attack(
         id="A64",
+        promise="P13",
+        name="other terms, and noise too fine",
         title="The terms of a run stay as they are, and its noise is not too fine",
-        stopped_by="the terms in the records' first hash; the gap of integers in epsilon",
+        says="changes horizon, divisor or variance in a client's second round; goes on after "
+        "the last round; announces parts of 0.3 at the right ratio",
+        stopped_by="terms that are in every list; the gap of integers, which is in epsilon",
+        refused_with="PolicyError records",
         run=_terms,
     ),
 )

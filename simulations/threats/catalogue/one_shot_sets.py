@@ -5,9 +5,10 @@ Corrupt members sign whatever they are shown; corrupt clients are in every set.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from secagg.oneshot.messages import Upload
 from secagg.oneshot.packed_sharing import interpolate
 from secagg.shamir import PRIME
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate
-from simulations.threats.game.contexts import Integers, counter_rand
+from simulations.threats.attack import Attack, Effort, Findings, twins
+from simulations.threats.game.contexts import counter_rand
+from simulations.threats.game.weak_clients import unbound, weakened
 from simulations.threats.one_shot.opened import two_keys, vector_sum
 from simulations.threats.one_shot.parties import (
     OneShotSetting,
@@ -30,21 +32,31 @@ from simulations.threats.one_shot.parties import (
     signed,
     submitted,
 )
-from simulations.threats.one_shot.play import Split, Trial, play
+from simulations.threats.one_shot.play import (
+    Server,
+    Split,
+    Sums,
+    Trial,
+    difference_is,
+    has,
+    play,
+    together,
+)
 from simulations.threats.one_shot.weak import (
     BelievesHeaders,
     SignsAgain,
     neither,
     no_agreement,
     no_minimum,
-    unbound,
-    weakened,
 )
 
 _SETTING: Final = OneShotSetting()
-_TARGET: Final = 0
 
-Told = Callable[[OneShotContext], OneShotContext]
+
+def _played(stories: Sequence[Trial], trials: int, seed: int, **how: Any) -> Figures:
+    """Several stories of one attack, counted together, with the first one's refusal."""
+    played = [play(story, _SETTING, trials, seed, **how) for story in stories]
+    return together(played)
 
 
 # -- A33 ------------------------------------------------------------------------------------------
@@ -63,92 +75,58 @@ def _another_committee(context: OneShotContext) -> OneShotContext:
     return replace(context, committee=committee_of(context.committee.size, 1, first=100))
 
 
-def _told_alone(told: Told, bound: bool) -> Trial:
+def _told_alone(
+    server: Server, told: Callable[[OneShotContext], OneShotContext], bound: bool = True
+) -> bool:
     """The target alone is told another context, and its upload is shown to everybody."""
-
-    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
-        context = victims.context
-        other = told(context) if bound else unbound(told(context))
-        uploads = victims.uploads(inputs)
-        uploads[_TARGET] = victims.upload(_TARGET, inputs[_TARGET], other)
-        split = Split(
-            victims,
-            {j: uploads for j in victims.honest_members},
-            {j: range(context.size) for j in victims.honest_members},
-        )
-        opened = split.run()
-        if bound and told is _another_committee:
-            opened += _asked_there(victims, other, uploads[_TARGET])
-        return bool(opened)
-
-    return trial
+    other = told(server.victims.context)
+    upload = server.upload(server.target, other if bound else unbound(other))
+    opened = server.ask_all(uploads={**server.uploads, server.target: upload}).run()
+    if bound and told is _another_committee:
+        opened += _asked_there(server.victims, other, upload)
+    return bool(opened)
 
 
-def _asked_there(
-    victims: OneShotVictims, context: OneShotContext, upload: Upload
-) -> list[tuple[tuple[Upload, ...], Integers]]:
+def _asked_there(victims: OneShotVictims, context: OneShotContext, upload: Upload) -> Sums:
     """The committee that the target was told of is asked for its upload alone."""
     there = OneShotVictims(replace(victims.setting, corrupt=0), context, b"")
-    everybody = range(context.committee.size)
-    sessions = {j: there.member(j, context, 100 + j) for j in everybody}
+    sessions = {j: there.member(j, context, 100 + j) for j in range(context.committee.size)}
+    uploads, sets = {upload.sender: upload}, (upload.sender,)
     for j, session in sessions.items():
-        shown(there, session, j, {upload.sender: upload})
-    uploads = {j: {upload.sender: upload} for j in everybody}
-    sets = {j: [upload.sender] for j in everybody}
-    opened = Split(there, uploads, sets, sessions=sessions).run()
+        shown(there, session, j, uploads)
+    told = dict.fromkeys(sessions, uploads), dict.fromkeys(sessions, sets)
+    opened = Split(there, *told, sessions=sessions).run()
     victims.refusals.update(there.refusals)
     return opened
 
 
 def _contexts(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 60)
-    stories = (_another_model, _another_minimum, _another_committee)
-    real = [play(_told_alone(told, True), _SETTING, trials, seed) for told in stories]
-    # A member of the first committee cannot open what was sealed for another one's key.
-    twin = [
-        play(_told_alone(told, False), _SETTING, trials, seed, change=unbound)
-        for told in stories[:2]
+    stories = [
+        partial(_told_alone, told=told)
+        for told in (_another_model, _another_minimum, _another_committee)
     ]
-    return Findings(_all(real), _all(twin))
-
-
-def _all(played: list[Figures]) -> Figures:
-    """The stories of one attack, counted together, with the first one's refusal."""
-    won = sum(int(each["successes"]) for each in played)
-    trials = sum(int(each["trials"]) for each in played)
-    return {**played[0], **rate(won, trials), "stories": len(played)}
+    # A member of the first committee cannot open what was sealed for another one's key.
+    weak = [partial(story, bound=False) for story in stories[:2]]
+    return Findings(_played(stories, trials, seed), _played(weak, trials, seed, change=unbound))
 
 
 # -- A34 ------------------------------------------------------------------------------------------
 
 
-def _halves(forged: bool) -> Trial:
+def _halves(server: Server, forged: bool) -> bool:
     """Half of the committee is asked for everybody, the other half for all but the target."""
-
-    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
-        uploads = victims.uploads(inputs)
-        everybody = range(victims.context.size)
-        members = rng.permutation(victims.honest_members).tolist()
-        half = -(-len(members) // 2)
-        sets = {
-            j: [u for u in everybody if k < half or u != _TARGET] for k, j in enumerate(members)
-        }
-        split = Split(victims, {j: uploads for j in members}, sets, forged=forged)
-        return _difference_is(split.run(), inputs[_TARGET])
-
-    return trial
-
-
-def _difference_is(opened: list[tuple[tuple[Upload, ...], Integers]], wanted: Integers) -> bool:
-    """Whether two sums opened that differ by this vector."""
-    sums = [total for _, total in opened]
-    return any(np.array_equal(a - b, wanted) for a in sums for b in sums if a is not b)
+    one, other = server.halves(more=1)
+    sets = {**dict.fromkeys(one, server.everybody), **dict.fromkeys(other, server.others)}
+    opened = server.ask_each(sets, forged=forged).run()
+    return difference_is(opened, server.inputs[server.target])
 
 
 def _two_sets(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 200)
-    real = [play(_halves(forged), _SETTING, trials, seed) for forged in (False, True)]
-    return Findings(_all(real), play(_halves(False), _SETTING, trials, seed, member=no_agreement))
+    stories = [partial(_halves, forged=forged) for forged in (False, True)]
+    twin = play(stories[0], _SETTING, trials, seed, member=no_agreement)
+    return Findings(_played(stories, trials, seed), twin)
 
 
 # -- A35 ------------------------------------------------------------------------------------------
@@ -164,11 +142,9 @@ _GROUPS: Final = {
 """By member, the clients it is asked for. One of 150 choices of 59049 that give something away."""
 
 
-def _three_groups(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _three_groups(server: Server) -> bool:
     """One combination of two keys, of which both are small: each entry is looked up."""
-    context = victims.context
-    uploads = victims.uploads(inputs)
-    split = Split(victims, dict.fromkeys(_GROUPS, uploads), _GROUPS)
+    context, split = server.victims.context, server.ask_each(_GROUPS)
     given = {j: share for shares in split.shares().values() for j, share in shares.items()}
     if len(given) < len(_GROUPS):
         return False
@@ -183,8 +159,8 @@ def _three_groups(victims: OneShotVictims, inputs: Integers, rng: np.random.Gene
     keys = two_keys(combined, 1, ratio, CUT)
     if keys is None:
         return False
-    read = [vector_sum(context, [uploads[u]], keys[u].astype(np.int64)) for u in (0, 1)]
-    return all(x is not None and np.array_equal(x, inputs[u]) for u, x in enumerate(read))
+    read = [vector_sum(context, [server.uploads[u]], keys[u].astype(np.int64)) for u in (0, 1)]
+    return all(x is not None and np.array_equal(x, server.inputs[u]) for u, x in enumerate(read))
 
 
 def _weights(members: tuple[int, ...]) -> dict[int, int]:
@@ -214,49 +190,31 @@ def _groups(effort: Effort, seed: int) -> Findings:
 # -- A36 ------------------------------------------------------------------------------------------
 
 
-def _asked_again(early: bool) -> Trial:
+def _asked_again(server: Server, early: bool) -> bool:
     """Each member is asked for a second set: when it has signed the first, or answered on it."""
-
-    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
-        uploads = victims.uploads(inputs)
-        members, everybody = victims.honest_members, range(victims.context.size)
-        shown_to = {j: uploads for j in members}
-        first = Split(victims, shown_to, {j: everybody for j in members})
-        rest = {j: [u for u in everybody if u != _TARGET] for j in members}
-        if early:
-            first.sessions = {j: victims.member(j) for j in members}
-            for j, session in first.sessions.items():
-                shown(victims, session, j, uploads)
-                signed(victims, session, everybody)
-            return bool(Split(victims, shown_to, rest, sessions=first.sessions).run())
-        opened = first.run()
-        opened += Split(victims, shown_to, rest, sessions=first.sessions).run()
-        return _difference_is(opened, inputs[_TARGET])
-
-    return trial
+    if early:
+        sessions = server.sessions()
+        for session in sessions.values():
+            signed(server.victims, session, server.everybody)
+        return bool(server.ask_all(server.others, sessions=sessions).run())
+    first = server.ask_all()
+    opened = first.run()
+    opened += server.ask_all(server.others, sessions=first.sessions).run()
+    return difference_is(opened, server.inputs[server.target])
 
 
 _SET_BACK: Final = replace(_SETTING, corrupt=0)
 """No member is corrupt: the one that is set back counts as such."""
 
 
-def _restored(count: int) -> Trial:
+def _restored(server: Server, count: int) -> bool:
     """Some members are set back after they have answered, and sign with the others."""
-
-    def trial(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
-        uploads = victims.uploads(inputs)
-        members = rng.permutation(victims.context.committee.size).tolist()
-        everybody = range(victims.context.size)
-        quorum = victims.context.committee.quorum
-        first = {j: everybody for j in members[:quorum]}
-        second = {
-            j: [u for u in everybody if u != _TARGET] for j in members[quorum:] + members[:count]
-        }
-        opened = Split(victims, {j: uploads for j in first}, first).run()
-        opened += Split(victims, {j: uploads for j in second}, second).run()
-        return _difference_is(opened, inputs[_TARGET])
-
-    return trial
+    committee = server.victims.context.committee
+    members = server.rng.permutation(committee.size).tolist()
+    first, rest = members[: committee.quorum], members[committee.quorum :]
+    opened = server.ask_each(dict.fromkeys(first, server.everybody)).run()
+    opened += server.ask_each(dict.fromkeys(rest + members[:count], server.others)).run()
+    return difference_is(opened, server.inputs[server.target])
 
 
 def _tolerating_one(context: OneShotContext) -> OneShotContext:
@@ -265,64 +223,59 @@ def _tolerating_one(context: OneShotContext) -> OneShotContext:
 
 def _asked_twice(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 100)
-    real = [play(_asked_again(early), _SETTING, trials, seed) for early in (False, True)]
-    real.append(play(_restored(1), _SET_BACK, trials, seed, change=_tolerating_one))
-    twin = play(_asked_again(False), _SETTING, trials, seed, member=SignsAgain)
-    beyond = play(_restored(3), _SET_BACK, trials, seed, change=_tolerating_one)
-    return Findings(_all(real), {**twin, "three_set_back_successes": beyond["successes"]})
+    late, early = (partial(_asked_again, early=early) for early in (False, True))
+    one, three = (
+        play(partial(_restored, count=count), _SET_BACK, trials, seed, change=_tolerating_one)
+        for count in (1, 3)
+    )
+    real = [play(story, _SETTING, trials, seed) for story in (late, early)]
+    twin = play(late, _SETTING, trials, seed, member=SignsAgain)
+    return Findings(
+        together([*real, one]), {**twin, "three_set_back_successes": three["successes"]}
+    )
 
 
 # -- A37 ------------------------------------------------------------------------------------------
 
 
-def _impostors(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _impostors(server: Server) -> bool:
     """Everybody but the target is played by the server, which knows what they put in."""
-    context = victims.context
-    keys = [_impostor(u) for u in range(context.size)]
+    context = server.victims.context
+    keys = [_impostor(u) for u in server.everybody]
     cohort = Cohort([identity.public for identity in keys])
     believed = weakened(context, cohort_root=cohort.root)
-    uploads = {_TARGET: victims.upload(_TARGET, inputs[_TARGET])}
-    for u in range(1, context.size):
-        rand = counter_rand(rng.bytes(8))
-        double = type(victims.client(u))(believed, u, keys[u], cohort.proof(u), rand)
+    uploads = {server.target: server.upload(server.target)}
+    for u in server.others:
+        rand = counter_rand(server.rng.bytes(8))
+        double = type(server.victims.client(u))(believed, u, keys[u], cohort.proof(u), rand)
         uploads[u] = submitted(double, np.zeros(context.length, np.int64))
-    members = victims.honest_members
-    sets = {j: range(context.size) for j in members}
-    opened = Split(victims, {j: uploads for j in members}, sets).run()
-    return any(np.array_equal(total, inputs[_TARGET]) for _, total in opened)
+    return has(server.ask_all(uploads=uploads).run(), server.inputs[server.target])
 
 
 def _impostor(u: int) -> Identity:
     return Identity.from_private_bytes(bytes([u]) * 32)
 
 
-def _twins(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _twins(server: Server) -> bool:
     """A colluder's upload stands in the place of all but the target's."""
-    own = max(victims.setting.own_clients)
-    single = victims.upload(own, inputs[own])
-    uploads = {u: single for u in range(victims.context.size)}
-    uploads[_TARGET] = victims.upload(_TARGET, inputs[_TARGET])
-    members = victims.honest_members
-    sets = {j: range(victims.context.size) for j in members}
-    return bool(Split(victims, {j: uploads for j in members}, sets).run())
+    uploads = dict.fromkeys(server.everybody, server.upload(server.colluder))
+    uploads[server.target] = server.upload(server.target)
+    return bool(server.ask_all(uploads=uploads).run())
 
 
-def _absentees(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _absentees(server: Server) -> bool:
     """The set names clients that uploaded nothing."""
-    own = max(victims.setting.own_clients)
-    uploads = {u: victims.upload(u, inputs[u]) for u in (_TARGET, own)}
-    signatures = []
-    for j in victims.honest_members:
-        session = victims.member(j)
-        shown(victims, session, j, uploads)
-        signatures.append(signed(victims, session, range(victims.context.size)))
-    return any(signature is not None for signature in signatures)
+    uploads = {u: server.upload(u) for u in (server.target, server.colluder)}
+    sessions = server.sessions(uploads).values()
+    answers = [signed(server.victims, session, server.everybody) for session in sessions]
+    return any(signature is not None for signature in answers)
 
 
-def _another_cohort(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _another_cohort(server: Server) -> bool:
     """Members are shown other identities than those under the announced root."""
-    keys = [_impostor(u).public for u in range(victims.context.size)]
-    upload = {_TARGET: victims.upload(_TARGET, inputs[_TARGET])}
+    victims = server.victims
+    keys = [_impostor(u).public for u in server.everybody]
+    upload = {server.target: server.upload(server.target)}
     answers = [
         victims.ask(victims.member(j), delivery(victims.context, j, upload, keys))
         for j in victims.honest_members
@@ -333,69 +286,86 @@ def _another_cohort(victims: OneShotVictims, inputs: Integers, rng: np.random.Ge
 def _strangers(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 60)
     stories = (_impostors, _twins, _absentees, _another_cohort)
-    return Findings(
-        _all([play(story, _SETTING, trials, seed) for story in stories]),
-        play(_impostors, _SETTING, trials, seed, member=BelievesHeaders),
-    )
+    twin = play(_impostors, _SETTING, trials, seed, member=BelievesHeaders)
+    return Findings(_played(stories, trials, seed), twin)
 
 
 # -- A38 ------------------------------------------------------------------------------------------
 
 
-def _thin(victims: OneShotVictims, inputs: Integers, rng: np.random.Generator) -> bool:
+def _thin(server: Server) -> bool:
     """The target and the server's own clients, whose inputs it subtracts."""
-    uploads = victims.uploads(inputs)
-    own = victims.setting.own_clients
-    members = victims.honest_members
-    sets = {j: (_TARGET, *own) for j in members}
-    opened = Split(victims, {j: uploads for j in members}, sets).run()
-    known = inputs[list(own)].sum(axis=0)
-    return any(np.array_equal(total - known, inputs[_TARGET]) for _, total in opened)
-
-
-def _too_small(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(10, 200)
-    return Findings(
-        play(_thin, _SETTING, trials, seed),
-        play(_thin, _SETTING, trials, seed, member=no_minimum),
-    )
+    chosen = [server.target, *server.victims.setting.own_clients]
+    return has(server.ask_all(chosen).run(), server.inputs[chosen].sum(axis=0))
 
 
 ATTACKS: Final = (
     Attack(
         id="A33",
+        promise="P11",
+        name="another context for one client",
         title="An upload for another context or committee is in no sum",
-        stopped_by="the context's hash in every header, seal and public ring element",
+        says="tells the target alone of another model, minimum or committee, and shows its "
+        "upload to the first committee, or asks the other one for it",
+        stopped_by="the context's hash in headers, seals and ring elements",
+        refused_with="RemoteProtocolError SET_NOT_NESTED",
         run=_contexts,
     ),
     Attack(
         id="A34",
+        promise="P11",
+        name="two sets for two halves",
         title="Two halves of a committee never open two sums",
+        says="asks half of a committee for everybody and the other half for all but the "
+        "target; shows signatures on the other set",
         stopped_by="a quorum's signatures on the set that a member signed itself",
+        refused_with="RemoteProtocolError MISSING_SIGNATURES",
+        see=("span.md#one-shot-rounds",),
         run=_two_sets,
     ),
     Attack(
         id="A35",
+        promise="P11",
+        name="three groups of members",
         title="Three groups of members never give a combination of two keys",
-        stopped_by="an agreement on one set, which no number of random coefficients replaces",
+        says="asks three groups for two clients, for one and for the other: a combination of "
+        "both keys is left, and every entry of it is looked up",
+        stopped_by="an agreement on one set, which no number of random coefficients replaces; the "
+        "twin has none, and T so large that two groups get nothing",
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_groups,
     ),
     Attack(
         id="A36",
+        promise="P11",
+        name="a member asked twice, or set back",
         title="A member that is asked twice, or set back, opens no second sum",
-        stopped_by="a state that is used once; a quorum that allows for c members set back",
+        says="asks for a second set after the signature, or after the answer; sets c members back",
+        stopped_by="a state that is used once, a quorum that allows for c members set back",
+        refused_with="SessionAbortedError",
+        see=("span.md#one-shot-rounds",),
         run=_asked_twice,
     ),
     Attack(
         id="A37",
+        promise="P11",
+        name="strangers and duplicates in a set",
         title="Every upload in a sum is one of another member of the announced cohort",
-        stopped_by="headers that members verify under the identities of the announced root",
+        says="plays all others under their names; sends one upload in many names; names "
+        "clients that sent nothing; shows another cohort",
+        stopped_by="headers verified under the identities of the announced root",
+        refused_with="RemoteProtocolError SET_NOT_NESTED",
         run=_strangers,
     ),
     Attack(
         id="A38",
+        promise="P11",
+        name="a set that is too small",
         title="No committee opens a sum over fewer uploads than agreed",
+        says="asks for the target and its own clients",
         stopped_by="each member's own minimum",
-        run=_too_small,
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
+        see=("span.md#one-shot-rounds",),
+        run=twins(partial(play, _thin, _SETTING), 10, 200, member=no_minimum),
     ),
 )

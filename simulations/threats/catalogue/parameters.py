@@ -26,13 +26,14 @@ from simulations.threats.rounds.lies import (
     strict_policy,
     worse_rounds,
 )
-from simulations.threats.rounds.order import ListModel, permuted_round
 from simulations.threats.rounds.parties import TRUSTING, edited
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import (
+    ListModel,
     Model,
     ReluLayer,
     Suppression,
+    permuted_round,
     suppressed_round,
 )
 
@@ -50,7 +51,7 @@ def inconsistent_models(effort: Effort, seed: int) -> Findings:
 
 
 def inconsistent_order(effort: Effort, seed: int) -> Findings:
-    """A27: two clients are told one model in two orders; see `simulations.threats.rounds.order`."""
+    """A27: two clients are told one model in two orders; see `rounds.suppression`."""
     drawn = [permuted_round(seed, number) for number in range(effort.choose(4, 40))]
     return _told_two_models(drawn, ListModel.digest, ListModel.digest_by_name)
 
@@ -188,20 +189,31 @@ def _reasons(outcomes: Sequence[SplitOutcome]) -> str:
 ATTACKS: Final = (
     Attack(
         id="A11",
+        promise="P3",
+        name="different models",
         title="A server that sends different models gets no client's update",
-        stopped_by="the model's hash is in the context of every signature, seal and mask",
+        says="gives the target a model that makes the others' updates vanish",
+        stopped_by="the model's hash in the context of every mask and signature",
         run=inconsistent_models,
     ),
     Attack(
         id="A12",
+        promise="P3",
+        name="different parameters",
         title="A server that announces different parameters gets no client's update",
-        stopped_by="the parameters' hash is in the context; the client's policy sees the rest",
+        says="gives the target another clip, scale, sketch, threshold or noise",
+        stopped_by="the parameters' hash in the context; the client's policy for what everybody is "
+        "told",
         run=inconsistent_parameters,
     ),
     Attack(
         id="A27",
+        promise="P3",
+        name="arrays in another order",
         title="A server that sends arrays in another order gets no client's update",
-        stopped_by="the model's hash takes arrays in the order in which training gets them",
+        says="swaps two arrays of the same shape for the target, so that training by position "
+        "gets another model",
+        stopped_by="the model's hash covers arrays in the order of training",
         run=inconsistent_order,
     ),
 )

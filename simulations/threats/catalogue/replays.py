@@ -158,8 +158,12 @@ def _replays(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A7",
+        promise="P2",
+        name="replayed messages",
         title="No message of another round is accepted in its place",
-        stopped_by="session, round and context in every signature and seal",
+        says="resends messages of another session or round",
+        stopped_by="session, round and context in every signature and seal; state used only once",
+        refused_with="RemoteProtocolError BAD_SIGNATURE",
         run=_replays,
     ),
 )

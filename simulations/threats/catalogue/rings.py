@@ -253,14 +253,24 @@ def both_kinds(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A29",
+        promise="P1",
+        name="ring ground offline",
         title="A server that tries rosters by itself finds no ring that opens an update in time",
-        stopped_by="rings of eighty bits, and clients that leave a round which has expired",
+        says="tries nonces of its own client until its clients surround an honest one; rings "
+        "of five bits instead of eighty",
+        stopped_by="security bits for client and goal; the end of the round by the client's clock",
+        see=("security.md#grinding-the-ring",),
         run=grinding,
     ),
     Attack(
         id="A66",
+        promise="P6",
+        name="one reserve for rings and draws",
         title="Rings and draws together fail with no more than a goal sets aside",
+        says="has a client join pairwise rounds and rounds with drawn committees, each kind "
+        "with all that the goal sets aside for chance",
         stopped_by="one count of both in the client's history",
+        refused_with="PolicyError (security_bits)",
         run=both_kinds,
     ),
 )

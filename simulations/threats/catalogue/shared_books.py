@@ -91,13 +91,7 @@ def race(work: Callable[[int], object]) -> list[object]:
 
 @dataclass(frozen=True, slots=True)
 class Race:
-    """What came of a race.
-
-    Attributes:
-        through: racers that were let through.
-        refused_with: how the others were told.
-        is_readable: whether what was written can be read afterwards.
-    """
+    """What came of a race."""
 
     through: int
     refused_with: str
@@ -336,11 +330,7 @@ def shared_books(effort: Effort, seed: int) -> Findings:
 
 
 def averaged(people: Callable[[Sequence[str]], list[Identity]], seed: int) -> Figures:
-    """What a server has after twelve sums of the same vectors, on one ledger with a goal for one.
-
-    Args:
-        people: makes the clients of a call, from their names.
-    """
+    """What a server has after twelve sums of the same vectors, on a ledger with a goal for one."""
     vectors = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(COHORT, DIMENSION))
     plan = TrainingPlan(
         goal=PrivacyGoal(1.0, DELTA, 1),
@@ -383,14 +373,24 @@ def averaged_calls(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A28",
+        promise="P6",
+        name="two rounds at once",
         title="Two rounds at once on one ledger, history or session count and answer as one",
-        stopped_by="a lock around each check and what it allows; a charge names the ledger's head",
+        says="has two rounds charged in one ledger or history, or one client told two survivor "
+        "sets, at the same moment",
+        stopped_by="a lock around each check and what it permits; a charge that names the ledger's "
+        "head",
         run=shared_books,
     ),
     Attack(
         id="A73",
+        promise="P6",
+        name="twelve calls averaged",
         title="Calls on one ledger with the same people keep one promise together",
+        says="averages twelve sums of the same people, each charged to one ledger with a goal "
+        "for one",
         stopped_by="identities that stay the same, by which the ledger counts",
+        refused_with="RoundsUsedUpError",
         run=averaged_calls,
     ),
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from secagg import ClientSession, Mode
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings
+from simulations.threats.attack import Attack, Effort, Findings, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, exact
@@ -15,6 +17,7 @@ from simulations.threats.game.victims import SessionMaker, Victims
 from simulations.threats.game.weak_clients import low_threshold, no_minimum
 
 _COLLUDERS = 3
+_CURIOUS = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
 
 
 class PoolsShares(Adversary):
@@ -45,15 +48,6 @@ class NamesFewSharers(Adversary):
         return tuple(sorted({u, *self.colluders})) if u == self.target else everybody
 
 
-def _collusion(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 300)
-    setting = Setting(size=8, colluders=_COLLUDERS, mode=Mode.SEMI_HONEST)
-    return Findings(
-        all_games(PoolsShares, setting, trials, seed),
-        all_games(PoolsShares, setting, trials, seed, low_threshold(_COLLUDERS)),
-    )
-
-
 def _thin_sets(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 500)
     # The lowest threshold of a curious server: the consistency round stops this on its own.
@@ -78,14 +72,23 @@ def _thin_sets(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A1",
+        promise="P1",
+        name="curious server and colluders",
         title="A curious server with as many colluders as tolerated learns no single input",
-        stopped_by="a threshold above the number of colluders",
-        run=_collusion,
+        says="combines everything that it and fewer than t colluders see",
+        stopped_by="masks, a threshold above the colluders, a connected graph",
+        run=twins(
+            partial(all_games, PoolsShares, _CURIOUS), 20, 300, session=low_threshold(_COLLUDERS)
+        ),
     ),
     Attack(
         id="A13",
+        promise="P1",
+        name="tiny survivor set",
         title="No sum is opened over fewer clients than agreed",
-        stopped_by="the client's own minimum for every announced set",
+        says="announces that almost everybody was lost, or never shared",
+        stopped_by="each client's own minimum for every announced set",
+        refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_thin_sets,
     ),
 )

@@ -60,8 +60,12 @@ def printed_secrets(effort: Effort, seed: int) -> Findings:
 ATTACKS: Final = (
     Attack(
         id="A72",
+        promise="P1",
+        name="tracebacks with locals",
         title="A traceback with its locals shows no key, share or seed",
-        stopped_by="types for secrets, which rich too prints by sizes or not at all",
+        says="reads what is printed of a failure, drawn by rich with all locals, as older "
+        "versions of Typer do",
+        stopped_by="types for secrets, which print sizes or nothing; the twin hides from repr only",
         run=printed_secrets,
     ),
 )

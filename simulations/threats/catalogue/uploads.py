@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulations.threats.attack import Attack, Effort, Findings, play_exact, rate
+from simulations.audits.base import Figures
+from simulations.threats.attack import Attack, exact_game, rate, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Integers, Members, random_inputs
 from simulations.threats.game.games import Setting
@@ -29,16 +30,10 @@ class LateUpload(Adversary):
         return {} if left is None else {self.target: left}
 
 
-def _late_upload(effort: Effort, seed: int) -> Findings:
-    return play_exact(LateUpload, _SETTING, effort.choose(20, 500), seed, NoSelfMask)
-
-
-def _mask_reuse(effort: Effort, seed: int) -> Findings:
+def _mask_reuse(trials: int, seed: int, bound: bool = True) -> Figures:
     """Two rounds of clients whose source of randomness repeats, as after a restored snapshot."""
-    trials = effort.choose(10, 250)
-    real = sum(_difference_is_open(seed, number, bound=True) for number in range(trials))
-    twin = sum(_difference_is_open(seed, number, bound=False) for number in range(trials))
-    return Findings(rate(real, trials), rate(twin, trials))
+    opened = sum(_difference_is_open(seed, number, bound=bound) for number in range(trials))
+    return rate(opened, trials)
 
 
 def _difference_is_open(seed: int, number: int, *, bound: bool) -> bool:
@@ -70,14 +65,20 @@ def _difference_is_open(seed: int, number: int, *, bound: bool) -> bool:
 ATTACKS = (
     Attack(
         id="A4",
+        promise="P1",
+        name="upload after being declared lost",
         title="A late upload of a client that was declared lost stays masked",
+        says="has u's pairwise masks rebuilt, then reads u's late upload",
         stopped_by="the self mask",
-        run=_late_upload,
+        run=twins(exact_game(LateUpload, _SETTING), 20, 500, session=NoSelfMask),
     ),
     Attack(
         id="A9",
+        promise="P1",
+        name="masks used in two rounds",
         title="Two rounds never use the same masks, even if a client's randomness repeats",
-        stopped_by="the round's hash in every derivation of a mask key",
-        run=_mask_reuse,
+        says="subtracts two uploads of one client",
+        stopped_by="session, round and context in the derivation of every mask",
+        run=twins(_mask_reuse, 10, 250, bound=False),
     ),
 )

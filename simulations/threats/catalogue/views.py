@@ -11,7 +11,7 @@ from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import SeedShares, UnmaskShares, shared_secrets
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, play_exact
+from simulations.threats.attack import Attack, Effort, Findings, exact_game, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, play, span_game
@@ -207,12 +207,9 @@ def _and(first: Findings, name: str, second: Findings) -> Findings:
 
 
 def _both_shares(effort: Effort, seed: int) -> Findings:
-    trials = effort.choose(20, 500)
-    return _and(
-        play_exact(ReadsBothShares, _CURIOUS, trials, seed, BothShares),
-        "seed_requests",
-        play_exact(ReadsSeedShares, _ALL_SURPLUS, trials, seed, KeepsAllShares),
-    )
+    both = twins(exact_game(ReadsBothShares, _CURIOUS), 20, 500, session=BothShares)
+    asked = twins(exact_game(ReadsSeedShares, _ALL_SURPLUS), 20, 500, session=KeepsAllShares)
+    return _and(both(effort, seed), "seed_requests", asked(effort, seed))
 
 
 def _split_view(effort: Effort, seed: int) -> Findings:
@@ -235,10 +232,6 @@ def _split_view(effort: Effort, seed: int) -> Findings:
     return _and(_and(told_apart, "scattered", unsigned), "forged", forged)
 
 
-def _second_set(effort: Effort, seed: int) -> Findings:
-    return play_exact(AsksAgain, _CURIOUS, effort.choose(20, 500), seed, ReusableSession)
-
-
 def _thin_noise(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 250)
 
@@ -257,26 +250,44 @@ def _thin_noise(effort: Effort, seed: int) -> Findings:
 ATTACKS = (
     Attack(
         id="A2",
+        promise="P1",
+        name="both shares from one client",
         title="No client gives up both secrets of another",
-        stopped_by="a reply that holds one share for each neighbour, chosen by the client",
+        says="hopes that a neighbour gives up its shares of both secrets of a client, in one "
+        "reply or when asked later for surplus seeds",
+        stopped_by="one share for each neighbour, of the kind that follows from the signed set; "
+        "the rest is forgotten",
         run=_both_shares,
     ),
     Attack(
         id="A3",
+        promise="P1",
+        name="split view of who is alive",
         title="Clients that are told different survivor sets open nothing",
-        stopped_by="signatures of a quorum on the survivor set, and 2t > n + n_C",
+        says="tells half of the clients that u survived and the others that it was lost; "
+        "reports different losses to each; forges signatures",
+        stopped_by="a quorum's signatures on one survivor set, and 2t > n + n_C",
+        refused_with="RemoteProtocolError MISSING_SIGNATURES",
         run=_split_view,
     ),
     Attack(
         id="A8",
+        promise="P1",
+        name="second survivor set",
         title="A session answers one survivor set only",
-        stopped_by="a state that is used up before it answers",
-        run=_second_set,
+        says="asks for shares twice, with different sets",
+        stopped_by="the state is used up before the client answers",
+        refused_with="SessionAbortedError",
+        run=twins(exact_game(AsksAgain, _CURIOUS), 20, 500, session=ReusableSession),
     ),
     Attack(
         id="A14",
+        promise="P4",
+        name="invented dropouts",
         title="Lies about lost clients do not thin the noise of an opened sum",
-        stopped_by="the number of lost clients follows from the survivor set that is signed",
+        says="declares live clients lost, or lost ones live, to change the noise that is "
+        "removed; asks for shares of seeds that must not be opened",
+        stopped_by="the number of lost clients follows from the signed survivor set",
         run=_thin_noise,
     ),
 )

@@ -10,12 +10,11 @@ from functools import partial
 import numpy as np
 
 from simulations.threats.faults import one_shot
-from simulations.threats.faults.behaviours import Play, Verdict
+from simulations.threats.faults.behaviours import Play, Tally, Verdict, no_hang
 from simulations.threats.faults.encoded import play_encoded
 from simulations.threats.faults.lies import LIES
+from simulations.threats.faults.rounds import play_liar, play_wire
 from simulations.threats.faults.servers import SERVERS, play_server
-from simulations.threats.faults.staged import play_liar, play_wire
-from simulations.threats.faults.tally import Tally, no_hang
 
 FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
     "pairwise": {
@@ -79,11 +78,7 @@ class Campaign:
 
 
 def behaviours_named(names: Sequence[str], protocols: Sequence[str] = PROTOCOLS) -> tuple[str, ...]:
-    """The protocols' behaviours of these names or families; all of them for no name at all.
-
-    Raises:
-        ValueError: a name is neither.
-    """
+    """The protocols' behaviours of these names or families; all of them for no name at all."""
     families: dict[str, list[str]] = {}
     for protocol in protocols:
         for family, plays in FAMILIES[protocol].items():
@@ -113,11 +108,6 @@ def run_campaign(
 
     Args:
         rate: probability of a fault on the wire, for each message.
-        progress: called after each schedule.
-        names: behaviours or families to play; all of them if empty.
-        protocols: whose rounds.
-        first: number of the first schedule, to run one again or to go on after others.
-        campaign: to be added to.
     """
     campaign = campaign or Campaign()
     chosen = behaviours_named(names, protocols)

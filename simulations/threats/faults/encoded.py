@@ -22,9 +22,8 @@ from protocol.round.setup import RoundEncoding, coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
 from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.rounds import HonestParty, Round
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
@@ -112,16 +111,7 @@ def random_parameters(rng: np.random.Generator, lost: int) -> RoundParameters:
 
 
 class EncodingClient:
-    """A client's update and noise seeds, and the integers that it must have contributed.
-
-    Args:
-        setup: of the round.
-        u: its index.
-        rng: fixes its update, and the seed of its rounding.
-
-    Attributes:
-        rounding: that seed, from which the noise that stays may come as well.
-    """
+    """A client's update and noise seeds, and the integers that it must have contributed."""
 
     def __init__(self, setup: RoundEncoding, u: int, rng: np.random.Generator) -> None:
         self._setup = setup
@@ -130,12 +120,7 @@ class EncodingClient:
         self._seeds: Sequence[NoiseSeed] = []
 
     def encode(self, seeds_for: Callable[[bytes], Sequence[NoiseSeed]]) -> FieldVector:
-        """The pipeline's half of a client.
-
-        Args:
-            seeds_for: the seeds for given rounded integers: of the noise that stays, then the
-                removable ones.
-        """
+        """The pipeline's half of a client."""
         pipeline = Pipeline(self._setup)
         rounded = pipeline.round(self._update, self.rounding)
         self._seeds = seeds_for(rounded.values.tobytes())

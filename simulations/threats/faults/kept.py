@@ -21,13 +21,7 @@ EVERY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a campaign is about; schedules of one question add up.
-
-    Attributes:
-        protocols: whose rounds.
-        play: behaviours or families; all of them if empty.
-        seed, rate, first: see `run_campaign`.
-    """
+    """What a campaign is about; schedules of one question add up."""
 
     protocols: tuple[str, ...]
     play: tuple[str, ...]
@@ -43,16 +37,7 @@ class OtherCampaignError(ValueError):
 def run_kept(
     question: Question, schedules: int, folder: Path | None, progress: Callable[[int], None]
 ) -> Campaign:
-    """Run a campaign, or the rest of one; keep it if there is a folder.
-
-    Args:
-        schedules: how many in all.
-        folder: made if it does not exist; None to keep nothing.
-        progress: told how many more schedules are done.
-
-    Raises:
-        OtherCampaignError: the folder holds another one.
-    """
+    """Run a campaign, or the rest of one; keep it if there is a folder."""
     path = None if folder is None else folder / RESULT
     campaign, done = _found(path, question)
     progress(done)

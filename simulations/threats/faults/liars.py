@@ -46,12 +46,7 @@ class Liar:
     """A client that lies in one way.
 
     Args:
-        context: of the round.
-        index: its position in the cohort.
-        lie: what it does.
         vector: `field.dtype`[length], the input that it masks before it lies.
-        salt: fixes its secrets.
-        rng: fixes its lies.
 
     Attributes:
         keeps_commitment: whether the seed of its self mask is the one that it committed to.

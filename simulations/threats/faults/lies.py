@@ -109,11 +109,7 @@ def _bundle(liar: Liar, message: ShareBundle, deal: _Deal) -> ShareBundle:
 
 
 def _shares_of_another(*which: int) -> Edit:
-    """Shares of other secrets than those that are committed to, the same for all holders.
-
-    Args:
-        which: numbers of the secrets; the last one stands for all that follow.
-    """
+    """Shares of other secrets than those that are committed to, the same for all holders."""
 
     def edit(liar: Liar, message: ShareBundle) -> AnyMessage:
         secrets = _own_secrets(liar)

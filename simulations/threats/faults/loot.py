@@ -29,13 +29,7 @@ LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 
 
 class Loot:
-    """Shares by owner and secret, and the stories that honest clients gave them up for.
-
-    Args:
-        context: of the session.
-        colluders: clients that tell the server all they know.
-        own: what honest clients advertised.
-    """
+    """Shares by owner and secret, and the stories that honest clients gave them up for."""
 
     def __init__(
         self,

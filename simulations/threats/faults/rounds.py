@@ -9,6 +9,7 @@ their owners committed to, and no honest client may be blamed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,16 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Lie, Tally, Verdict
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
-from simulations.threats.game.contexts import Integers, new_session
+from simulations.threats.game.contexts import (
+    Integers,
+    Wanted,
+    new_session,
+    random_context,
+    random_inputs,
+)
 
 ServerMaker = Callable[[SessionContext], ServerSession]
 """The product's server, or one with a defence missing."""
@@ -48,13 +54,7 @@ InputMaker = Callable[[ClientSession], FieldVector]
 
 
 class HonestParty:
-    """A client session and its input; it vanishes before it sends a message of `leaves_before`.
-
-    Args:
-        session: fresh.
-        index: its position in the cohort.
-        make_input: called once, when the session waits for its input.
-    """
+    """A client session and its input; it vanishes before it sends a message of `leaves_before`."""
 
     def __init__(self, session: ClientSession, index: int, make_input: InputMaker) -> None:
         self.session = session
@@ -81,17 +81,7 @@ class HonestParty:
 
 
 class Round:
-    """An honest server, its clients, and the wire between them.
-
-    Args:
-        context: of the round.
-        honest: honest clients, by index.
-        inputs: for each index the vector of an honest client; looked at when the round is over.
-        liars: the other clients.
-        wire: between them.
-        tally: counts refusals.
-        server: makes the server; the product's if None.
-    """
+    """An honest server, its clients, and the wire between them."""
 
     def __init__(
         self,
@@ -229,3 +219,64 @@ def honest_parties(
         return lambda _: FieldVector(context.field, inputs[u].copy())
 
     return {u: HonestParty(new_session(context, u, salt), u, maker(u)) for u in indices}
+
+
+# -- schedules -------------------------------------------------------------------------------------
+
+
+def play_wire(
+    rng: np.random.Generator,
+    number: int,
+    rate: float,
+    tally: Tally,
+    server: ServerMaker | None = None,
+) -> Verdict:
+    """Honest clients on a hostile wire."""
+    context = random_context(rng, number)
+    inputs = random_inputs(rng, context)
+    honest = honest_parties(context, inputs, list(range(context.size)), rng.bytes(4))
+    wire = Wire(rng, rate, tally)
+    return Round(context, honest, dict(enumerate(inputs)), {}, wire, tally, server).verdict()
+
+
+def play_liar(
+    lie: Lie,
+    rng: np.random.Generator,
+    number: int,
+    rate: float,
+    tally: Tally,
+    server: ServerMaker | None = None,
+) -> Verdict:
+    """One or two liars among honest clients; on half of the schedules the wire is hostile too."""
+    context = random_context(rng, number, _needs(lie))
+    rate = rate if rng.random() < 0.5 else 0.0
+    liars, leaver = _cast(lie, context, rng)
+    inputs = random_inputs(rng, context)
+    salt = rng.bytes(4)
+    indices = [u for u in range(context.size) if u not in liars]
+    honest = honest_parties(context, inputs, indices, salt)
+    if leaver is not None:
+        honest[leaver].leaves_before = lie.company_leaves_before
+    known = {u: inputs[u] for u in honest}
+    lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
+    wire = Wire(rng, rate, tally)
+    verdict = Round(context, honest, known, lying, wire, tally, server).verdict()
+    # The liar is one client less, and every round here can spare one.
+    if lie.bearable and not rate and verdict.outcome != "exact sum" and not verdict.problem:
+        return replace(verdict, problem=f"one liar ended the round: {verdict.outcome}")
+    return verdict
+
+
+def _needs(lie: Lie) -> Wanted:
+    """Room for the liar, and for the honest client that leaves, to be lost."""
+    spare = 1 + (lie.company_leaves_before is not None)
+    return replace(lie.wanted, spare=max(spare, lie.wanted.spare))
+
+
+def _cast(
+    lie: Lie, context: SessionContext, rng: np.random.Generator
+) -> tuple[list[int], int | None]:
+    """Who lies, and which honest client leaves, if one does."""
+    order = [int(u) for u in rng.permutation(context.size)]
+    count = 1 if lie.bearable else int(rng.integers(1, 3))
+    return order[:count], None if lie.company_leaves_before is None else order[count]

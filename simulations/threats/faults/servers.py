@@ -17,12 +17,10 @@ from secagg.pairwise.messages import (
     SeedShares,
     UnmaskShares,
 )
-from secagg.pairwise.roster import RoundRoster, advertisement_parts
+from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
-from secagg.tags import Usage
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.faults.tally import Tally
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import (
     Members,
@@ -357,15 +355,8 @@ class RepeatsKeys(_Hostile):
         """Change one entry."""
         super().advertise()
         self._liar = min(self.colluders)
-        entry = self.advertised[self._liar]
-        keys = self.bad_keys(entry)
-        parts = advertisement_parts(self.context, self._liar, *keys, entry.nonce)
-        self.advertised[self._liar] = msgspec.structs.replace(
-            entry,
-            sealing_key=keys[0],
-            masking_key=keys[1],
-            signature=identity_of(self._liar).sign(Usage.ADVERTISE, *parts),
-        )
+        keys = self.bad_keys(self.advertised[self._liar])
+        self.advertise_as(self._liar, identity_of(self._liar), *keys)
 
     def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
         """Sealing and masking key to advertise."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulations.threats.faults.tally import Tally
+from simulations.threats.faults.behaviours import Tally
 
 FAULTS = ("drop", "double", "delay", "flip", "cut", "extend", "exchange")
 
@@ -18,13 +18,7 @@ class Wire:
     """Carries messages, each with some probability of a fault.
 
     Args:
-        rng: fixes the faults and the order of arrival.
         rate: probability of a fault for each message.
-        tally: counts the faults.
-        old: messages of another round, which a message may be exchanged for as well.
-
-    Attributes:
-        rate: as given.
     """
 
     def __init__(

@@ -36,16 +36,9 @@ WEIGHT: Final = 1000
 class FlowerClients:
     """Four of Flower's clients and their inputs.
 
-    Args:
-        length: coordinates of an update.
-        rng: fixes the updates; secrets are Flower's own.
-
     Attributes:
         inputs: for each node int64[1 + length], as masked: its weight, then its quantised update.
         public: for each node its public key for pairwise masks.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
     """
 
     def __init__(self, length: int, rng: np.random.Generator) -> None:
@@ -161,11 +154,7 @@ class FlowerClients:
 
 
 def fresh_pair_keys(count: int) -> list[bytes]:
-    """Seeds of masks that fresh pairs of Flower's clients agree on.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
-    """
+    """Seeds of masks that fresh pairs of Flower's clients agree on."""
     code = load(FLOWER_CLIENT, Peer.FLOWER)
     _, public = code.generate_key_pairs()
     return [code.generate_shared_key(code.generate_key_pairs()[0], public) for _ in range(count)]

@@ -34,10 +34,6 @@ BITS = 32
 class OurRound:
     """A round of four real clients and an honest server, stage by stage.
 
-    Args:
-        length: coordinates.
-        rng: fixes the inputs; secrets are fresh.
-
     Attributes:
         inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
     """
@@ -116,9 +112,6 @@ def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[Protocol
     There is no message that names a client on two lists: clients are told one set of survivors and
     derive from it what to give up. So the server can only ask again: for another set before the
     first is answered, and after it.
-
-    Returns:
-        What each request was refused with; None where it was answered.
     """
     refusals = []
     for answered in (False, True):

@@ -22,7 +22,7 @@ from simulations.threats.flower.clients import (
     fresh_pair_keys,
 )
 from simulations.threats.flower.masks import LARGEST, RING, fold
-from simulations.threats.flower.weak_upload import WeakUpload
+from simulations.threats.flower.our_upload import WeakUpload
 from simulations.threats.seed_search import Peeled
 
 SURVIVORS = (VICTIM, HONEST, COLLUDER)
@@ -32,12 +32,7 @@ def flower_upload(length: int, rng: np.random.Generator, tried_bits: int) -> Wea
     """An honest round of Flower's clients, and all masks off the victim's upload but one.
 
     Args:
-        length: coordinates of an update.
-        rng: fixes the updates; secrets are Flower's own.
         tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
     """
     clients = FlowerClients(length, rng)
     uploads = _uploads(clients, SURVIVORS)
@@ -56,9 +51,6 @@ def varying_bits(samples: int) -> int:
     """How many bits of a folded pairwise key were seen to vary, over fresh pairs of Flower's keys.
 
     A bit that varies evenly is missed with probability 2^(1 - samples).
-
-    Raises:
-        ConfigurationError: Flower is not installed.
     """
     keys = [fold(key) for key in fresh_pair_keys(samples)]
     varied = int(np.bitwise_or.reduce(keys) & ~np.bitwise_and.reduce(keys))
@@ -71,9 +63,6 @@ def take_both_secrets(length: int, rng: np.random.Generator) -> Figures:
     Each client answers one request with a share of the victim's self-mask seed and one of its key
     for pairwise masks. All of its masks are known then. All computing is done by Flower's own
     functions.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
     """
     clients = FlowerClients(length, rng)
     uploads = _uploads(clients, NODES)

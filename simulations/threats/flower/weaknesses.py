@@ -32,10 +32,6 @@ def flower_weaknesses(effort: Effort = Effort.QUICK, seed: int = 1) -> list[Chec
     Args:
         effort: in QUICK the server is told bits of each seed; in FULL it is told none of one seed
             and tries all 2^28.
-        seed: fixes the updates; secrets are fresh.
-
-    Returns:
-        Two checks; none if Flower is not installed.
     """
     if importlib.util.find_spec("flwr") is None:
         return []
@@ -43,15 +39,7 @@ def flower_weaknesses(effort: Effort = Effort.QUICK, seed: int = 1) -> list[Chec
 
 
 def double_share_release(effort: Effort, seed: int) -> Findings:
-    """F2: one request for shares of both secrets of one client.
-
-    Args:
-        effort: makes no difference.
-        seed: fixes the updates.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
-    """
+    """F2: one request for shares of both secrets of one client."""
     del effort
     rng = np.random.default_rng(derived_seed(seed, "F2"))
     refused = ask_for_both_secrets(LENGTH, rng)
@@ -66,15 +54,7 @@ def double_share_release(effort: Effort, seed: int) -> Findings:
 
 
 def mask_seed_search(effort: Effort, seed: int) -> Findings:
-    """F1: the seed of the one mask that is left on an upload after an honest round is searched.
-
-    Args:
-        effort: how many seeds are tried.
-        seed: fixes the updates.
-
-    Raises:
-        ConfigurationError: Flower is not installed.
-    """
+    """F1: the seed of the one mask that is left on an upload after an honest round is searched."""
     tried_bits = effort.choose(14, 18)
     told_bits = PAIR_SEED_BITS - tried_bits
     rng = np.random.default_rng(derived_seed(seed, "F1"))
@@ -95,12 +75,18 @@ def mask_seed_search(effort: Effort, seed: int) -> Findings:
 WEAKNESSES: Final = (
     Attack(
         id="F1",
+        promise="P10",
+        name="a short seed of a mask",
+        says="searches the seed of the one mask that is left on an upload",
         title="Flower's SecAgg+: the seed of a pairwise mask is searched",
         stopped_by="mask keys of 128 bits",
         run=mask_seed_search,
     ),
     Attack(
         id="F2",
+        promise="P10",
+        name="both shares from one client",
+        says="puts one client on both lists of a request",
         title="Flower's SecAgg+: a client gives up shares of both secrets of a neighbour",
         stopped_by="clients derive what to give up from one signed set, once",
         run=double_share_release,

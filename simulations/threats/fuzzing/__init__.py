@@ -26,11 +26,7 @@ def run_fuzz(
     names: Sequence[str] = (),
     progress: Callable[[float], None] = lambda _: None,
 ) -> Report:
-    """Fuzz every decoder, or those that have one of `names` in their name.
-
-    Raises:
-        LookupError: no decoder has.
-    """
+    """Fuzz every decoder, or those that have one of `names` in their name."""
     with tempfile.TemporaryDirectory() as folder:
         decoders = [
             decoder

@@ -43,9 +43,9 @@ from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from simulations.learning.configuration import RunConfig, demo_config
+from simulations.threats.faults.behaviours import Tally
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.fuzzing.announced import one_shot_announcement_decoder
 from simulations.threats.fuzzing.compressed import compressed_decoders
@@ -87,14 +87,7 @@ def all_decoders(folder: Path) -> list[Decoder]:
 
 @dataclass(slots=True)
 class Example:
-    """One honest round.
-
-    Attributes:
-        context: of the round.
-        up: the messages to the server, by stage.
-        down: the messages to clients, by stage.
-        states: what the listener knew before each message that it got, by phase.
-    """
+    """One honest round."""
 
     context: SessionContext
     up: list[Sent] = field(default_factory=list)

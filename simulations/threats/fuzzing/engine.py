@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from simulations.threats.faults.tally import no_hang
+from simulations.threats.faults.behaviours import no_hang
 from simulations.threats.fuzzing.mutation import Mutation, mutate_bytes, pick
 
 CASE_SECONDS = 20
@@ -84,8 +84,6 @@ class Report:
     """What a run found.
 
     Attributes:
-        outcomes: cases by how they ended, for each decoder.
-        bugs: everything else.
         seconds: how long it took.
     """
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import product
 
+import msgspec
 import numpy as np
 
-from secagg import Mode, SessionContext
+from secagg import Identity, Mode, SessionContext
 from secagg.framing import encode_set
 from secagg.keys import signature_is_valid
 from secagg.pairwise.graph import held_by
@@ -32,7 +33,7 @@ from secagg.pairwise.messages import (
     context_tag,
     sealed_share_bytes,
 )
-from secagg.pairwise.roster import RoundRoster
+from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.pairwise.transitions import ClientPhase
 from secagg.tags import Usage, encode_index
 from simulations.threats.game.contexts import Integers, Members
@@ -260,6 +261,15 @@ class Adversary:
             if signature_is_valid(public, message.signature, Usage.UNMASK, *signed):
                 return view
         raise ValueError(f"client {message.sender} signed a set that it was never told")
+
+    def advertise_as(self, u: int, identity: Identity, sealing: bytes, masking: bytes) -> None:
+        """Exchange the keys that client u advertised for others, which an identity signs."""
+        entry = self.advertised[u]
+        parts = advertisement_parts(self.context, u, sealing, masking, entry.nonce)
+        signature = identity.sign(Usage.ADVERTISE, *parts)
+        self.advertised[u] = msgspec.structs.replace(
+            entry, sealing_key=sealing, masking_key=masking, signature=signature
+        )
 
     def on_story(self, roster: RoundRoster, story: Members) -> dict[int, bytes]:
         """The signatures on one story that count."""

@@ -243,15 +243,7 @@ def all_games(
     seed: int,
     session: SessionMaker = ClientSession,
 ) -> Figures:
-    """One attack in all three games: it succeeds if it wins one of them.
-
-    Args:
-        attack, setting, trials, seed, session: as in `play`.
-
-    Returns:
-        The figures of Exact; ``ind_sum_successes``, ``ind_sum_lower``; ``span_successes``,
-        ``smallest``, ``promised``.
-    """
+    """One attack in all three games: it succeeds if it wins one of them."""
     guessed = ind_sum(attack, setting, trials, seed, session).figures()
     opened = span_game(attack, setting, trials, seed, session).figures()
     figures = exact(attack, setting, trials, seed, session).figures()

@@ -38,14 +38,7 @@ Wanted = tuple[bytes, int, int]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one client was told: who is on the roster, who shared, who is in the sum.
-
-    Attributes:
-        roster: its members, graph and hash.
-        shown: the roster as it was sent, with the root, proof and keys that the client saw.
-        participants: U2.
-        survivors: U3.
-    """
+    """What one client was told: who is on the roster, who shared, who is in the sum."""
 
     roster: RoundRoster
     shown: Roster
@@ -58,9 +51,6 @@ class Upload:
     """A masked vector and the sets that say which masks are on it.
 
     Attributes:
-        sender: whose it is.
-        roster: the one that the sender was shown.
-        participants: U2 as the sender was told.
         vector: `field.dtype`[length].
     """
 

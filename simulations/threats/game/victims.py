@@ -38,12 +38,7 @@ def refused_with(refusals: Counter[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a message to a client.
-
-    Attributes:
-        accepted: whether the client took it.
-        message: its answer, if it gave one.
-    """
+    """What became of a message to a client."""
 
     accepted: bool
     message: AnyMessage | None = None
@@ -114,22 +109,14 @@ class Victims:
         return self._sessions[u].phase
 
     def look_into(self, u: int) -> Any:
-        """What a colluder's session knows; it goes on as if nobody had looked.
-
-        Raises:
-            ValueError: the client is honest.
-        """
+        """What a colluder's session knows; it goes on as if nobody had looked."""
         self._need_colluder(u)
         party, state = self._sessions[u].hand_over()
         self._sessions[u] = ClientSession.from_state(party, state)
         return state
 
     def identity(self, u: int) -> Identity:
-        """A colluder's signing key.
-
-        Raises:
-            ValueError: the client is honest.
-        """
+        """A colluder's signing key."""
         self._need_colluder(u)
         return identity_of(u)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 from unittest.mock import patch
 
 import msgspec
@@ -18,6 +18,8 @@ import msgspec
 from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext, keys
 from secagg.field import pack, unpack
 from secagg.framing import decode_set
+from secagg.oneshot.committee import Committee
+from secagg.oneshot.context import OneShotContext
 from secagg.pairwise import roster
 from secagg.pairwise.client import _release
 from secagg.pairwise.client_states import Confirmed, Masked, Party, Ready, Released
@@ -38,16 +40,20 @@ from secagg.shamir import Rand, decode_share, encode_share
 from secagg.tags import Usage, encode_index
 from simulations.threats.game.victims import SessionMaker
 
+Terms = TypeVar("Terms", SessionContext, OneShotContext, Committee)
+Context = TypeVar("Context", SessionContext, OneShotContext)
 
-def weakened(context: SessionContext, **changes: Any) -> SessionContext:
-    """The same context, hash included, with fields that no check has seen."""
-    weak = object.__new__(SessionContext)
-    for name in SessionContext.__dataclass_fields__:
-        object.__setattr__(weak, name, changes.get(name, getattr(context, name)))
+
+def weakened(original: Terms, **changes: Any) -> Terms:
+    """The same context or committee, hash included, with fields that no check has seen."""
+    kind = type(original)
+    weak = object.__new__(kind)
+    for name in kind.__dataclass_fields__:
+        object.__setattr__(weak, name, changes.get(name, getattr(original, name)))
     return weak
 
 
-def unbound(context: SessionContext) -> SessionContext:
+def unbound(context: Context) -> Context:
     """The same context with a hash that nothing goes into."""
     return weakened(context, hash=bytes(32))
 

@@ -18,9 +18,8 @@ from secagg import ParameterError
 from simulations.audits.base import derived_seed
 from simulations.learning.models import DataShape, Task, Vector, build_task
 from simulations.learning.models.convolutional import image_sides
-from simulations.threats.inversion.analytic import row_ratio, to_pixels
+from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
 from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
-from simulations.threats.inversion.labels import leaked_label
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
 from simulations.threats.inversion.results import Collected, Labels, Reconstructions
@@ -29,14 +28,7 @@ from simulations.threats.inversion.views import GradientRound, ServerView, named
 
 @dataclass(frozen=True, slots=True)
 class InversionSetting:
-    """Whose pictures are attacked, and behind what.
-
-    Attributes:
-        gallery: the pictures.
-        clients: n of every sum.
-        goal: of the noised sum.
-        seed: fixes everything.
-    """
+    """Whose pictures are attacked, and behind what."""
 
     gallery: Gallery
     clients: int
@@ -161,9 +153,6 @@ def permitted(goal: PrivacyGoal, chance: float) -> float:
 
     P[right] <= e^epsilon P[right without the update] + delta, by the definition of (epsilon,
     delta) for contributions replaced by zero. One round is all the goal is for.
-
-    Raises:
-        ParameterError: the goal is for several rounds.
     """
     if goal.rounds != 1:
         raise ParameterError("goal", goal, "for one round")

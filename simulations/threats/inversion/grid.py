@@ -37,8 +37,6 @@ def picture_grid(results: Sequence[Reconstructions], clients: int, epsilon: floa
 
     Args:
         results: of one data set, at least one.
-        clients: n of the sums.
-        epsilon: of the noised sum.
     """
     rows = 1 + len(ServerView)
     height = len(results) * (rows * _ROW_PIXELS + _TITLE_PIXELS) + 10

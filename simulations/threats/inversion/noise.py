@@ -34,7 +34,6 @@ class Noised:
     """One round.
 
     Attributes:
-        epsilon: that its noise was calibrated for; infinite for none.
         psnr: of every client's picture, each attacked on its own, float64[n], dB.
     """
 

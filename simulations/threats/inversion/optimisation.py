@@ -4,7 +4,7 @@
 
 by Adam on the sign of the derivative, from a random start. The cosine ignores the length, so a clip
 does not matter. TV, the mean absolute difference of neighbouring pixels, prefers plain pictures.
-The labels y are given to the attacker, who has them from `labels`.
+The labels y are given to the attacker, who has them from `analytic`.
 
 Source: Zhu, Liu and Han 2019 (arXiv 1906.08935) for the idea; Geiping et al. 2020
 (arXiv 2003.14053), section 4 and equation (4), for this objective.
@@ -60,12 +60,9 @@ def invert(
     """Search pictures whose mean gradient points where the given one does.
 
     Args:
-        task: an image model.
         model: float32[d], where the gradient was taken.
         gradient: float64[d], of any length.
         labels: int64[m], of the pictures.
-        shape: of one picture, as the data set has it.
-        search: how.
 
     Returns:
         float64[m, pixels] in [0, 1].

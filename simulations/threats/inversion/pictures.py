@@ -34,13 +34,7 @@ MOST_PUBLIC: Final = 2_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gallery:
-    """Pictures that clients hold, and others that everybody knows.
-
-    Attributes:
-        data: the data set; its test split is private here, as nobody trained on it.
-        private: what clients hold.
-        public: what an attacker knows of such pictures.
-    """
+    """Pictures that clients hold, and others that everybody knows."""
 
     data: Dataset
     private: Split
@@ -124,7 +118,6 @@ class Recognition:
 
     Attributes:
         threshold: PSNR beyond which it does, dB.
-        chance: upper bound at `CONFIDENCE` of how often a blind attacker gets there.
     """
 
     threshold: float
@@ -136,9 +129,6 @@ class Recognition:
 
         Half of the public pictures are the attackers' knowledge. Of the others, half set the
         threshold and half measure the chance.
-
-        Raises:
-            ParameterError: fewer than 40 public pictures, or no guess.
         """
         require_count("guesses", guesses, 1)
         if len(public) < 40:

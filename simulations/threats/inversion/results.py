@@ -33,13 +33,8 @@ class Reconstructions:
     """Pictures that one attack was after, and what it came up with.
 
     Attributes:
-        attack: short name, as figures have it.
         title: the same in words.
-        data: name of the data set.
-        side: rows and columns of a picture.
-        recognition: when a picture counts as recovered by this attack.
         originals: float64[m, pixels] for each view; m may differ.
-        guesses: likewise, the best guess at each of them.
     """
 
     attack: str
@@ -120,15 +115,7 @@ class Collected:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Guesses at the label of one client's one example.
-
-    Attributes:
-        data: name of the data set.
-        right: how many guesses were right, for each view.
-        trials: rounds.
-        classes: labels, all as likely.
-        allowed: share of right guesses that the (epsilon, delta) of the noised round permits.
-    """
+    """Guesses at the label of one client's one example."""
 
     data: str
     right: Mapping[ServerView, int]

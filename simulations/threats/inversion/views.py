@@ -51,7 +51,6 @@ class GradientRound:
     """One round of clients who each make one gradient step.
 
     Attributes:
-        task: the model.
         model: float32[d], as the server sent it.
         updates: float32[n, d]: minus the gradient of each client.
     """
@@ -70,13 +69,7 @@ class GradientRound:
         return cls(task, model, np.concatenate(list(chunks)))
 
     def gradient(self, view: ServerView, goal: PrivacyGoal, seed: int) -> Floats:
-        """What the attacker takes for the gradient: float64[d].
-
-        Args:
-            view: of client 0 alone as it is, or the mean over all clients, clipped.
-            goal: what the noise is calibrated for.
-            seed: fixes rounding and noise.
-        """
+        """What the attacker takes for the gradient: float64[d]."""
         if view is ServerView.PLAIN:
             return np.asarray(-self.updates[0], np.float64)
         setup = announced(

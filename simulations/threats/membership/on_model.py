@@ -60,17 +60,7 @@ GUESSED: Final = 2 / 3
 
 @dataclass(frozen=True)
 class ModelGame:
-    """A federation to attack.
-
-    Attributes:
-        data: the train split is dealt out; the test split measures accuracy.
-        clients: m, all in every round.
-        examples: of each.
-        goal: (epsilon, delta) over so many rounds.
-        rate: the server's learning rate.
-        random_labels: whether clients hold labels that follow from nothing.
-        seed: fixes everything.
-    """
+    """A federation to attack."""
 
     data: Dataset
     clients: int
@@ -140,12 +130,7 @@ def plain_mean(updates: Updates, model: Vector) -> Floats:
 
 
 class AccountedMean:
-    """The mean as the product releases it, round by round, and what that is accounted with.
-
-    Args:
-        game: the federation; nobody vanishes and nobody colludes.
-        ledger: new.
-    """
+    """The mean as the product releases it, round by round, and what that is accounted with."""
 
     def __init__(self, game: ModelGame, ledger: Ledger) -> None:
         plan = TrainingPlan(
@@ -183,8 +168,6 @@ class Played:
     Attributes:
         included: who took part, bool[m].
         scores: larger for those who probably did, float64[m].
-        accuracy: of the model on the test split.
-        epsilon: as accounted; 0 where nothing was.
     """
 
     included: NDArray[np.bool_]

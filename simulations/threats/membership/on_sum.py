@@ -38,7 +38,7 @@ from simulations.audits.base import (
 from simulations.audits.intervals import upper_bound
 from simulations.threats.game.rates import rate
 from simulations.threats.inversion.views import CLIP_L2, GradientRound, announced, released_mean
-from simulations.threats.rounds.games import accuracy_bound
+from simulations.threats.rounds.released import accuracy_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,6 @@ class SumGame(AuditedRelease):
     """Rounds with and without client 0, scored.
 
     Attributes:
-        setup: of every round.
         updates: float32[n, d], all of them known to the adversary.
     """
 
@@ -88,8 +87,6 @@ def audited(wrong: tuple[int, int], runs: int, delta: float, alpha: float) -> fl
     each. The second refutes domination by such a Gaussian, which is what the accountant claims.
 
     Args:
-        wrong: false positives and false negatives.
-        runs: in each world.
         delta: in (0, 1).
         alpha: probability with which the bound may be too high.
     """

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg.errors import ParameterError
+from secagg.keys import AgreementKey
 from secagg.oneshot import packed_sharing
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.masking import Accumulator
@@ -17,6 +18,7 @@ from secagg.oneshot.opening import largest_mean_square
 from secagg.oneshot.wire import decode
 from secagg.shamir import PRIME
 from simulations.threats.game.contexts import Integers
+from simulations.threats.one_shot.parties import opened_seal
 
 Shares = Mapping[int, NDArray[np.uint32]]
 """By member, its share of a sum of keys: uint32[key_polynomials]."""
@@ -39,15 +41,21 @@ def added(context: OneShotContext, shares: Iterable[NDArray[np.uint32]]) -> NDAr
     return context.layout.sum_keys(np.stack(list(shares)))
 
 
+def summed(context: OneShotContext, uploads: Iterable[Upload]) -> Accumulator:
+    """The sum of some uploads' ciphertexts."""
+    total = Accumulator(context.packing, context.length)
+    for upload in uploads:
+        total.add(decode(context.packing, context.length, upload.ciphertext))
+    return total
+
+
 def vector_sum(
     context: OneShotContext, uploads: Iterable[Upload], key: NDArray[np.int64] | None
 ) -> Integers | None:
     """The sum of some uploads' vectors, centred; None if this is not the sum of their keys."""
     if key is None:
         return None
-    total = Accumulator(context.packing, context.length)
-    for upload in uploads:
-        total.add(decode(context.packing, context.length, upload.ciphertext))
+    total = summed(context, uploads)
     try:
         values, mean_square = open_masked(total, context.public_key, key)
     except ParameterError:
@@ -55,10 +63,17 @@ def vector_sum(
     return values if mean_square <= largest_mean_square(context, total.count) else None
 
 
+def read_alone(
+    context: OneShotContext, upload: Upload, keys: Mapping[int, AgreementKey]
+) -> Integers | None:
+    """What one upload says to whoever has the sealing keys of these places of its committee."""
+    shares = {j: added(context, [opened_seal(context, upload, j, key)]) for j, key in keys.items()}
+    return vector_sum(context, [upload], key_sum(context, shares))
+
+
 def difference(context: OneShotContext, first: Upload, second: Upload) -> Integers:
     """One ciphertext minus the other, decoded as if their keys were the same."""
-    total = Accumulator(context.packing, context.length)
-    total.add(decode(context.packing, context.length, first.ciphertext))
+    total = summed(context, [first])
     total.subtract(decode(context.packing, context.length, second.ciphertext))
     values, _ = open_masked(total, context.public_key, np.zeros(context.degree, np.int64))
     return values

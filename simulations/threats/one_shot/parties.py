@@ -148,12 +148,7 @@ def small_inputs(rng: np.random.Generator, context: OneShotContext) -> Integers:
 
 
 class OneShotVictims:
-    """The honest parties of one round, asked by a server that keeps to nothing.
-
-    Attributes:
-        context: of the round.
-        refusals: how they refused, counted.
-    """
+    """The honest parties of one round, asked by a server that keeps to nothing."""
 
     def __init__(
         self,
@@ -195,11 +190,7 @@ class OneShotVictims:
     def member(
         self, j: int, context: OneShotContext | None = None, number: int | None = None
     ) -> OneShotMember:
-        """A fresh session of member j of a context's committee.
-
-        Args:
-            number: who it is, if the committee begins with another member than number 0.
-        """
+        """A fresh session of member j of a context's committee."""
         number = j if number is None else number
         context = context or self.context
         return self._member(context, j, member_identity(number), member_key(number))
@@ -209,8 +200,12 @@ class OneShotVictims:
         try:
             return session.receive(message)
         except ProtocolError as error:
-            self.refusals[refusal(error)] += 1
+            self.refused(error)
             return None
+
+    def refused(self, error: Exception) -> None:
+        """Count a refusal."""
+        self.refusals[refusal(error)] += 1
 
 
 def submitted(client: OneShotClient, vector: Integers) -> Upload:
@@ -230,11 +225,7 @@ def delivery(
     uploads: Mapping[int, Upload],
     keys: Sequence[bytes] | None = None,
 ) -> Delivery:
-    """Everything about some uploads that member j is sent.
-
-    Args:
-        keys: the cohort, if it is not the registered one.
-    """
+    """Everything about some uploads that member j is sent."""
     size = seal_bytes(context)
     senders = sorted(uploads)
     return Delivery(
@@ -292,9 +283,9 @@ def answer(
     return share
 
 
-def held(context: OneShotContext, upload: Upload, j: int, epoch: int = 0) -> NDArray[np.uint32]:
+def held(context: OneShotContext, upload: Upload, j: int) -> NDArray[np.uint32]:
     """The share that member j holds of an upload, opened with its own key: of corrupt members."""
-    return opened_seal(context, upload, j, member_key(j, epoch))
+    return opened_seal(context, upload, j, member_key(j))
 
 
 def opened_seal(

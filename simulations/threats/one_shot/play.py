@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg import ProtocolError
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header, survivors_digest
@@ -18,7 +22,7 @@ from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.tags import Usage
 from simulations.audits.base import Figures
-from simulations.threats.game.contexts import Integers
+from simulations.threats.game.contexts import Integers, Members, identity_of
 from simulations.threats.game.rates import rate
 from simulations.threats.game.victims import refused_with
 from simulations.threats.one_shot.opened import added, key_sum, vector_sum
@@ -35,8 +39,12 @@ from simulations.threats.one_shot.parties import (
     small_inputs,
 )
 
-Trial = Callable[[OneShotVictims, Integers, np.random.Generator], bool]
-"""One round: whether the attack on these victims, with these inputs, succeeded."""
+Trial = Callable[["Server"], bool]
+"""One round of a hostile server: whether its attack succeeded."""
+
+
+Sums = list[tuple[tuple[Upload, ...], Integers]]
+"""Sums that were opened: the uploads, and the sum of their vectors."""
 
 
 def play(
@@ -65,9 +73,15 @@ def play(
         victims = OneShotVictims(
             setting, change(context) if change else context, rng.bytes(8), client, member
         )
-        won += trial(victims, inputs, rng)
+        won += trial(Server(victims, inputs, rng))
         refusals += victims.refusals
     return {**rate(won, trials), **(refused_with(refusals) if refusals else {})}
+
+
+def together(played: Sequence[Figures]) -> Figures:
+    """Several games of one attack, counted together, with the first one's refusal."""
+    won, trials = (sum(int(each[name]) for each in played) for name in ("successes", "trials"))
+    return {**played[0], **rate(won, trials), "stories": len(played)}
 
 
 @dataclass(slots=True)
@@ -93,7 +107,7 @@ class Split:
     forged: bool = False
     sessions: dict[int, OneShotMember] = field(default_factory=dict)
 
-    def run(self) -> list[tuple[tuple[Upload, ...], Integers]]:
+    def run(self) -> Sums:
         """The sums that open: the uploads, and the sum of their vectors."""
         shares = self.shares()
         return [
@@ -149,30 +163,136 @@ class Split:
         return vector_sum(context, uploads, key_sum(context, shares))
 
 
-def honest_round(
-    victims: OneShotVictims,
-    uploads: Mapping[int, Upload],
-    change: Callable[[int, Answer, bytes], Answer] | None = None,
-) -> OpenedSum:
-    """A round with a server of the product.
+@dataclass
+class Server:
+    """A hostile server of one round: its victims, what it has of them, and what it can do.
 
-    Args:
-        change: what a member answers instead, given its number, its answer and the signed digest.
+    An attack of the catalogue says what it does; a fault campaign draws that from `rng`.
 
-    Raises:
-        ProtocolError: the round is lost.
+    Attributes:
+        inputs: int64[clients, length].
     """
-    server = OneShotServer(victims.context, victims.cohort)
-    sessions = {j: victims.member(j) for j in range(victims.context.committee.size)}
-    for u in sorted(uploads):
-        server.receive(uploads[u])
-    for _ in range(3):
-        for j, message in list(server.close_round()):
-            given = sessions[j].receive(message)
-            if isinstance(given, Answer) and change is not None:
-                headers = [Header.of(uploads[u]) for u in server.survivors]
-                given = change(j, given, survivors_digest(victims.context, headers))
-            server.receive(given)
-    opened = server.open()
-    assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
-    return opened
+
+    victims: OneShotVictims
+    inputs: Integers
+    rng: np.random.Generator
+    target: int = 0
+
+    @cached_property
+    def uploads(self) -> dict[int, Upload]:
+        """What all clients sent."""
+        return self.victims.uploads(self.inputs)
+
+    @property
+    def everybody(self) -> Members:
+        """The numbers of all clients."""
+        return tuple(range(self.victims.context.size))
+
+    @property
+    def others(self) -> Members:
+        """Everybody but the target."""
+        return tuple(u for u in self.everybody if u != self.target)
+
+    @property
+    def colluder(self) -> int:
+        """A client of its own."""
+        return max(self.victims.setting.own_clients)
+
+    def somebody(self) -> int:
+        """An honest client, chosen at random."""
+        return int(self.rng.integers(min(self.victims.setting.own_clients)))
+
+    def without(self, count: int) -> Members:
+        """Everybody but so many, chosen at random."""
+        lost = set(self.rng.permutation(len(self.everybody))[:count].tolist())
+        return tuple(u for u in self.everybody if u not in lost)
+
+    def halves(self, more: int = 0) -> tuple[Members, Members]:
+        """Two random groups of honest members; of an odd number, `more` are in the first one."""
+        honest = self.rng.permutation(self.victims.honest_members).tolist()
+        middle = (len(honest) + more) // 2
+        return tuple(honest[:middle]), tuple(honest[middle:])
+
+    def upload(self, u: int, context: OneShotContext | None = None) -> Upload:
+        """A client's upload once more, or what it sends when it is told of another context."""
+        return self.victims.upload(u, self.inputs[u], context)
+
+    def signed_by(self, sender: int, upload: Upload, name: int, **changes: Any) -> Upload:
+        """An upload under some name, with other content or not, and the signature of `sender`."""
+        changed = msgspec.structs.replace(upload, sender=name, **changes)
+        parts = Header.of(changed).signed_parts(self.victims.context)
+        signature = identity_of(sender).sign(Usage.UPLOAD, *parts)
+        return msgspec.structs.replace(changed, signature=signature)
+
+    def ask_each(
+        self,
+        sets: Mapping[int, Collection[int]],
+        shown_to: Mapping[int, Mapping[int, Upload]] | None = None,
+        **how: Any,
+    ) -> Split:
+        """Show members uploads, all of them unless told, and ask each for a set of clients."""
+        return Split(self.victims, shown_to or dict.fromkeys(sets, self.uploads), sets, **how)
+
+    def ask_all(
+        self,
+        chosen: Collection[int] | None = None,
+        uploads: Mapping[int, Upload] | None = None,
+        **how: Any,
+    ) -> Split:
+        """Show all honest members the same uploads, and ask all of them for the same clients."""
+        members = self.victims.honest_members
+        sets = dict.fromkeys(members, self.everybody if chosen is None else chosen)
+        return self.ask_each(sets, dict.fromkeys(members, uploads or self.uploads), **how)
+
+    def sessions(self, uploads: Mapping[int, Upload] | None = None) -> dict[int, OneShotMember]:
+        """Honest members' sessions that were shown uploads."""
+        found = {j: self.victims.member(j) for j in self.victims.honest_members}
+        for j, session in found.items():
+            shown(self.victims, session, j, uploads or self.uploads)
+        return found
+
+    def end_of(
+        self,
+        uploads: Mapping[int, Upload],
+        change: Callable[[int, Answer, bytes], Answer] | None = None,
+    ) -> ProtocolError | OpenedSum:
+        """What a round with the product's own server ends in; how it is lost is counted.
+
+        Args:
+            change: what a member answers instead, of its number, its answer and what it signed.
+        """
+        victims = self.victims
+        server = OneShotServer(victims.context, victims.cohort)
+        sessions = {j: victims.member(j) for j in range(victims.context.committee.size)}
+        try:
+            for u in sorted(uploads):
+                server.receive(uploads[u])
+            for _ in range(3):
+                for j, message in list(server.close_round()):
+                    given = sessions[j].receive(message)
+                    if isinstance(given, Answer) and change is not None:
+                        headers = [Header.of(uploads[u]) for u in server.survivors]
+                        given = change(j, given, survivors_digest(victims.context, headers))
+                    server.receive(given)
+            opened = server.open()
+        except ProtocolError as error:
+            victims.refused(error)
+            return error
+        assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
+        return opened
+
+    def is_exact(self, opened: OpenedSum) -> bool:
+        """Whether a sum is that of what all clients put in."""
+        expected = np.mod(self.inputs.sum(axis=0), self.victims.context.field.modulus)
+        return np.array_equal(opened.vector.elements.astype(np.int64), expected)
+
+
+def difference_is(opened: Sums, wanted: Integers) -> bool:
+    """Whether two sums opened that differ by this vector."""
+    sums = [total for _, total in opened]
+    return any(np.array_equal(a - b, wanted) for a in sums for b in sums if a is not b)
+
+
+def has(opened: Sums, wanted: Integers) -> bool:
+    """Whether one of the sums that opened is this vector."""
+    return any(np.array_equal(total, wanted) for _, total in opened)

@@ -25,6 +25,7 @@ from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
+from protocol.round.returned_noise import ReturnedNoise
 from protocol.schemes import OneShot
 from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import one_shot_setup
@@ -35,7 +36,7 @@ from secagg.oneshot.records import MemberUploads, RoundRecord
 from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import identities_of, public_keys
 from simulations.threats.game.victims import refusal
-from simulations.threats.one_shot.weak import weakened
+from simulations.threats.game.weak_clients import weakened
 from simulations.threats.one_shot.weak_memories import StoredNoise, WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 from sketch import PublicSeed, SketchSpec
@@ -70,6 +71,19 @@ def plan_of(goal: PrivacyGoal = GOAL, rounds: int = ROUNDS, apart: int = APART) 
 def parameters_of(plan: TrainingPlan) -> RoundParameters:
     """Of all rounds of a plan."""
     return plan.calibrate(SketchSpec.identity(DIMENSION), MODEL, PublicSeed(bytes(32)))
+
+
+def noise_of(parameters: RoundParameters) -> ReturnedNoise:
+    """The terms of the noise that comes back."""
+    if parameters.returned is None:
+        raise AssertionError("noise comes back in these runs")
+    return parameters.returned
+
+
+def with_noise(plan: TrainingPlan, **terms: Any) -> RoundParameters:
+    """The parameters of a plan with other terms of the noise that comes back."""
+    right = parameters_of(plan)
+    return replace(right, returned=replace(noise_of(right), **terms))
 
 
 class ReturningRun:
@@ -123,14 +137,7 @@ class ReturningRun:
         returning: bool = True,
         fewest_returning: int = 0,
     ) -> OneShotSetup:
-        """A round as announced.
-
-        Args:
-            records: that it lists.
-            committee: which of the two.
-            parameters: the plan's if left out.
-            returning, fewest_returning: see `MemberUploads`.
-        """
+        """A round as announced."""
         parameters = parameters or parameters_of(self.plan)
         uploads = MemberUploads(
             fewest=returned_run(self.plan).fewest_members,
@@ -157,22 +164,11 @@ class ReturningRun:
         absent: Collection[int] = (),
         clients: int = CLIENTS,
     ) -> BegunRound:
-        """Announce a round, and collect uploads.
-
-        Args:
-            committee: that it has.
-            absent: members that are told nothing.
-            clients: how many are told of it, the first ones.
-        """
+        """Announce a round, and collect uploads."""
         return BegunRound(self, setup, committee, absent, clients)
 
     def upload(self, u: int, setup: OneShotSetup, policy: ClientPolicy | None = None) -> bytes:
-        """What a client sends, an update of zeros; nothing if it refuses, which is counted.
-
-        Args:
-            u: the client.
-            policy: the usual one if left out.
-        """
+        """What a client sends, an update of zeros; nothing if it refuses, which is counted."""
         if not self.counting:
             policy, self.histories[u] = self.policy(goal=None), ClientHistory()
         client = OneShotRoundClient(
@@ -186,12 +182,7 @@ class ReturningRun:
             return b""
 
     def member(self, j: int, committee: int = 0, policy: MemberPolicy | None = None) -> RoundMember:
-        """A member that has no round yet, and remembers the run.
-
-        Args:
-            j: its index.
-            policy: the usual one if left out.
-        """
+        """A member that has no round yet, and remembers the run."""
         return RoundMember(
             self.committees[committee][j],
             self.keys[committee][j],
@@ -211,12 +202,7 @@ class ReturningRun:
 
 
 class BegunRound:
-    """A round whose uploads the server has; it goes on when and with whom it likes.
-
-    Attributes:
-        setup: as announced.
-        uploads: by place in the cohort.
-    """
+    """A round whose uploads the server has; it goes on when and with whom it likes."""
 
     def __init__(
         self,

@@ -46,12 +46,7 @@ Flags = frozenset[tuple[int, bool]]
 
 @dataclass(frozen=True, slots=True)
 class RunRules:
-    """What members keep to; by default what the product's do.
-
-    Attributes:
-        memory: of a member, by its index.
-        fewer_signatures: by which the quorum is lower than it must be.
-    """
+    """What members keep to; by default what the product's do."""
 
     memory: Callable[[int], WatchedNoise] = WatchedNoise
     fewer_signatures: int = 0
@@ -59,14 +54,7 @@ class RunRules:
 
 @dataclass(frozen=True)
 class _Context:
-    """As much of a round's context as members' memories look at.
-
-    Attributes:
-        size: s.
-        round_number: of the round.
-        member_uploads: what members agree on about it.
-        variance: V_a; a run has one, but a server may say another.
-    """
+    """As much of a round's context as members' memories look at."""
 
     size: int
     round_number: int
@@ -104,13 +92,7 @@ class _Context:
 
 @dataclass(slots=True)
 class _Announced:
-    """A context that somebody was told.
-
-    Attributes:
-        context: what it says.
-        joined: honest members who have begun the round with it.
-        signed: who has signed in it, for which set.
-    """
+    """A context that somebody was told."""
 
     context: _Context
     joined: set[int] = field(default_factory=set)
@@ -119,13 +101,7 @@ class _Announced:
 
 @dataclass(frozen=True, slots=True)
 class SchedulesReport:
-    """What came of many schedules.
-
-    Attributes:
-        schedules: how many were drawn.
-        several: in how many of them two sums or more were opened.
-        flaws: what was wrong, and how often.
-    """
+    """What came of many schedules."""
 
     schedules: int
     several: int
@@ -138,13 +114,7 @@ class SchedulesReport:
 
 
 def run_schedules(schedules: int, seed: int, rules: RunRules | None = None) -> SchedulesReport:
-    """Draw schedules, and look at what was opened in each.
-
-    Args:
-        schedules: how many, of all committees in turn.
-        seed: fixes all of them.
-        rules: of members; the product's if left out.
-    """
+    """Draw schedules, and look at what was opened in each."""
     rng, flaws, several = random.Random(seed), Counter[str](), 0  # noqa: S311 - no secrets here
     for number in range(schedules):
         size, corrupt = COMMITTEES[number % len(COMMITTEES)]
@@ -157,11 +127,7 @@ def run_schedules(schedules: int, seed: int, rules: RunRules | None = None) -> S
 
 
 class _Schedule:
-    """One schedule, step by step.
-
-    Attributes:
-        parts: what is counted with, of the terms that the last open sum has.
-    """
+    """One schedule, step by step."""
 
     def __init__(self, rng: random.Random, size: int, corrupt: int, rules: RunRules) -> None:
         self._rng, self._size, self._corrupt, self._rules = rng, size, corrupt, rules

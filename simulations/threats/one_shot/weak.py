@@ -7,39 +7,22 @@ while they take a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 from unittest.mock import patch
 
 from secagg.keys import SecretSeed
 from secagg.oneshot import client as client_module
 from secagg.oneshot import member as member_module
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.committee import Committee
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import Checked, Finished
 from secagg.sealing import unseal
 from secagg.tags import Usage, derive, digest, encode_index
+from simulations.threats.game.weak_clients import weakened
 from simulations.threats.one_shot.parties import MemberMaker
-
-T = TypeVar("T", OneShotContext, Committee)
-
-
-def weakened(original: T, **changes: Any) -> T:
-    """The same context or committee, hash included, with fields that no check has seen."""
-    kind = type(original)
-    weak = object.__new__(kind)
-    for name in kind.__dataclass_fields__:
-        object.__setattr__(weak, name, changes.get(name, getattr(original, name)))
-    return weak
-
-
-def unbound(context: OneShotContext) -> OneShotContext:
-    """The same context with a hash that nothing goes into."""
-    return weakened(context, hash=bytes(32))
 
 
 def believing(quorum: int | None = None, **changes: Any) -> MemberMaker:
@@ -146,10 +129,3 @@ class _Unbound:
 
     def derived(self, label: bytes, length: int) -> bytes:
         return derive(self._root.expose(), Usage.UPLOAD_SECRETS, length, label)
-
-
-@contextmanager
-def replaced(owner: Any, name: str, value: Callable[..., Any]) -> Iterator[None]:
-    """Inside, the server's code has something else in the place of a check."""
-    with patch.object(owner, name, value):
-        yield

@@ -14,11 +14,7 @@ from simulations.threats.one_shot.whole_run import Draw
 
 
 class _Watched(MemberNoise):
-    """The product's memory; what was added and taken back in each context is told to a test.
-
-    Attributes:
-        used: by the hash of a context, what was added and what was taken back.
-    """
+    """The product's memory; what was added and taken back in each context is told to a test."""
 
     _member: int
     _taken: AddedNoise | None = None
@@ -45,11 +41,7 @@ class _Watched(MemberNoise):
 
 
 class WatchedNoise(_Watched):
-    """A memory that lives as long as its process.
-
-    Args:
-        member: whose it is.
-    """
+    """A memory that lives as long as its process."""
 
     def __init__(self, member: int) -> None:
         super().__init__()
@@ -57,12 +49,7 @@ class WatchedNoise(_Watched):
 
 
 class StoredNoise(_Watched, StoredMemberNoise):
-    """A memory in a folder.
-
-    Args:
-        folder: where it is.
-        before: that of the process before this one, for what was watched.
-    """
+    """A memory in a folder."""
 
     def __init__(self, folder: Path, before: WatchedNoise | StoredNoise) -> None:
         super().__init__(folder)

@@ -28,12 +28,7 @@ Source = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Noise that a member added once.
-
-    Attributes:
-        source: its name.
-        variance: parameter of its law.
-    """
+    """Noise that a member added once."""
 
     source: Source
     variance: float
@@ -41,13 +36,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRound:
-    """A sum that a server has opened.
-
-    Attributes:
-        before: the records that its context lists.
-        record: its own.
-        noise: of honest members in the sum, what each added and what it took back, if anything.
-    """
+    """A sum that a server has opened."""
 
     before: tuple[RoundRecord, ...]
     record: RoundRecord
@@ -55,12 +44,7 @@ class OpenedRound:
 
 
 def flaw(opened: Sequence[OpenedRound], parts: Parts) -> str:
-    """What is wrong with the sums that are open, in words; empty if all is as counted.
-
-    Args:
-        opened: all of them, in any order.
-        parts: what everybody counts with.
-    """
+    """What is wrong with the sums that are open, in words; empty if all is as counted."""
     if not opened:
         return ""
     rounds = sorted(opened, key=lambda each: each.record.round_number)

@@ -28,15 +28,7 @@ CLIP: Final = 1.0
 def announced_round(
     identities: Sequence[Identity], model_digest: bytes, coins: int, seed: int, number: int = 0
 ) -> RoundSetup:
-    """The round as an honest server would announce it.
-
-    Args:
-        identities: of the cohort, `COHORT` of them.
-        model_digest: of the model that an honest server sends.
-        coins: of each client.
-        seed: fixes session and public seed.
-        number: of the round.
-    """
+    """The round as an honest server would announce it."""
     parameters = RoundParameters(
         model_digest=model_digest,
         clip_l2=CLIP,

@@ -57,11 +57,7 @@ MOST_TRIES: Final = 40_000
 
 
 def scaled_round(seed: int, number: int, bits: int = SCALED_BITS) -> RoundSetup:
-    """A round on a ring of so few bits, as a server announces it; it expires.
-
-    Raises:
-        ParameterError: the ring is not one of so many bits.
-    """
+    """A round on a ring of so few bits, as a server announces it; it expires."""
     parameters = RoundParameters(
         model_digest=bytes(32),
         clip_l2=1.0,
@@ -111,13 +107,7 @@ class ServersTime:
 
 @dataclass
 class Ground:
-    """What a server came to.
-
-    Attributes:
-        tries: rings computed.
-        opened: whether it has the integers of one honest client.
-        refusals: of honest clients.
-    """
+    """What a server came to."""
 
     tries: int = 0
     opened: bool = False

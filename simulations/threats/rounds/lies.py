@@ -73,14 +73,7 @@ OTHER_SHAPE: Final = frozenset({"sketch", "removable", "degree", "mode", "bits"}
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One round in which the target is told something else.
-
-    Attributes:
-        identities: of the cohort.
-        setup: as everybody but the target is told it.
-        lie: what the target is told otherwise.
-        seed: fixes updates and noise.
-    """
+    """One round in which the target is told something else."""
 
     identities: Sequence[Identity]
     setup: RoundSetup

@@ -78,12 +78,7 @@ class Participant:
     """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`.
 
     Attributes:
-        client: real, or a victim.
-        announcement: what the server told this client.
-        model_digest: of the model that the server sent to this client.
         update: float64[d].
-        noise: fixed, so that what it sent can be computed again and compared.
-        error: the typed error with which it left the round.
     """
 
     client: Joining
@@ -191,10 +186,7 @@ class OwnClient:
     """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`.
 
     Args:
-        setup: of the round.
-        identity: its signing key.
         values: int64[L].
-        rand: source of its secrets.
     """
 
     def __init__(
@@ -218,14 +210,7 @@ class OwnClient:
 
 
 class TellingClient(OwnClient):
-    """A client of the server's that tells it every share that it was given.
-
-    Args:
-        knowledge: the server's, of this session.
-
-    Attributes:
-        roster: that it was shown; None before the shares are in.
-    """
+    """A client of the server's that tells it every share that it was given."""
 
     def __init__(
         self,

@@ -51,10 +51,8 @@ class SplitOutcome:
     """What a split round came to.
 
     Attributes:
-        sums: sums that were opened.
         uploads: clients that handed over a masked update under a roster with clients in it that
             were told something else.
-        refusals: typed error of each client that left, by index.
     """
 
     sums: list[FieldSum] = field(default_factory=list)
@@ -69,13 +67,7 @@ class SplitOutcome:
 def run_split(
     people: Participants, identities: Mapping[int, Identity], story: Story
 ) -> SplitOutcome:
-    """Play one story to its end.
-
-    Args:
-        people: fresh clients, by index, each with what it was told.
-        identities: their signing keys; `STOLEN_KEYS` alone looks at them.
-        story: what to try.
-    """
+    """Play one story to its end."""
     outcome = SplitOutcome()
     _advertised({i: each for i, each in people.items() if not each.understands}, outcome)
     if outcome.refusals:

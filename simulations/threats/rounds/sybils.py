@@ -57,9 +57,6 @@ class SybilCohort:
     """A cohort of one victim and clients of the server's, and what the victim may put in.
 
     Attributes:
-        setup: of the round, calibrated for honest clients all around.
-        victim: its identity, at index 0.
-        sybils: the others'.
         update: float64[d], what the victim puts in in world 1; zero in world 0.
     """
 
@@ -101,12 +98,7 @@ class SybilCohort:
 
 @dataclass(frozen=True)
 class OpenedBatches:
-    """A real round with exact noise around one victim, whose peers all tell what they hold.
-
-    Attributes:
-        setup: of the round, of `exact_settings`.
-        seed: fixes everything.
-    """
+    """A real round with exact noise around one victim, whose peers all tell what they hold."""
 
     setup: RoundSetup
     seed: int

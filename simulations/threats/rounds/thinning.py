@@ -25,9 +25,8 @@ from simulations.audits.base import (
 )
 from simulations.audits.distribution import ClaimedRelease, claimed_figures, noise_test
 from simulations.audits.paths import PathSettings, repeatable
-from simulations.threats.rounds.games import allowed_accuracy, epsilon_of, guessing_rate
 from simulations.threats.rounds.parties import OwnClient, opened_sum, trusting_participant
-from simulations.threats.rounds.released import GOAL
+from simulations.threats.rounds.released import GOAL, allowed_accuracy, epsilon_of, guessing_rate
 from sketch import SketchSpec
 
 COHORT: Final = 12
@@ -61,12 +60,6 @@ def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Fig
 
     Args:
         noise: float64[N], centred, integer units; what the server has not taken off.
-        claimed: the round's event for the server.
-        seed: of the worlds.
-
-    Returns:
-        The rate of right guesses, and the figures of the law test; ``succeeded`` if either finds
-        less noise than accounted.
     """
     shift = round(SHIFT * math.sqrt(claimed.noise_variance))
     worlds = np.random.default_rng(seed).integers(0, 2, noise.size)
@@ -87,12 +80,7 @@ def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Fig
 
 
 def against_goal(figures: Figures, event: Event) -> Figures:
-    """Figures with what the round is accounted with: noise as accounted may still be too little.
-
-    Args:
-        figures: of `noise_left_figures`.
-        event: of the sum, for a server with all tolerated colluders.
-    """
+    """Figures with what the round is accounted with: noise as accounted may still be too little."""
     epsilon = epsilon_of(event, GOAL.delta)
     return {
         **figures,
@@ -104,14 +92,7 @@ def against_goal(figures: Figures, event: Event) -> Figures:
 
 @dataclass(frozen=True)
 class CheatedRound:
-    """A real round in which some clients submit zeros without noise, and others vanish.
-
-    Attributes:
-        setup: what all take part in.
-        seed: fixes identities and the noise of the honest.
-        dropouts: who vanishes, and when.
-        cheaters: who adds no noise.
-    """
+    """A real round in which some clients submit zeros without noise, and others vanish."""
 
     setup: RoundSetup
     seed: int
@@ -171,13 +152,7 @@ EARLY: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.INPUT}
 
 
 def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figures:
-    """Run a round with cheaters and dropouts, and hold it against what is accounted.
-
-    Args:
-        setup: what takes place.
-        claimed: what the accountant was told of it.
-        seed: fixes everything.
-    """
+    """Run a round with cheaters and dropouts, and hold it against what is accounted."""
     noise, survivors = CheatedRound(setup, seed, EARLY_AND_LATE).noise()
     event = claimed.events(survivors).server
     if not isinstance(event, ClaimedRelease):

@@ -1,8 +1,12 @@
 """Searching the seeds of a generator whose seeds are too few."""
 
-from simulations.threats.seed_search.mersenne import mersenne_outputs
 from simulations.threats.seed_search.peeled import LOOKED_AT, Peeled, PeeledUpload, recovers, unmask
-from simulations.threats.seed_search.search import Numbers, SearchResult, search_seeds
+from simulations.threats.seed_search.search import (
+    Numbers,
+    SearchResult,
+    mersenne_outputs,
+    search_seeds,
+)
 
 __all__ = [
     "LOOKED_AT",

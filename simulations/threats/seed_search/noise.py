@@ -26,8 +26,13 @@ from numpy.typing import NDArray
 from dp import NoiseSeed, clip_l2, quantize
 from dp.coins import sample_binomial
 from simulations.audits.base import Integers, noise_seed
-from simulations.threats.seed_search.mersenne import mersenne_outputs
-from simulations.threats.seed_search.search import Expand, Numbers, SearchResult, search_seeds
+from simulations.threats.seed_search.search import (
+    Expand,
+    Numbers,
+    SearchResult,
+    mersenne_outputs,
+    search_seeds,
+)
 
 CLIENTS: Final = 5
 DIMENSION: Final = 256
@@ -65,7 +70,6 @@ class Released:
 
     Attributes:
         remainder: int64[`DIMENSION`]: the victim's quantised update plus its noise.
-        bound: on the squared norm of a quantised update.
         plain: int64[`DIMENSION`], the update; only to see whether the adversary is right.
     """
 
@@ -94,13 +98,7 @@ class Released:
 
 
 def release(draw: Draw, number: int, rng: np.random.Generator) -> Released:
-    """A round of quantised, noised updates, and its sum seen by who knows all but one of them.
-
-    Args:
-        draw: makes everybody's noise.
-        number: the seed of the victim's.
-        rng: fixes updates, rounding and the others' noise.
-    """
+    """A round of quantised, noised updates, and its sum seen by who knows all but one of them."""
     updates = rng.normal(size=(CLIENTS, DIMENSION))
     quantized = [
         quantize(clip_l2(update, 1.0), SCALE, LINF, noise_seed(int(rng.integers(1 << 62))))
@@ -134,9 +132,7 @@ def search_ours(rng: np.random.Generator, told_bits: int, tried_bits: int) -> bo
     """Attack the product's noise: whether the update was recovered.
 
     Args:
-        rng: fixes the updates; the victim's seed is fresh.
         told_bits: how many low bits of the seed the adversary is told.
-        tried_bits: how many of the others it tries.
     """
     number = int.from_bytes(NoiseSeed.fresh().material, "little")
     released = release(our_noise, number, rng)
@@ -150,9 +146,7 @@ def search_weak(rng: np.random.Generator, number: int, window: range) -> tuple[b
     """Attack the twin's noise: whether the update was recovered, and the search.
 
     Args:
-        rng: fixes the updates.
         number: the victim's seed, below 2^32.
-        window: the seeds to try.
     """
     released = release(weak_noise, number, rng)
     expand: Expand = partial(_weak_first, window.start)

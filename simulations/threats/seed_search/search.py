@@ -1,4 +1,7 @@
-"""Trying candidates for a seed, block by block, and how long that takes."""
+"""Trying candidates for a seed, block by block, and how long that takes.
+
+The seeds of 32 bits are those of Mersenne Twisters, of which the first outputs are looked at.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg import ParameterError
 from simulations.audits.base import Figures
+from simulations.threats.seed_search._kernels import LANES, MOST_OUTPUTS, first_outputs
 
 Numbers: TypeAlias = NDArray[np.uint64]
 """Candidates by number: uint64[N]."""
@@ -28,8 +33,6 @@ class SearchResult:
     """What a search found.
 
     Attributes:
-        found: numbers of the accepted candidates, ascending.
-        tried: how many candidates there were.
         core_seconds: what it took of one core; others may have used the machine meanwhile.
     """
 
@@ -38,11 +41,7 @@ class SearchResult:
     core_seconds: float
 
     def cost(self, seeds: int) -> Figures:
-        """What was measured, and what follows for all seeds.
-
-        Args:
-            seeds: how many there are.
-        """
+        """What was measured, and what follows for all seeds."""
         rate = self.tried / self.core_seconds
         return {
             "timed_candidates": self.tried,
@@ -54,13 +53,7 @@ class SearchResult:
 
 
 def search_seeds(candidates: range, expand: Expand, accept: Accept) -> SearchResult:
-    """Try every candidate.
-
-    Args:
-        candidates: numbers, in steps of 1.
-        expand: makes the words to look at.
-        accept: looks at them.
-    """
+    """Try every candidate."""
     found: list[int] = []
     # One candidate that is not counted: compiling, and filling the caches, is no part of the rate.
     accept(expand(np.array([candidates.start], np.uint64)))
@@ -69,3 +62,23 @@ def search_seeds(candidates: range, expand: Expand, accept: Accept) -> SearchRes
         numbers = np.arange(first, min(first + BLOCK, candidates.stop), dtype=np.uint64)
         found += numbers[accept(expand(numbers))].tolist()
     return SearchResult(tuple(found), len(candidates), time.process_time() - start)
+
+
+def mersenne_outputs(seeds: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
+    """The first 32-bit outputs for each seed, as `numpy.random.RandomState(seed)` gives them.
+
+    Args:
+        seeds: uint32[N].
+
+    Returns:
+        uint32[count, N]: all first outputs, then all second ones, and so on.
+    """
+    if seeds.dtype != np.uint32 or seeds.ndim != 1:
+        raise ParameterError("seeds", f"{seeds.dtype}{seeds.shape}", "uint32[N]")
+    if not 1 <= count <= MOST_OUTPUTS:
+        raise ParameterError("count", count, f"in 1 .. {MOST_OUTPUTS}")
+    padded = np.zeros(-(-seeds.size // LANES) * LANES, np.uint32)
+    padded[: seeds.size] = seeds
+    outputs = np.empty((count, padded.size), np.uint32)
+    first_outputs(padded, outputs)
+    return outputs[:, : seeds.size]

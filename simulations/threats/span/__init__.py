@@ -7,9 +7,8 @@ that the modelled clients accept. docs/span.md has the model, the arguments and 
 """
 
 from simulations.threats.span.check import SpanReport, span_check
-from simulations.threats.span.clients import ClientRules
+from simulations.threats.span.clients import ClientRules, Mutant
 from simulations.threats.span.counterexample import Counterexample
-from simulations.threats.span.mutants import Mutant
 from simulations.threats.span.parameters import Parameters, all_parameters
 from simulations.threats.span.schedules import Reduction
 

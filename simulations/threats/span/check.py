@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
+from simulations.threats.span.clients import Mutant, parameters_of, rules_of
 from simulations.threats.span.counterexample import Counterexample
 from simulations.threats.span.equations import NOT_A_SUM, Layout, Views, views
-from simulations.threats.span.mutants import Mutant, parameters_of, rules_of
 from simulations.threats.span.parameters import Parameters
 from simulations.threats.span.schedules import Batch, Flags, Reduction, Space, spaces
 
@@ -79,9 +79,6 @@ def span_check(
     Every n_C, every t from the lowest that the product accepts, every minimum_survivors and every
     set of at most n_C colluders. A mutant's check stops where it should: at the first broken
     schedule.
-
-    Raises:
-        ValueError: n is not in 2 .. 5, or the mutant lacks a defence that the mode does not have.
     """
     if not 2 <= n <= LARGEST_SIZE:
         raise ValueError(f"n: {n} is not in 2 .. {LARGEST_SIZE}")

@@ -75,11 +75,6 @@ class Space:
 
     Attributes:
         colluders: the clients that do work for the server, a set of at most n_C.
-        honest: the others, ascending.
-        cells: number of each honest client's cell; -1 for a client that never sees a roster.
-        rosters: U1 as each honest client sees it; 0 for none.
-        eager: whether `wanted` shares are released as soon as a quorum allows it, instead of
-            being a choice that is void without one.
     """
 
     parameters: Parameters

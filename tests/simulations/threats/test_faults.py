@@ -47,8 +47,8 @@ from simulations.threats.faults import (
     run_campaign,
     run_schedule,
 )
+from simulations.threats.faults.behaviours import no_hang
 from simulations.threats.faults.kept import RESULT, OtherCampaignError, Question, run_kept
-from simulations.threats.faults.tally import no_hang
 
 Patch = pytest.MonkeyPatch
 
@@ -102,8 +102,27 @@ def no_check(*_: object) -> bool:
     return True
 
 
-def believes_signatures(module: Any) -> Callable[[Patch], None]:
-    return lambda patch: patch.setattr(module, "signature_is_valid", no_check)
+def lacks(owner: Any, name: str, instead: Any = no_check) -> Callable[[Patch], None]:
+    """Something of the product is replaced."""
+    return lambda patch: patch.setattr(owner, name, instead)
+
+
+any_tree = lacks(roster, "proof_is_valid")
+keys_may_repeat = lacks(roster, "check_distinct_keys")
+# Nobody notices keys of small order until an agreement fails.
+takes_any_key = lacks(roster, "check_public_key")
+takes_second_messages = lacks(Parties, "first", lambda self, sender, seen, allowed=(): sender)
+# Nothing refuses an input, so here the sum itself is broken.
+loses_uploads = lacks(server, "add_into", lambda total, vector: None)
+# Clients take whatever is in a sealed share, and do not look at it.
+opens_everything = lacks(
+    client, "_open_share", lambda party, state, sender, sealed: sealed[SEAL_OVERHEAD_BYTES:]
+)
+counts_no_shares = lacks(
+    server, "decode_share", lambda data, _: np.frombuffer(data, "<u4").reshape(-1, LIMBS)
+)
+# What follows is bound to the context, but to no roster.
+roster_without_hash = lacks(roster, "_round_hash", lambda context, members, root: context.hash)
 
 
 def believes_rebuilt(patch: Patch) -> None:
@@ -125,29 +144,6 @@ def takes_any_limbs(patch: Patch) -> None:
         return (whole % (1 << 256)).to_bytes(32, "little")
 
     patch.setattr(shamir, "from_limbs", cut)
-
-
-def loses_uploads(patch: Patch) -> None:
-    """Nothing refuses an input, so here the sum itself is broken."""
-    patch.setattr(server, "add_into", lambda total, vector: None)
-
-
-def opens_everything(patch: Patch) -> None:
-    """Clients take whatever is in a sealed share, and do not look at it."""
-    patch.setattr(
-        client, "_open_share", lambda party, state, sender, sealed: sealed[SEAL_OVERHEAD_BYTES:]
-    )
-
-
-def counts_no_shares(patch: Patch) -> None:
-    patch.setattr(
-        server, "decode_share", lambda data, _: np.frombuffer(data, "<u4").reshape(-1, LIMBS)
-    )
-
-
-def takes_any_key(patch: Patch) -> None:
-    """Nobody notices keys of small order until an agreement fails."""
-    patch.setattr(roster, "check_public_key", no_check)
 
 
 def takes_repeated_keys(patch: Patch) -> None:
@@ -198,10 +194,6 @@ def takes_short_vectors(patch: Patch) -> None:
 
     original = PrimeField.packed_bytes
     patch.setattr(PrimeField, "packed_bytes", lambda self, n: AnyLength(original(self, n)))
-
-
-def takes_second_messages(patch: Patch) -> None:
-    patch.setattr(Parties, "first", lambda self, sender, seen, allowed=(): sender)
 
 
 def shows_quorum_of_one(patch: Patch) -> None:
@@ -262,15 +254,6 @@ def announced(within: bool = True, own: bool = True, size: bool = True) -> Calla
     return lambda patch: patch.setattr(client, "_announced", check)
 
 
-def any_tree(patch: Patch) -> None:
-    patch.setattr(roster, "proof_is_valid", no_check)
-
-
-def roster_without_hash(patch: Patch) -> None:
-    """What follows is bound to the context, but to no roster."""
-    patch.setattr(roster, "_round_hash", lambda context, members, root: context.hash)
-
-
 def confirms_for_every_round(patch: Patch) -> None:
     """Signatures on survivor sets do not say of which round they are."""
     sign = Identity.sign
@@ -288,10 +271,6 @@ def confirms_for_every_round(patch: Patch) -> None:
             key, signature, usage, *unbound(usage, parts)
         ),
     )
-
-
-def keys_may_repeat(patch: Patch) -> None:
-    patch.setattr(roster, "check_distinct_keys", lambda _: None)
 
 
 def agrees_on_constants(patch: Patch) -> None:
@@ -317,7 +296,7 @@ def answers_any_request(patch: Patch) -> None:
 
 
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
-    WIRE: (believes_signatures(serving), "wrong sum"),
+    WIRE: (lacks(serving, "signature_is_valid"), "wrong sum"),
     ENCODED: (campaigns.forgets_to_remove, "wrong integers"),
     "client: advertises a key of small order": (takes_any_key, "one liar ended"),
     "client: advertises a repeated key": (takes_repeated_keys, "one liar ended"),
@@ -334,8 +313,8 @@ CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "client: uploads elements outside the field": (unpacks_anything, "wrong sum"),
     "client: uploads a shorter vector": (takes_short_vectors, "wrong sum"),
     "client: uploads two vectors": (takes_second_messages, "wrong sum"),
-    "client: uploads in another's name": (believes_signatures(serving), "wrong sum"),
-    "client: signs another survivor set": (believes_signatures(serving), "one liar ended"),
+    "client: uploads in another's name": (lacks(serving, "signature_is_valid"), "wrong sum"),
+    "client: signs another survivor set": (lacks(serving, "signature_is_valid"), "one liar ended"),
     "client: answers with wrong shares": (believes_rebuilt, "wrong sum"),
     "client: answers with too few shares": (counts_no_shares, "ValueError"),
     "client: answers with doubled shares": (counts_no_shares, "ValueError"),
@@ -351,7 +330,7 @@ CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "server: tells a client that it is lost": (announced(own=False), "told to be lost"),
     "server: invents survivors": (announced(within=False), "not inside"),
     "server: fixes the tree": (any_tree, "not in the tree"),
-    "server: substitutes keys": (believes_signatures(roster), "both secrets"),
+    "server: substitutes keys": (lacks(roster, "signature_is_valid"), "both secrets"),
     "server: replays confirmations": (confirms_for_every_round, "stories"),
     "server: repeats keys": (keys_may_repeat, "repeated"),
     "server: uses keys of small order": (agrees_on_constants, "small order"),

@@ -73,16 +73,27 @@ def test_no_promise_is_broken(family: str) -> None:
 # -- controls -------------------------------------------------------------------------------------
 
 
-def passes_every_key(patch: Patch) -> None:
-    patch.setattr(opening, "largest_mean_square", lambda *_: float("inf"))
+def lacks(owner: Any, name: str, instead: Any) -> Callable[[Patch], None]:
+    """Something of the product is replaced."""
+    return lambda patch: patch.setattr(owner, name, instead)
 
 
-def believes_headers(patch: Patch) -> None:
-    patch.setattr(Header, "is_signed", lambda *_: True)
-
-
-def believes_members(patch: Patch) -> None:
-    patch.setattr(serving, "signature_is_valid", lambda *_: True)
+passes_every_key = lacks(opening, "largest_mean_square", lambda *_: float("inf"))
+believes_headers = lacks(Header, "is_signed", lambda *_: True)
+believes_members = lacks(serving, "signature_is_valid", lambda *_: True)
+blames_every_dealer = lacks(opening, "wrong_shares", lambda *_: None)
+corrects_no_seeds = lacks(opening._Seeds, "_corrected", lambda *_: None)
+corrects_no_sums = lacks(packed_sharing, "_find_wrong", lambda *_: ())
+takes_any_sender = lacks(member_module, "unseal", TakesAnySender.missing().new)
+keeps_keys = lacks(servers, "kept_keys", KeptKeys)
+# Nothing refuses an input, so here the sum itself is broken.
+gives_zeros = lacks(
+    opening, "lift", lambda values, field: FieldVector(field, field.zeros(values.size))
+)
+# Bytes that are no upload are nobody's fault.
+decodes_carelessly = lacks(
+    server, "decode_upload", lambda data, *_: messages._upload.decode(data[1:])
+)
 
 
 def waits_for_everybody(patch: Patch) -> None:
@@ -97,20 +108,9 @@ def waits_for_everybody(patch: Patch) -> None:
     patch.setattr(OneShotServer, "_open", strict)
 
 
-def gives_zeros(patch: Patch) -> None:
-    """Nothing refuses an input, so here the sum itself is broken."""
-    patch.setattr(
-        opening, "lift", lambda values, field: FieldVector(field, field.zeros(values.size))
-    )
-
-
 def lets_errors_through(patch: Patch) -> None:
     for module in (server, collection):
         patch.setattr(module, "blaming", lambda *_: nullcontext())
-
-
-def blames_every_dealer(patch: Patch) -> None:
-    patch.setattr(opening, "wrong_shares", lambda *_: None)
 
 
 def believes_seeds(patch: Patch) -> None:
@@ -121,14 +121,6 @@ def believes_seeds(patch: Patch) -> None:
         return None if None in seeds else tuple(seeds)
 
     patch.setattr(opening._Seeds, "_checked", believing)
-
-
-def corrects_no_seeds(patch: Patch) -> None:
-    patch.setattr(opening._Seeds, "_corrected", lambda *_: None)
-
-
-def corrects_no_sums(patch: Patch) -> None:
-    patch.setattr(packed_sharing, "_find_wrong", lambda *_: ())
 
 
 def opens_everything(patch: Patch) -> None:
@@ -164,18 +156,9 @@ def takes_second_uploads(patch: Patch) -> None:
     patch.setitem(OneShotServer.RECEIVERS, (ServerPhase.COLLECTING, Upload), forgetful)
 
 
-def decodes_carelessly(patch: Patch) -> None:
-    """Bytes that are no upload are nobody's fault."""
-    patch.setattr(server, "decode_upload", lambda data, *_: messages._upload.decode(data[1:]))
-
-
 def takes_second_answers(patch: Patch) -> None:
     patch.setattr(serving.Parties, "first", lambda self, sender, *_: sender)
     corrects_no_sums(patch)
-
-
-def takes_any_sender(patch: Patch) -> None:
-    patch.setattr(member_module, "unseal", TakesAnySender.missing().new)
 
 
 def leaves_out_clients(patch: Patch) -> None:
@@ -216,18 +199,10 @@ class TakesAnyCohort(WithoutCheck):
         return mock.object(member_module, "Cohort", lambda _: SimpleNamespace(root=EqualToAll()))
 
 
-def members_are(weak: Any) -> Callable[[str], Callable[[Patch], None]]:
+def members_are(name: str, weak: Any) -> Callable[[Patch], None]:
     """All honest members are weak ones."""
-
-    def for_name(name: str) -> Callable[[Patch], None]:
-        story = SERVERS[name.removeprefix("one-shot server: ")]
-        return lambda patch: patch.setitem(PLAYS, name, partial(play_server, story, member=weak))
-
-    return for_name
-
-
-def keeps_keys(patch: Patch) -> None:
-    patch.setattr(servers, "kept_keys", KeptKeys)
+    play = partial(play_server, SERVERS[name], member=weak)
+    return lambda patch: patch.setitem(PLAYS, f"one-shot server: {name}", play)
 
 
 CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
@@ -289,10 +264,8 @@ WEAK_MEMBERS = {
     "shows too few signatures": (no_agreement, "no quorum"),
 }
 CONTROLS |= {
-    name: (members_are(weak)(name), what)
-    for name, (weak, what) in (
-        (f"one-shot server: {short}", control) for short, control in WEAK_MEMBERS.items()
-    )
+    f"one-shot server: {name}": (members_are(name, weak), what)
+    for name, (weak, what) in WEAK_MEMBERS.items()
 }
 CONTROLS["one-shot server: restores members"] = (keeps_keys, "signed 2 sets")
 

@@ -12,21 +12,15 @@ from dp import BinomialRelease, NonPrivateRelease
 from protocol import Pipeline, RoundSetup
 from secagg import CapacityError, Identity, RemoteProtocolError, centre
 from simulations.audits.base import Claim, identities_of, noise_seed, public_keys
+from simulations.threats.catalogue.capacity import LINF_BOUND, ExtremeRounds
 from simulations.threats.game.weak_clients import unbound
-from simulations.threats.rounds import order
+from simulations.threats.rounds import suppression
 from simulations.threats.rounds.announced import (
     COHORT,
     DIMENSION,
     SURVIVORS,
     TARGET,
     announced_round,
-)
-from simulations.threats.rounds.differencing import smallest_difference
-from simulations.threats.rounds.games import (
-    STEP,
-    accuracy_bound,
-    allowed_accuracy,
-    guessing_rate,
 )
 from simulations.threats.rounds.lies import OTHER_SHAPE, Told, lies
 from simulations.threats.rounds.parties import (
@@ -35,10 +29,18 @@ from simulations.threats.rounds.parties import (
     edited,
     real_client,
 )
-from simulations.threats.rounds.released import LENGTH, long_vector, on_grid
+from simulations.threats.rounds.released import (
+    LENGTH,
+    STEP,
+    accuracy_bound,
+    allowed_accuracy,
+    guessing_rate,
+    long_vector,
+    on_grid,
+    smallest_difference,
+)
 from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
 from simulations.threats.rounds.suppression import INPUTS, random_layer, suppressed_round
-from simulations.threats.rounds.wrapping import LINF_BOUND, ExtremeRounds
 
 DIGEST = bytes(32)
 
@@ -192,11 +194,15 @@ class TestOrder:
 
     def test_the_gradient_is_right(self) -> None:
         rng = np.random.default_rng(5)
-        shapes = [(8, order.INPUTS), (8,), (8,)]
-        flat, inputs, label = rng.normal(size=DIMENSION), rng.normal(size=order.INPUTS), 0.3
+        shapes = [(8, suppression.LIST_INPUTS), (8,), (8,)]
+        flat, inputs, label = (
+            rng.normal(size=DIMENSION),
+            rng.normal(size=suppression.LIST_INPUTS),
+            0.3,
+        )
 
         def arrays(flat: np.ndarray) -> list[np.ndarray]:
-            parts = np.split(flat, [8 * order.INPUTS, 8 * order.INPUTS + 8])
+            parts = np.split(flat, [8 * suppression.LIST_INPUTS, 8 * suppression.LIST_INPUTS + 8])
             return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
         def loss(flat: np.ndarray) -> np.float64:
@@ -204,13 +210,13 @@ class TestOrder:
             return (slopes @ np.maximum(weights @ inputs + biases, 0.0) - label) ** 2 / 2.0
 
         # Names do not matter to training, and so they are not in order here.
-        model = order.ListModel(dict(zip("cab", arrays(flat), strict=True)))
+        model = suppression.ListModel(dict(zip("cab", arrays(flat), strict=True)))
         steps = 1e-6 * np.eye(DIMENSION)
         slope = np.array([loss(flat + step) - loss(flat - step) for step in steps]) / 2e-6
         assert np.allclose(model.update(inputs, label), -slope, atol=1e-5)
 
     def test_only_the_target_has_an_update_and_the_same_arrays_by_their_names(self) -> None:
-        drawn = order.permuted_round(3, 0)
+        drawn = suppression.permuted_round(3, 0)
         alive = [bool(update.any()) for update in drawn.updates]
         assert alive == [index == TARGET for index in range(COHORT)]
         assert len({model.digest() for model in drawn.models}) == 2

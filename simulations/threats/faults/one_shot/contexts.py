@@ -45,11 +45,7 @@ def random_committee(
     *,
     named: bool = False,
 ) -> Committee:
-    """A committee that stands all of its corrupt members, silent or lying.
-
-    Raises:
-        ParameterError: these figures do not go together.
-    """
+    """A committee that stands all of its corrupt members, silent or lying."""
     everyone = not named and rng.random() < 0.3
     size = clients if everyone else int(rng.integers(3, LARGEST + 2))
     corrupt = max(fewest_corrupt, colluders if everyone else 0, int(rng.integers(3)))
@@ -90,11 +86,7 @@ def signer_of(context: OneShotContext, member: int) -> Identity:
 
 
 def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, int]:
-    """Cohort, colluders, and fewest survivors.
-
-    Raises:
-        ParameterError: so many cannot be lost.
-    """
+    """Cohort, colluders, and fewest survivors."""
     size = int(rng.integers(4 + 2 * wanted.colluders, LARGEST + 1))
     colluders = max(wanted.colluders, int(rng.random() < 0.4))
     spare = size - fewest_survivors(size, colluders)

@@ -15,13 +15,12 @@ from protocol.round.setup import announced_removal
 from secagg import CapacityError, FieldVector, ParameterError
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.context import OneShotContext
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.encoded import EncodingClient, random_parameters, wrong_decoding
 from simulations.threats.faults.one_shot.contexts import random_context
 from simulations.threats.faults.one_shot.parties import HonestClient, Input
 from simulations.threats.faults.one_shot.rounds import Round
 from simulations.threats.faults.one_shot.staged import honest_members, hostile_wires
-from simulations.threats.faults.tally import Tally
 
 
 def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:

@@ -51,8 +51,6 @@ class Draft:
         vector: `field.dtype`[length], the input.
         key: int8[N], which masks it.
         rows: uint32[members, polynomials], the shares.
-        commitments: to the removable seeds.
-        sealed: by member, bytes that are sent in the place of its seal.
     """
 
     vector: Integers
@@ -66,19 +64,7 @@ class LyingClient:
     """A client that lies in one way.
 
     Args:
-        context: of the round.
-        index: its position in the cohort.
-        lie: what it does.
         vector: `field.dtype`[length], its input.
-        salt: fixes its secrets.
-        rng: fixes its lies.
-
-    Attributes:
-        victim: another client, for lies about one.
-        heard: what honest clients uploaded.
-        dealt_badly: members that it dealt wrong shares to.
-        header_digest: what names its upload.
-        leaves: whether it sends nothing.
     """
 
     def __init__(
@@ -191,18 +177,7 @@ class LyingClient:
 
 
 class LyingMember(HonestMember):
-    """A member that lies in one way.
-
-    Args:
-        context: of the round.
-        index: its position in the committee.
-        lie: what it does.
-        rng: fixes its lies.
-
-    Attributes:
-        uploaded: whose uploads were good here.
-        signed_digest: what it signed; empty before.
-    """
+    """A member that lies in one way."""
 
     def __init__(
         self, context: OneShotContext, index: int, lie: Lie, rng: np.random.Generator

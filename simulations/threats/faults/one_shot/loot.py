@@ -29,13 +29,7 @@ Headers = tuple[Header, ...]
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An answer of an honest member.
-
-    Attributes:
-        headers: of the uploads that it is about.
-        signers: members of the committee whose signatures on these uploads it was shown.
-        seeds_due: whether its shares of seeds are those of the surplus ones.
-    """
+    """An answer of an honest member."""
 
     headers: Headers
     signers: int
@@ -43,14 +37,7 @@ class Given:
 
 
 class Loot:
-    """Signatures and answers of honest members.
-
-    Args:
-        victims: the honest parties.
-
-    Attributes:
-        own: what honest clients uploaded.
-    """
+    """Signatures and answers of honest members."""
 
     def __init__(self, victims: OneShotVictims) -> None:
         self.own: dict[int, Header] = {}
@@ -135,18 +122,17 @@ class Loot:
 
 
 class WatchedVictims(OneShotVictims):
-    """Honest parties; what their members give away is noted.
-
-    Attributes:
-        loot: the notes.
-        refused: told every typed error of a member.
-    """
+    """Honest parties; what their members give away is noted."""
 
     def __init__(self, *settings: Any, refused: Any, **makers: Any) -> None:
         super().__init__(*settings, **makers)
         self.loot = Loot(self)
-        self.refused = refused
+        self._told = refused
         self._sets: dict[tuple[int, tuple[int, ...]], Headers] = {}
+
+    def refused(self, error: Exception) -> None:
+        """Count a refusal where the campaign counts them."""
+        self._told(error)
 
     def ask(self, session: OneShotMember, message: AnyMessage) -> AnyMessage | None:
         """A member's answer; None if it refuses."""

@@ -42,19 +42,7 @@ def plain_input(context: OneShotContext, vector: Integers) -> Input:
 
 
 class HonestClient:
-    """A client session and its input.
-
-    Args:
-        context: of the round.
-        index: its position in the cohort.
-        make_input: called once.
-        salt: fixes its secrets.
-
-    Attributes:
-        seeds: its removable seeds, once it has uploaded.
-        header_digest: what names its upload; None if it sent none.
-        leaves: whether it sends nothing.
-    """
+    """A client session and its input."""
 
     def __init__(self, context: OneShotContext, index: int, make_input: Input, salt: bytes) -> None:
         self.index = index
@@ -78,16 +66,7 @@ class HonestClient:
 
 
 class HonestMember:
-    """A member's session.
-
-    Args:
-        context: of the round.
-        index: its position in the committee.
-
-    Attributes:
-        leaves_before: it vanishes before it sends a message of this type.
-        restarts: whether it is stored and resumed between any two messages.
-    """
+    """A member's session."""
 
     def __init__(self, context: OneShotContext, index: int) -> None:
         self.context = context

@@ -30,10 +30,9 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import HonestClient, HonestMember
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import Integers, cohort_keys
 
@@ -47,16 +46,7 @@ class Wires:
 
 
 class Round:
-    """An honest server, clients, a committee, and the wires between them.
-
-    Args:
-        context: of the round.
-        clients: by index, those that lie among them.
-        members: likewise.
-        inputs: for each index the vector of an honest client; looked at when the round is over.
-        wires: between them.
-        tally: counts refusals.
-    """
+    """An honest server, clients, a committee, and the wires between them."""
 
     def __init__(
         self,

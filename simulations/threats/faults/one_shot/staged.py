@@ -10,7 +10,7 @@ import numpy as np
 from secagg.framing import encode_message
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
-from simulations.threats.faults.behaviours import Lie, Verdict
+from simulations.threats.faults.behaviours import Lie, Tally, Verdict
 from simulations.threats.faults.one_shot.contexts import random_context
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import (
@@ -20,7 +20,6 @@ from simulations.threats.faults.one_shot.parties import (
     random_vectors,
 )
 from simulations.threats.faults.one_shot.rounds import Round, Wires
-from simulations.threats.faults.tally import Tally
 from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import Integers, Wanted
 
@@ -28,14 +27,7 @@ _STAGES = (Complaints, Confirmation, Answer)
 
 
 class _Cast:
-    """The parties of a round, all of them honest until somebody is made to leave or to lie.
-
-    Attributes:
-        context: of the round.
-        inputs: by client, as far as they are honest.
-        clients, members: by index.
-        spare: clients that may be lost.
-    """
+    """The parties of a round, all of them honest until somebody is made to leave or to lie."""
 
     def __init__(
         self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None

@@ -17,8 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulations.threats.span.equations import signed
-from simulations.threats.span.one_shot.mutants import OneShotMutant, parameters_of, rules_of
-from simulations.threats.span.one_shot.rules import OneShotRules
+from simulations.threats.span.one_shot.rules import (
+    OneShotMutant,
+    OneShotRules,
+    parameters_of,
+    rules_of,
+)
 from simulations.threats.span.one_shot.schedules import CONTEXTS, NOTHING, Space, spaces
 from simulations.threats.span.shares import Integers, Sharing, is_one_sum, learned, support
 
@@ -63,12 +67,7 @@ def one_shot_span(
     every: bool = False,
     rules: OneShotRules | None = None,
 ) -> OneShotReport:
-    """Go through all schedules of a round of so many clients, with committees of so many members.
-
-    Args:
-        every: leave out nothing (`spaces`); for the smallest rounds only.
-        rules: other parties than the product's, held to the same promise as a mutant.
-    """
+    """Go through all schedules of a round of so many clients and committees of so many members."""
     started = time.perf_counter()
     own = rules_of(mutant) if rules is None else rules
     search = _Search(strict=mutant is None and rules is None)

@@ -54,16 +54,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All schedules with the same uploads, committees and corrupt members.
-
-    Attributes:
-        uploads: of honest clients.
-        points: by member of either committee, its point in each context; 0 if it is not in it.
-        corrupt: those in the server's hands.
-        options: all sets that some member accepts.
-        places: the honest member of each place.
-        choices: by place, the options it has, as numbers; `NOTHING` among them only if `every`.
-    """
+    """All schedules with the same uploads, committees and corrupt members."""
 
     parameters: OneShotParameters
     rules: OneShotRules

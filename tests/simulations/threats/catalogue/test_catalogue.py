@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,53 +17,12 @@ from simulations.threats.catalogue.aborts import edge_traffic
 from simulations.threats.catalogue.lies import _LIES
 from simulations.threats.faults.lies import LIES
 
-# What stops the attack on the product. Others are stopped by noise, masks or numbers.
-REFUSALS = {
-    "A3": "RemoteProtocolError MISSING_SIGNATURES",
-    "A5": "RemoteProtocolError BAD_SIGNATURE",
-    "A7": "RemoteProtocolError BAD_SIGNATURE",
-    "A8": "SessionAbortedError",
-    "A13": "RemoteProtocolError SET_TOO_SMALL",
-    "A32": "RemoteProtocolError BAD_KEY",
-    "A33": "RemoteProtocolError SET_NOT_NESTED",
-    "A34": "RemoteProtocolError MISSING_SIGNATURES",
-    "A35": "RemoteProtocolError SET_TOO_SMALL",
-    "A36": "SessionAbortedError",
-    "A37": "RemoteProtocolError SET_NOT_NESTED",
-    "A38": "RemoteProtocolError SET_TOO_SMALL",
-    "A41": "RemoteProtocolError SET_NOT_NESTED",
-    "A42": "OpeningFailedError",
-    "A43": "OpeningFailedError",
-    "A45": "ParameterError ring",
-    "A47": "ParameterError sealing_key",
-    "A48": "PolicyError committee",
-    "A49": "PolicyError round_number",
-    "A50": "PolicyError committee",
-    "A51": "PolicyError registry_root",
-    "A52": "PolicyError odds",
-    "A53": "ParameterError members",
-    "A54": "PolicyError corrupt",
-    "A55": "PolicyError round_number",
-    "A56": "PolicyError records",
-    "A57": "PolicyError records",
-    "A59": "RemoteProtocolError SET_TOO_SMALL",
-    "A61": "PolicyError records",
-    "A62": "PolicyError epsilon",
-    "A63": "PolicyError apart",
-    "A64": "PolicyError records",
-    "A65": "PolicyError epsilon",
-    "A66": "PolicyError (security_bits)",
-    "A67": "PolicyError variance",
-    "A68": "LocalProtocolError",
-    "A69": "PolicyError round_number",
-    "A71": "LocalProtocolError",
-    "A73": "RoundsUsedUpError",
-}
-
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
     assert [attack.id for attack in CATALOGUE] == [f"A{n + 1}" for n in range(len(CATALOGUE))]
-    assert all(attack.title and attack.stopped_by for attack in CATALOGUE)
+    described = [(a.name, a.title, a.says, a.stopped_by) for a in CATALOGUE]
+    assert all(all(words) for words in described)
+    assert sum(bool(attack.refused_with) for attack in CATALOGUE) == 39
 
 
 @pytest.mark.parametrize("attack", CATALOGUE, ids=lambda attack: attack.id)
@@ -73,14 +33,14 @@ def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(
     assert check.with_defence["succeeded"] is False, check.with_defence
     assert check.without_defence["succeeded"] is True, check.without_defence
     assert check.held
-    if attack.id in REFUSALS:
-        assert check.with_defence["refused_with"] == REFUSALS[attack.id]
+    if attack.refused_with:
+        assert check.with_defence["refused_with"] == attack.refused_with
 
 
 @pytest.mark.parametrize(("real", "twin"), [(True, True), (False, False), (True, False)])
 def test_a_check_does_not_hold_if_either_side_is_not_as_it_must_be(real: bool, twin: bool) -> None:
     found = Findings({"succeeded": real}, {"succeeded": twin})
-    attack = Attack(id="A0", title="t", stopped_by="s", run=lambda effort, seed: found)
+    attack = replace(CATALOGUE[0], run=lambda effort, seed: found)
     assert not attack.check(Effort.QUICK, 1).held
 
 

@@ -12,7 +12,7 @@ from simulations.threats.inversion.optimisation import Search
 from simulations.threats.inversion.pictures import MARGIN, PSNR_CEILING
 from simulations.threats.membership.attack import MODEL_GOAL, SUM_CLIENTS, SUM_GOAL
 from simulations.threats.membership.on_model import LOCAL
-from simulations.threats.rounds.games import accuracy_bound
+from simulations.threats.rounds.released import accuracy_bound
 
 PAGE = Path(__file__).parents[4] / "docs" / "attacks-on-updates.md"
 WORDS = " ".join(PAGE.read_text().split())

@@ -35,8 +35,7 @@ from simulations.threats.flower.masks import (
     weak_mask,
     weak_pair_key,
 )
-from simulations.threats.flower.our_upload import our_upload
-from simulations.threats.flower.weak_upload import weak_upload
+from simulations.threats.flower.our_upload import our_upload, weak_upload
 from simulations.threats.seed_search import (
     Peeled,
     SearchResult,

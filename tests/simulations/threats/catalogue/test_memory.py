@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from dp import Ledger
-from protocol import ClientHistory, ClientPolicy, RoundClient, StoredHistory
+from protocol import ClientHistory, ClientPolicy, RoundClient
 from protocol.training.records import Records
-from secagg import ClientSession, Identity, storage
+from secagg import Identity, storage
 from secagg.storage import StorableParty, TokenFolder
 from simulations.audits.base import Check
 from simulations.threats.attack import Effort
@@ -79,15 +79,6 @@ class TestSharedBooks:
         ):
             monkeypatch.setattr(slow, "patience", 5.0)
 
-    def test_a_session_without_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ClientSession, "_alone", unlocked)
-        assert shared_books.race_for_a_session(shared_books.SlowSession, SEED).is_lost
-
-    def test_a_history_without_its_lock(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ClientHistory, "_alone", unlocked)
-        setups, goal = shared_books.two_rounds(SEED)
-        assert shared_books.race_for_a_history(shared_books.SlowHistory, setups, goal).is_lost
-
     def test_a_charge_that_does_not_say_what_it_was_checked_with(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -146,9 +137,3 @@ class TestOldCopies:
         monkeypatch.setattr(TokenFolder, "consume", lambda self, token: True)
         found = old_copies.old_copies(Effort.QUICK, SEED).real
         assert found["succeeded"] and found["uploads_opened"] == found["uploads_recorded"]
-
-    def test_marks_and_charges_that_nobody_compares(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(StoredHistory, "_check_marks", lambda self: None)
-        found = old_copies.old_copies(Effort.QUICK, SEED).real
-        assert found["succeeded"]
-        assert found["histories_let_through"] == len(old_copies.CHANGES)

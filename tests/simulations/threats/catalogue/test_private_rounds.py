@@ -17,7 +17,7 @@ from simulations.audits.base import Check
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
-from simulations.threats.rounds import order, thinning
+from simulations.threats.rounds import suppression, thinning
 from simulations.threats.rounds.lies import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds
 from simulations.threats.rounds.suppression import ReluLayer
@@ -107,9 +107,9 @@ class TestWeakenedProduct:
         assert found.real["succeeded"]
 
     def test_a_hash_of_sorted_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        right = order.model_digest
+        right = suppression.model_digest
         monkeypatch.setattr(
-            order, "model_digest", lambda arrays: right(dict(sorted(arrays.items())))
+            suppression, "model_digest", lambda arrays: right(dict(sorted(arrays.items())))
         )
         found = parameters.inconsistent_order(Effort.QUICK, SEED)
         assert found.real["succeeded"]
@@ -119,12 +119,6 @@ class TestWeakenedProduct:
         found = parameters.inconsistent_parameters(Effort.QUICK, SEED)
         assert found.real["policies_passed"] == len(worse_rounds(SEED))
         assert found.real["succeeded"]
-
-    @pytest.mark.parametrize("name", ["A10", "A22"])
-    def test_rounds_without_noise(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-        module = {"A10": cohorts, "A22": noise}[name]
-        monkeypatch.setattr(module, "WholePath", BareRounds)
-        assert ATTACKS[name].run(Effort.QUICK, SEED).real["succeeded"]
 
     def test_coins_without_a_margin(self, monkeypatch: pytest.MonkeyPatch) -> None:
         right = noise.cheated_setup

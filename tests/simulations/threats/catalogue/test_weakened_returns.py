@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dp.correlated import CorrelatedAccountant
-from protocol.round import member as round_member
 from protocol.round import member_noise, run_account
 from protocol.round.member_noise import AddedNoise, MemberNoise
 from protocol.round.one_shot_setup import OneShotSetup
@@ -16,14 +14,13 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.run_account import RunAccount
 from secagg.oneshot import member as member_session
 from secagg.oneshot.context import OneShotContext
-from secagg.oneshot.header import Header
 from simulations.threats.catalogue import one_shot_returns as members
 from simulations.threats.catalogue import one_shot_run_books as books
 from simulations.threats.one_shot.returning import (
     MEMBERS,
     ReturningRun,
-    parameters_of,
     plan_of,
+    with_noise,
 )
 
 SEED = 1
@@ -70,9 +67,7 @@ def test_terms_that_bind_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_members_keep_to_the_terms_of_their_first_round(
     monkeypatch: pytest.MonkeyPatch, terms: dict[str, Any]
 ) -> None:
-    right = parameters_of(plan_of())
-    assert right.returned is not None
-    other = replace(right, returned=replace(right.returned, **terms))
+    other = with_noise(plan_of(), **terms)
 
     def uploads() -> tuple[int, dict[str, int]]:
         run = ReturningRun(SEED)
@@ -85,16 +80,6 @@ def test_members_keep_to_the_terms_of_their_first_round(
     assert uploads() == (MEMBERS, {})
 
 
-def test_flags_that_nobody_holds_against_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ReturningRun(SEED)
-    members._false_flags(run)
-    assert len(run.opened) == 1
-    monkeypatch.setattr(Header, "may_return", lambda *_: True)
-    run = ReturningRun(SEED)
-    members._false_flags(run)
-    assert members._too_few_returned(run)
-
-
 @pytest.mark.parametrize("left_out", [(6, 7, 8), (1, 2)])
 def test_sets_that_nobody_counts(
     monkeypatch: pytest.MonkeyPatch, left_out: tuple[int, ...]
@@ -105,14 +90,6 @@ def test_sets_that_nobody_counts(
     assert not broken(story)
     monkeypatch.setattr(member_session, "counts_of", lambda *_: ())
     assert broken(story)
-
-
-def test_members_that_refuse_noise_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not members._presence(60, SEED)["succeeded"]
-    monkeypatch.setattr(round_member, "noise_vector", members._refuses_overflow)
-    found = members._presence(60, SEED)
-    assert found["succeeded"]
-    assert found["successes"] == 60
 
 
 # -- clients --------------------------------------------------------------------------------------
