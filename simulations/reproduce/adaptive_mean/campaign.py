@@ -28,26 +28,19 @@ errors of compression and noise, which is what the adaptive methods aim at, it i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Setting):
-    """What is computed.
+    """What is computed."""
 
-    Attributes:
-        norms: of the first family, with `clients` clients.
-        clients: of the first family.
-        cohorts: numbers of clients of the second family.
-        tail_norm: of the second family's mean.
-        seeds: data sets of every kind.
-        dimensions: in which Adapt Tail is compared with no compression, `clients` clients and both
-            families; none if empty.
-        lengths: of the means of that comparison, which seeds take in turn: spread over an octave
-            of squared lengths, as sizes double, so that no power of two is favoured.
-    """
-
+    # Of the first family, with `clients` clients
     norms: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
-    clients: int = 128
-    cohorts: tuple[int, ...] = (64, 128, 256)
-    tail_norm: float = 0.9
-    seeds: int = 5
+    clients: int = 128  # of the first family
+    cohorts: tuple[int, ...] = (64, 128, 256)  # numbers of clients of the second family
+    tail_norm: float = 0.9  # of the second family's mean
+    seeds: int = 5  # data sets of every kind
+    # In which Adapt Tail is compared with no compression, `clients` clients and both families; none
+    # if empty
     dimensions: tuple[int, ...] = ()
+    # Of the means of that comparison, which seeds take in turn: spread over an octave of squared
+    # lengths, as sizes double, so that no power of two is favoured
     lengths: tuple[float, ...] = (0.8, 0.734, 0.673, 0.617)
 
     def __post_init__(self) -> None:

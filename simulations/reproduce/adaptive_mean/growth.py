@@ -57,12 +57,7 @@ def verdict(power: Interval, rest: Interval, allowed: float) -> str:
 
 
 def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
-    """Return power and rest of each form and family, with what they come to.
-
-    Args:
-        runs: of every form, family, seed and dimension.
-        what: `error` or `sent`.
-    """
+    """Return power and rest of `error` or `sent` for each form and family, and a verdict."""
     found = []
     for form, family in dict.fromkeys((run["form"], run["family"]) for run in runs):
         mine = [run for run in runs if (run["form"], run["family"]) == (form, family)]

@@ -271,11 +271,7 @@ def _below_one(names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
 
 
 def check(plan: Plan) -> None:
-    """Refuse a plan without a task.
-
-    Raises:
-        ConfigurationError: no file is named, or it is none.
-    """
+    """Refuse a plan without a task."""
     base_of(plan)
 
 

@@ -57,12 +57,9 @@ ALL: Final = "all noise multipliers"
 
 
 def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the runs of one arm come to; rates are harmonic means over seeds.
+    """Return what the runs of one arm come to, one for each seed; rates are harmonic means.
 
-    Args:
-        runs: one for each seed.
-        free: those without compression, of the same seeds.
-        wire: bytes of a client and round, by protocol.
+    `free` are runs without compression of the same seeds, `wire` bytes of a client and round.
     """
     accuracies = [run["accuracy"] for run in runs]
     lost = gain([run["accuracy"] for run in free], accuracies)
@@ -148,12 +145,8 @@ def _between(fixed: Sequence[Row], rate: float) -> float:
 def beside_fixed(tuned: Row, fixed: Sequence[Row]) -> list[float]:
     """Accuracies of one arm less those of a fixed rate that sends as much, seed by seed.
 
-    Between the fixed rates that were run, accuracy is interpolated over the logarithm of the rate
-    by cubics that keep its shape; above the largest rate it is that of the largest.
-
-    Args:
-        tuned: cell of the arm.
-        fixed: cells of the fixed rates, lowest first, of the same seeds.
+    Between the fixed rates that were run, lowest first, accuracy is interpolated over the logarithm
+    of the rate by cubics that keep its shape; above the largest rate it is that of the largest.
 
     Source: Fritsch and Butland 1984, "A method for constructing local monotone piecewise cubic
     interpolants".
@@ -208,9 +201,6 @@ def _over_noise(differences: Sequence[Sequence[float]]) -> Interval:
     """Of the mean over noise multipliers, one for each seed.
 
     Runs of one seed share clients, first model and cohorts: they do not count by themselves.
-
-    Args:
-        differences: for each noise multiplier, one for each seed.
     """
     return Interval.of(np.mean(np.array(differences), axis=0))
 

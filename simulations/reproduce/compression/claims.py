@@ -51,22 +51,17 @@ Term = tuple[int, float, str]
 
 @dataclass(frozen=True, slots=True)
 class PublishedTask:
-    """A set-up of the thesis. All its runs have 100 epochs.
+    """A set-up of the thesis. All its runs have 100 epochs."""
 
-    Args:
-        examples, batch, delta, clip, dimension: of the set-up; N and d are not printed, see the
-            model and `plan.load`.
-        epsilons: by noise multiplier, where the text names them.
-        traffic: of an uncompressed run, in GiB; the thesis writes Gb.
-    """
-
+    # examples, batch, delta, clip, dimension: of the set-up; N and d are not printed, see the model
+    # and `plan.load`
     examples: int
     batch: int
     delta: float
     clip: float
     dimension: int
-    epsilons: Mapping[float, float]
-    traffic: float
+    epsilons: Mapping[float, float]  # by noise multiplier, where the text names them
+    traffic: float  # of an uncompressed run, in GiB; the thesis writes Gb
 
     @property
     def steps(self) -> int:

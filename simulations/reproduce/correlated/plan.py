@@ -19,27 +19,16 @@ AVERAGED: Final = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task: what is trained, and how often clients come back.
+    """A task: what is trained, and how often clients come back."""
 
-    Attributes:
-        title: in words.
-        table: `[task]` of its configuration.
-        local: `[local]`.
-        rounds: of a run.
-        cohort: clients of a round.
-        clip: of an update; most of them are longer.
-        first_power: the server's rate at which the search begins, as a power of two.
-        plain_power: the same without a clip and without noise.
-    """
-
-    title: str
-    table: Mapping[str, Any]
-    local: Mapping[str, Any]
-    rounds: int
-    cohort: int
-    clip: float
-    first_power: int
-    plain_power: int
+    title: str  # in words
+    table: Mapping[str, Any]  # `[task]` of its configuration
+    local: Mapping[str, Any]  # `[local]`
+    rounds: int  # of a run
+    cohort: int  # clients of a round
+    clip: float  # of an update; most of them are longer
+    first_power: int  # the server's rate at which the search begins, as a power of two
+    plain_power: int  # the same without a clip and without noise
 
 
 TASKS: Final[Mapping[str, TaskPlan]] = {
@@ -92,21 +81,13 @@ TASKS: Final[Mapping[str, TaskPlan]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A kind of noise, and who adds it.
+    """A kind of noise, and who adds it."""
 
-    Attributes:
-        name: of its files.
-        title: in words.
-        aggregator: where the sum comes from.
-        noise: how the rounds are connected.
-        tuned_as: the arm whose rates it takes over.
-    """
-
-    name: str
-    title: str
-    aggregator: str
-    noise: str
-    tuned_as: str
+    name: str  # of its files
+    title: str  # in words
+    aggregator: str  # where the sum comes from
+    noise: str  # how the rounds are connected
+    tuned_as: str  # the arm whose rates it takes over
 
     @property
     def private(self) -> bool:
@@ -146,19 +127,12 @@ ARMS: Final[Mapping[str, Arm]] = {
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a server does with its rate, and which model it hands out.
+    """What a server does with its rate, and which model it hands out."""
 
-    Attributes:
-        name: of its files.
-        title: in words.
-        falls: whether the rate falls linearly.
-        averaged: whether the mean of the last models is handed out.
-    """
-
-    name: str
-    title: str
-    falls: bool
-    averaged: bool
+    name: str  # of its files
+    title: str  # in words
+    falls: bool  # whether the rate falls linearly
+    averaged: bool  # whether the mean of the last models is handed out
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = {
@@ -196,36 +170,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is varied.
+    """What is varied."""
 
-    Attributes:
-        tasks: names of `TASKS`.
-        arms: names of `ARMS`; what trusts nobody takes its rates over from what trusts a server.
-        schedules: names of `SCHEDULES`.
-        epsilons: of a client over the whole run, equal for all arms.
-        delta: of the same promise.
-        colluders: in a cohort, whose noise is not counted.
-        committee: members who add the noise that comes back, where nobody is trusted.
-        corrupt, away: how many of them may collude, and be away.
-        validation: share of the training examples on which rates are chosen.
-        climb: most steps of a search from where it begins, each a factor of two.
-        seeds: runs that count.
-        tuning_seeds: runs of a trial, with seeds of their own.
-    """
-
-    tasks: tuple[str, ...] = ("writers", "fashion")
+    tasks: tuple[str, ...] = ("writers", "fashion")  # names of `TASKS`
+    # Names of `ARMS`; what trusts nobody takes its rates over from what trusts a server
     arms: tuple[str, ...] = (INDEPENDENT, RETURNED, BANDED, PLAIN)
-    schedules: tuple[str, ...] = tuple(SCHEDULES)
-    epsilons: tuple[float, ...] = (2.0, 8.0)
-    delta: float = 1e-5
-    colluders: int = 1
-    committee: int = 16
+    schedules: tuple[str, ...] = tuple(SCHEDULES)  # names of `SCHEDULES`
+    epsilons: tuple[float, ...] = (2.0, 8.0)  # of a client over the whole run, equal for all arms
+    delta: float = 1e-5  # of the same promise
+    colluders: int = 1  # in a cohort, whose noise is not counted
+    committee: int = 16  # members who add the noise that comes back, where nobody is trusted
+    # corrupt, away: how many of them may collude, and be away
     corrupt: int = 1
     away: int = 1
-    validation: float = 1 / 6
-    climb: int = 4
-    seeds: int = 5
-    tuning_seeds: int = 2
+    validation: float = 1 / 6  # share of the training examples on which rates are chosen
+    climb: int = 4  # most steps of a search from where it begins, each a factor of two
+    seeds: int = 5  # runs that count
+    tuning_seeds: int = 2  # runs of a trial, with seeds of their own
 
     def settings(self) -> Iterator[Setting]:
         """Yield all settings; without privacy there is one epsilon."""
@@ -236,11 +197,7 @@ class Plan:
                         yield Setting(task, name, epsilon, schedule)
 
     def config(self, setting: Setting, power: int, seed: int) -> RunConfig:
-        """Return the configuration of one run at a rate of two to a power.
-
-        Raises:
-            ConfigurationError: figures do not fit together.
-        """
+        """Return the configuration of one run at a rate of two to a power."""
         task, arm, rate = TASKS[setting.task], setting.of, 2.0**power
         server: dict[str, Any] = {"learning_rate": rate, "average": AVERAGED}
         if SCHEDULES[setting.schedule].falls:
@@ -290,11 +247,7 @@ class Plan:
 
 
 def check(plan: Plan) -> None:
-    """See that all names are known.
-
-    Raises:
-        ConfigurationError: one is not.
-    """
+    """See that all names are known."""
     known: dict[str, Mapping[str, Any]] = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
     for field, names in known.items():
         for name in getattr(plan, field):

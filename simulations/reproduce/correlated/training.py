@@ -34,12 +34,7 @@ STREAM = "validation"
 
 
 def run(config: RunConfig, validation: float = 0.0) -> dict[str, Any]:
-    """Run a configuration.
-
-    Args:
-        validation: share of the training examples that is tested on in place of the test data, and
-            not trained on; 0 to test on these.
-    """
+    """Run a configuration; test on a share of the training examples, then not trained on."""
     data = data_of(config)
     if validation:
         data = held_out(data, validation)
@@ -94,12 +89,7 @@ def _part(split: Split, chosen: NDArray[np.int64]) -> Split:
 
 
 class NoiseMeter:
-    """A source, and what it adds to the mean of clipped updates: noise, and rounding if any.
-
-    Args:
-        source: of means, with the divisor that all clients of a cohort make.
-        clip_l2: of an update.
-    """
+    """A source of means, and what it adds to the mean of clipped updates: noise, rounding."""
 
     def __init__(self, source: RecordedSource, clip_l2: float) -> None:
         self._source = source

@@ -27,20 +27,14 @@ SMALL = mean_estimation.Setting(clients=20, dimension=4096)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is computed.
+    """What is computed."""
 
-    Attributes:
-        epsilons: of all curves; below the one at which Lemma 1, and Theorem 1 with it, stops being
-            true: 9.6 at 1e-9.
-        inverse_scales: 1/s of Figure 1.
-        levels: k of the mean.
-        quick: few and small simulations.
-    """
-
+    # Of all curves; below the one at which Lemma 1, and Theorem 1 with it, stops being true: 9.6 at
+    # 1e-9
     epsilons: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
-    inverse_scales: tuple[int, ...] = (1, 4, 16, 64, 256)
-    levels: tuple[int, ...] = (2, 4, 16, 64)
-    quick: bool = False
+    inverse_scales: tuple[int, ...] = (1, 4, 16, 64, 256)  # 1/s of Figure 1
+    levels: tuple[int, ...] = (2, 4, 16, 64)  # k of the mean
+    quick: bool = False  # few and small simulations
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:

@@ -21,13 +21,7 @@ COINS = 64
 
 
 def measure_conditional(setting: Setting, repeats: int, seed: int, number: int) -> dict[str, Any]:
-    """Measure the error of a mean of random directions of norm D.
-
-    Args:
-        setting: who takes part; delta plays no part.
-        repeats: at least two.
-        seed, number: of the stream that makes vectors and seeds.
-    """
+    """Measure the error of a mean of random directions of norm D, at least twice."""
     ours, rng = Conditional(setting, SCALE), spawned(seed, number)
     errors = np.array([_run_once(ours, rng) for _ in range(repeats)])
     bound = ours.error(COINS)

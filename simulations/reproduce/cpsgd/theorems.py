@@ -47,26 +47,16 @@ class Inputs(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One simulated mean.
+    """One simulated mean."""
 
-    Attributes:
-        clients: n.
-        dimension: d, a power of two if rotated.
-        levels: k.
-        coins: m of one client, per coordinate.
-        probability: p of one coin.
-        rotated: Theorem 4 instead of Theorem 3.
-        inputs: zeros, or independent directions of norm D.
-        printed_clip: Theorem 4 with the X printed above it, sqrt(2) times the X of its constants.
-    """
-
-    clients: int
-    dimension: int
-    levels: int
-    coins: int
-    probability: float = 0.5
-    rotated: bool = False
-    inputs: Inputs = Inputs.SPHERE
+    clients: int  # n
+    dimension: int  # d, a power of two if rotated
+    levels: int  # k
+    coins: int  # m of one client, per coordinate
+    probability: float = 0.5  # p of one coin
+    rotated: bool = False  # Theorem 4 instead of Theorem 3
+    inputs: Inputs = Inputs.SPHERE  # zeros, or independent directions of norm D
+    # Theorem 4 with the X printed above it, sqrt(2) times the X of its constants
     printed_clip: bool = False
 
     @property
@@ -120,8 +110,7 @@ def theorem4_bound(
 def measure(case: Case, repeats: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
     """Run a case, at least twice, each time with fresh vectors, rotation and noise.
 
-    Returns:
-        The squared error of each repetition, and its expectation given vectors and rotation.
+    Returns the squared error of each repetition, and its expectation given vectors and rotation.
     """
     errors, exact = np.array([_run_once(case, rng) for _ in range(repeats)]).T
     return errors, exact

@@ -22,29 +22,19 @@ WAYS: Final = ("paper", "coupled", "conditional")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        data: pictures, by name.
-        setting: clients of a step, padded dimension, delta of a step.
-        levels: k.
-        epsilons: of a step.
-        steps: of every run.
-        clip: gradient norm D of the private runs.
-        rate: learning rate of the private runs, falling linearly to a tenth.
-        plain_rate: the same of the baseline, whose gradients are not clipped.
-        checked: whether one step of all mechanisms, and one epoch of one of them, are also taken
-            client by client, and compared.
-    """
-
-    data: str = "mnist"
+    data: str = "mnist"  # pictures, by name
+    # Clients of a step, padded dimension, delta of a step
     setting: Setting = field(default_factory=Setting)
-    levels: tuple[int, ...] = (2, 4, 16, 64)
-    epsilons: tuple[float, ...] = (2.0, 4.0)
-    steps: int = 120
-    clip: float = 1.0
-    rate: float = 1.0
-    plain_rate: float = 0.05
+    levels: tuple[int, ...] = (2, 4, 16, 64)  # k
+    epsilons: tuple[float, ...] = (2.0, 4.0)  # of a step
+    steps: int = 120  # of every run
+    clip: float = 1.0  # gradient norm D of the private runs
+    rate: float = 1.0  # learning rate of the private runs, falling linearly to a tenth
+    plain_rate: float = 0.05  # the same of the baseline, whose gradients are not clipped
+    # Whether one step of all mechanisms, and one epoch of one of them, are also taken client by
+    # client, and compared
     checked: bool = True
 
     def __post_init__(self) -> None:
@@ -63,17 +53,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One network to train.
+    """One network to train."""
 
-    Attributes:
-        name: of its row and of its noise.
-        estimator: of the mean gradient.
-        figures: what is known before: k, epsilon, m, bits, predicted error.
-    """
-
-    name: str
-    estimator: Estimator
-    figures: Mapping[str, Any]
+    name: str  # of its row and of its noise
+    estimator: Estimator  # of the mean gradient
+    figures: Mapping[str, Any]  # what is known before: k, epsilon, m, bits, predicted error
 
     @property
     def clipped(self) -> bool:
@@ -87,11 +71,7 @@ class Run:
 
 
 def runs(plan: Plan, points: Sequence[Mapping[str, Any]]) -> list[Run]:
-    """Return all runs; combinations that have no noise are left out.
-
-    Args:
-        points: of `mean_estimation.point`, for every epsilon and each of its levels.
-    """
+    """Return all runs, from `mean_estimation.point` at every epsilon and k that has noise."""
     setting = plan.setting
     plain = {"way": "plain", "levels": None, "epsilon": None, "bits": 32.0, "error": 0.0}
     mean = Plain(setting.clients)

@@ -39,12 +39,8 @@ _REPORTS: Final = 10
 class Training:
     """The network, its examples and the schedule, the same for every run.
 
-    Args:
-        plan: how it is trained; its data have at least as many pictures as a step has clients.
-        seed: fixes the first parameters, the order of clients, rotations and noise.
-
-    Raises:
-        ValueError: too few examples, or a network that the padded dimension does not hold.
+    The data have at least as many pictures as a step has clients. The seed fixes first parameters,
+    order of clients, rotations and noise.
     """
 
     def __init__(self, plan: Plan, seed: int) -> None:
@@ -82,11 +78,7 @@ class Training:
         return Examples(self._inputs[chosen], self._labels[chosen])
 
     def train(self, run: Run, by_client: bool = False) -> dict[str, Any]:
-        """Train one network; return its figures and its test accuracy along the way.
-
-        Args:
-            by_client: every client rounds for itself.
-        """
+        """Train one network, client by client if asked for; return its figures and accuracies."""
         plan, state, curve = self.plan, self.initial(), []
         rate = plan.rate if run.clipped else plan.plain_rate
         server = Server(learning_rate=rate, final_learning_rate=0.1 * rate, momentum=MOMENTUM)

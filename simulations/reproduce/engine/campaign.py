@@ -25,51 +25,35 @@ QUICK: Final = "quick"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a command says beside the name of a campaign; None for what the plan says.
+    """What a command says beside the name of a campaign; None for what the plan says."""
 
-    Attributes:
-        preset: which plan; the first one by default.
-        changes: to the plan's fields, lists of values each.
-        seed: the first of those evaluated.
-        seeds: how many.
-    """
-
-    preset: str | None = None
+    preset: str | None = None  # which plan; the first one by default
+    # To the plan's fields, lists of values each
     changes: Mapping[str, list[Any]] = field(default_factory=dict)
-    seed: int = 1
-    seeds: int | None = None
+    seed: int = 1  # the first of those evaluated
+    seeds: int | None = None  # how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign(Generic[P]):
-    """A paper's results run again.
+    """A paper's results run again."""
 
-    Attributes:
-        name: of its command.
-        title: of its page.
-        presets: plans by name; the first is the usual one, "quick" takes seconds and no files.
-        figures: runs a study; returns plain values.
-        parts: of its page, in order, from the figures; claims come before them by themselves.
-        plots: by name, with which their files end where there are several.
-        stem: with which all files begin; names in braces stand for figures. The name if empty.
-        check: raises `ConfigurationError` for a plan that cannot be run here.
-    """
-
-    name: str
-    title: str
+    name: str  # of its command
+    title: str  # of its page
+    # Plans by name; the first is the usual one, "quick" takes seconds and no files
     presets: Mapping[str, P]
-    figures: Callable[[Study[P]], dict[str, Any]]
+    figures: Callable[[Study[P]], dict[str, Any]]  # runs a study; returns plain values
+    # Of its page, in order, from the figures; claims come before them by themselves
     parts: Callable[[Figures], Iterable[Part]]
+    # By name, with which their files end where there are several
     plots: Mapping[str, Callable[[Figures], Figure]]
+    # With which all files begin; names in braces stand for figures. The name if empty.
     stem: str = ""
+    # Raises `ConfigurationError` for a plan that cannot be run here
     check: Callable[[P], None] = lambda _: None
 
     def plan(self, options: Options) -> P:
-        """Return the plan of a command.
-
-        Raises:
-            ConfigurationError: there is no such preset or field, or a value is of another type.
-        """
+        """Return the plan of a command."""
         name = options.preset or next(iter(self.presets))
         if name not in self.presets:
             raise ConfigurationError("preset", f"value {name!r}", ", ".join(self.presets))

@@ -29,17 +29,11 @@ OURS: Final = "ours"
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean of independent runs and what is known of it, by Student's law.
+    """A mean of independent runs and what is known of it, by Student's law."""
 
-    Attributes:
-        mean: of the runs.
-        error: standard error of the mean; infinite where a single run says nothing.
-        count: of runs; infinite for an error that is known by itself.
-    """
-
-    mean: float
-    error: float
-    count: float
+    mean: float  # of the runs
+    error: float  # standard error of the mean; infinite where a single run says nothing
+    count: float  # of runs; infinite for an error that is known by itself
 
     @classmethod
     def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Interval:
@@ -75,27 +69,16 @@ def half_width(values: Sequence[float] | NDArray[np.float64], doubt: float = DOU
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One claim and what became of it.
+    """One claim and what became of it."""
 
-    Attributes:
-        statement: what is claimed, in words.
-        source: where: a figure, a theorem, a section; `OURS` for a question of this project.
-        published: the figure, if there is one.
-        measured: ours, if there is one.
-        half_width: of its interval, if it has a finite one.
-        tolerance: how far off is close enough: what the verdict compares with.
-        verdict: one of the three.
-        seen: what the verdict rests on.
-    """
-
-    statement: str
-    source: str
-    published: float | None = None
-    measured: float | None = None
-    half_width: float | None = None
-    tolerance: float = 0.0
-    verdict: str
-    seen: str = ""
+    statement: str  # what is claimed, in words
+    source: str  # where: a figure, a theorem, a section; `OURS` for a question of this project
+    published: float | None = None  # the figure, if there is one
+    measured: float | None = None  # ours, if there is one
+    half_width: float | None = None  # of its interval, if it has a finite one
+    tolerance: float = 0.0  # how far off is close enough: what the verdict compares with
+    verdict: str  # one of the three
+    seen: str = ""  # what the verdict rests on
 
     @classmethod
     def about(
@@ -141,11 +124,7 @@ def close(ours: float, published: float, tolerance: float) -> str:
 def above(
     found: Interval, margin: float, negligible: float | None = None, doubt: float = DOUBT
 ) -> str:
-    """Return the verdict on "more than the margin".
-
-    Args:
-        negligible: what is surely below this is against the claim; the margin if left out.
-    """
+    """Return the verdict on "more than the margin"; what is surely `negligible` is against it."""
     if found.above(margin, doubt):
         return REPRODUCED
     against = found.below(margin if negligible is None else negligible, doubt)

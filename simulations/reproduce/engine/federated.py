@@ -44,12 +44,10 @@ class Ran:
 
 
 def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
-    """Run an experiment.
+    """Run an experiment; with a name it is kept among the campaign's runs.
 
-    Args:
-        name: of its folder among the campaign's runs, if it is to be kept; an interrupted run goes
-            on there, unless the configuration or the source is another. Where the campaign's folder
-            cannot be seen, on a machine of its own perhaps, nothing is kept.
+    An interrupted run goes on there, unless the configuration or the source is another. Where the
+    campaign's folder cannot be seen, on a machine of its own perhaps, nothing is kept.
     """
     with _folder(config, name) as folder, RunFolder(folder, config) as opened:
         try:
@@ -59,11 +57,7 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
 
 
 def data_of(config: RunConfig) -> Dataset:
-    """Return the data set of a configuration, read once by each process.
-
-    Raises:
-        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
-    """
+    """Return the data set of a configuration, read once by each process."""
     key = (config.task.model_dump_json(), data_dir_here())
     if key not in _DATA:
         _DATA[key] = load_data(config, data_dir_here())

@@ -86,13 +86,10 @@ def dress(
     ticks: Sequence[float] = (),
     legend: Legend = "best",
 ) -> None:
-    """Name axes, draw a pale grid and a legend.
+    """Name axes, draw a pale grid and a legend: "best" in the panel, "right" of it, or "below".
 
-    Args:
-        log: "x", "y" or "xy".
-        percents: heights are shares.
-        ticks: plain numbers on a logarithmic x axis.
-        legend: "best" place in the panel, "right" of it, or "below"; None for none.
+    `log` is "x", "y" or "xy"; `percents`: heights are shares; `ticks`: plain numbers on a
+    logarithmic x axis.
     """
     axes.set(xlabel=x, ylabel=y, title=title)
     if "x" in log:

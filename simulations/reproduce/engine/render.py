@@ -24,25 +24,15 @@ def value_of(row: Row, value: Value) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        head: over it.
-        value: of a row; None is missing, words and lists stand as they are.
-        form: of a number, as `format` takes it.
-        scale: by which a number is multiplied first; 100 for shares in percent.
-        width: half-width of the number's interval, if it has one.
-        width_form: of it; that of the number if left out.
-        missing: what stands for no value.
-    """
-
-    head: str
-    value: Value
-    form: str = ""
-    scale: float = 1
-    width: Value | None = None
-    width_form: str = ""
-    missing: str = "-"
+    head: str  # over it
+    value: Value  # of a row; None is missing, words and lists stand as they are
+    form: str = ""  # of a number, as `format` takes it
+    scale: float = 1  # by which a number is multiplied first; 100 for shares in percent
+    width: Value | None = None  # half-width of the number's interval, if it has one
+    width_form: str = ""  # of it; that of the number if left out
+    missing: str = "-"  # what stands for no value
 
     def cell(self, row: Row) -> str:
         """Return the text of one cell."""
@@ -77,17 +67,11 @@ def points(value: float, width: float | None, form: str = ".1f") -> str:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table.
+    """A table."""
 
-    Attributes:
-        title: over it; a heading of the page unless it is empty.
-        rows: the first is its head.
-        brief: shown in the terminal as well.
-    """
-
-    title: str
-    rows: list[list[str]]
-    brief: bool = False
+    title: str  # over it; a heading of the page unless it is empty
+    rows: list[list[str]]  # the first is its head
+    brief: bool = False  # shown in the terminal as well
 
     def markdown(self) -> str:
         """Return the table with its heading."""
@@ -130,11 +114,8 @@ def pivot(
 ) -> Grid:
     """Return a line for everything that has the same labels, a column for each value across.
 
-    Args:
-        labels: of a line.
-        across: what the columns differ in; None for a row that is the same in all of them.
-        cell: of one row; its `missing` stands where there is no row.
-        head: of a column, from its value.
+    A row whose value across is None is the same in all columns. The cell's `missing` stands where
+    there is no row; `head` is that of a column, from its value.
     """
     listed = list(rows)
     values = list(dict.fromkeys(value_of(row, across) for row in listed))

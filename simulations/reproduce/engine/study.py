@@ -49,11 +49,7 @@ def data_dir_here() -> Path | None:
 
 
 def dataset(name: str, **options: Any) -> Dataset:
-    """Return a data set by its name, read once by each process.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-    """
+    """Return a data set by its name, read once by each process."""
     return _loaded(name, _HERE.data_dir, tuple(options.items()))
 
 
@@ -77,16 +73,10 @@ def _made(cell: Cell) -> Result:
 
 
 class Study(Generic[P]):
-    """A campaign under way.
+    """A campaign under way: what was finished in its folder is used.
 
-    Args:
-        plan: what is varied.
-        folder: of the output, made if need be; what was finished there is used.
-        seed: the first of those evaluated.
-        seeds: how many of them there are.
-        data_dir: folder of data sets; None for what the environment says.
-        executor: makes several cells at a time; None to make them here, one after another.
-        tell: told what people should know; by default nobody is.
+    The executor makes several cells at a time; without one they are made here, one after another.
+    What people should know is told to `tell`.
     """
 
     def __init__(

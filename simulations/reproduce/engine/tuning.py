@@ -22,12 +22,7 @@ def grid(candidates: Iterable[C]) -> Search[C]:
 
 
 def climb(start: int, most: int) -> Search[int]:
-    """Try a start and its neighbours, and go on as long as it gets higher.
-
-    Args:
-        start: tried first.
-        most: steps from the start in either direction.
-    """
+    """Try a start and its neighbours, up to so many steps away, as long as it gets higher."""
     found = yield [start]
     for direction in (1, -1):
         for place in range(start + direction, start + direction * (most + 1), direction):
@@ -45,46 +40,30 @@ def first_best(tried: dict[C, float]) -> C:
 
 @dataclass(frozen=True, slots=True)
 class Way(Generic[C]):
-    """Something with figures that have to be chosen.
+    """Something with figures that have to be chosen."""
 
-    Attributes:
-        search: what is tried.
-        trials: cells of a candidate with the seeds of trials; their mean accuracy counts.
-        runs: cells of the chosen candidate with the seeds that are evaluated.
-        choose: from the means of all candidates.
-    """
-
-    search: Search[C]
+    search: Search[C]  # what is tried
+    # Cells of a candidate with the seeds of trials; their mean accuracy counts
     trials: Callable[[C], Sequence[Cell]]
+    # Cells of the chosen candidate with the seeds that are evaluated
     runs: Callable[[C], Sequence[Cell]]
-    choose: Callable[[dict[C, float]], C] = first_best
+    choose: Callable[[dict[C, float]], C] = first_best  # from the means of all candidates
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[C]):
-    """What a way came to.
+    """What a way came to."""
 
-    Attributes:
-        tried: mean accuracy of every candidate.
-        chosen: the best.
-        trials: results of its trials, by candidate.
-        runs: results of the chosen one.
-    """
-
-    tried: dict[C, float]
-    chosen: C
-    trials: dict[C, list[Any]]
-    runs: list[Any]
+    tried: dict[C, float]  # mean accuracy of every candidate
+    chosen: C  # the best
+    trials: dict[C, list[Any]]  # results of its trials, by candidate
+    runs: list[Any]  # results of the chosen one
 
 
 def tune_then_evaluate(
     study: Study[Any], ways: Sequence[Way[C]], score: Callable[[Any], float] | None = None
 ) -> list[Outcome[C]]:
-    """Search for all ways side by side, so that a pool is busy; then evaluate what was chosen.
-
-    Args:
-        score: of one result; its accuracy by default.
-    """
+    """Search for all ways side by side, so that a pool is busy; then evaluate what was chosen."""
     measure = score or (lambda result: float(result["accuracy"]))
     trials: list[dict[C, list[Any]]] = [{} for _ in ways]
     means: list[dict[C, float]] = [{} for _ in ways]

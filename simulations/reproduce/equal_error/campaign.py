@@ -18,17 +18,12 @@ from simulations.reproduce.equal_error.systems import Task, compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is varied.
+    """What is varied."""
 
-    Attributes:
-        noises: z, the error of a coordinate of the sum over the clip.
-        clients: of the sum.
-        dimension: of a vector, a power of two.
-    """
-
+    # z, the error of a coordinate of the sum over the clip
     noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    clients: int = 100
-    dimension: int = 1 << 20
+    clients: int = 100  # of the sum
+    dimension: int = 1 << 20  # of a vector, a power of two
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for figures that no system can be set to."""

@@ -67,21 +67,14 @@ LARGEST_EPSILON = 1e6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """The sum that everybody estimates.
+    """The sum that everybody estimates."""
 
-    Attributes:
-        clients: n.
-        dimension: d, a power of two: rotations need no padding then.
-        delta: of all rounds together.
-        noise: z, root of the mean squared error of a coordinate of the sum, in units of the clip.
-        rounds: after how many equal releases epsilon is asked for, each.
-    """
-
-    clients: int = 100
-    dimension: int = 1 << 20
-    delta: float = 1e-5
+    clients: int = 100  # n
+    dimension: int = 1 << 20  # d, a power of two: rotations need no padding then
+    delta: float = 1e-5  # of all rounds together
+    # z, root of the mean squared error of a coordinate of the sum, in units of the clip
     noise: float = 1.0
-    rounds: tuple[int, ...] = (1, 100)
+    rounds: tuple[int, ...] = (1, 100)  # after how many equal releases epsilon is asked for, each
 
     @property
     def coordinate_clip(self) -> float:

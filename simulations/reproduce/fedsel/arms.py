@@ -39,21 +39,13 @@ CHOICE_SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to report.
+    """One way to report."""
 
-    Attributes:
-        name: as the paper abbreviates it.
-        selection: which coordinates are sent.
-        values: how a value is randomised.
-        choice_epsilon: of the selection; 0 where it does not look.
-        value_epsilon: of all values of a report; infinite if exact.
-    """
-
-    name: str
-    selection: Selection
-    values: Values = "exact"
-    choice_epsilon: float = 0.0
-    value_epsilon: float = math.inf
+    name: str  # as the paper abbreviates it
+    selection: Selection  # which coordinates are sent
+    values: Values = "exact"  # how a value is randomised
+    choice_epsilon: float = 0.0  # of the selection; 0 where it does not look
+    value_epsilon: float = math.inf  # of all values of a report; infinite if exact
 
     def selector(self, dimension: int) -> RankSelector | None:
         """Return the private selector, if it is one."""

@@ -28,36 +28,22 @@ PAPER_TABLE3: Final[dict[tuple[str, str], tuple[float, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        tables: of Table 3: BANK, ADULT, KDD or such as syn-H-0.1-0.6.
-        models: of Table 3.
-        epsilon: of a report, in Table 3.
-        sweep: further epsilons of a report, in Figure 2 (f) and (g).
-        common_rates: at which all arms of Table 3 are compared.
-        figure_rate: the common rate of the figures.
-        rates: among which each arm finds its own.
-        repeats: of the cross-validation in Table 3.
-        sweep_repeats: the same in the figures.
-        tuning_repeats: the same to find rates.
-        folds: of each.
-
-    Raises:
-        ValueError: intervals cannot be made.
-    """
-
+    # Of Table 3: BANK, ADULT, KDD or such as syn-H-0.1-0.6
     tables: tuple[str, ...] = ("syn-L-0.01-0.9", "BANK", "KDD", "ADULT")
-    models: tuple[Model, ...] = ("logistic", "SVM")
-    epsilon: float = 2.0
+    models: tuple[Model, ...] = ("logistic", "SVM")  # of Table 3
+    epsilon: float = 2.0  # of a report, in Table 3
+    # Further epsilons of a report, in Figure 2 (f) and (g)
     sweep: tuple[float, ...] = (0.5, 1.0, 4.0)
-    common_rates: tuple[float, ...] = (0.1, 0.3, 1.0)
-    figure_rate: float = 1.0
+    common_rates: tuple[float, ...] = (0.1, 0.3, 1.0)  # at which all arms of Table 3 are compared
+    figure_rate: float = 1.0  # the common rate of the figures
+    # Among which each arm finds its own
     rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-    repeats: int = 10
-    sweep_repeats: int = 4
-    tuning_repeats: int = 2
-    folds: int = 5
+    repeats: int = 10  # of the cross-validation in Table 3
+    sweep_repeats: int = 4  # the same in the figures
+    tuning_repeats: int = 2  # the same to find rates
+    folds: int = 5  # of each
 
     def __post_init__(self) -> None:
         for name, least in (("repeats", 2), ("sweep_repeats", 2), ("folds", 2)):

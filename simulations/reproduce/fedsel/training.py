@@ -46,21 +46,13 @@ BATCH_SHARE: Final = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained, the same for all arms.
+    """What is trained, the same for all arms."""
 
-    Attributes:
-        model: which loss.
-        rate: alpha.
-        epochs: how often everybody reports.
-        accumulate: whether clients keep what was not chosen for their next report.
-        momentum: eta, of what was kept.
-    """
-
-    model: Model
-    rate: float
-    epochs: int = 1
-    accumulate: bool = True
-    momentum: float = 0.5
+    model: Model  # which loss
+    rate: float  # alpha
+    epochs: int = 1  # how often everybody reports
+    accumulate: bool = True  # whether clients keep what was not chosen for their next report
+    momentum: float = 0.5  # eta, of what was kept
 
 
 def slopes(model: Model, margins: Floats, labels: Floats) -> Floats:
@@ -105,14 +97,10 @@ def piecewise(values: Floats, epsilon: float, rng: np.random.Generator) -> Float
 
 
 class Run:
-    """One model, trained by some of the users of a table.
+    """One model, trained by some of the users of a table, who have one example each.
 
-    Args:
-        task: model and schedule.
-        arm: how users report.
-        table: all users, one example each.
-        users: int64[n], who takes part; a step asks one in a hundred of them.
-        seed: of order, choice and noise. Arms of one seed ask the users in the same order.
+    A step asks one in a hundred of the users, int64[n]. Arms of one seed ask them in the same
+    order.
     """
 
     def __init__(
@@ -205,15 +193,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a model does on the test part.
+    """How well a model does on the test part."""
 
-    Attributes:
-        accuracy: share of right answers.
-        balanced: mean of the shares of right answers among either label; a constant answer has
-            one half, however unequal labels are.
-    """
-
-    accuracy: float
+    accuracy: float  # share of right answers
+    # Mean of the shares of right answers among either label; a constant answer has one half,
+    # however unequal labels are
     balanced: float
 
 
@@ -232,18 +216,8 @@ def cross_validated(
 ) -> dict[str, Any]:
     """Train and test in some repetitions of a cross-validation; a cell of the campaign.
 
-    Arms of one repetition have the same folds and the same order of users.
-
-    Args:
-        table: its name.
-        task: what is trained.
-        arm: how users report.
-        repeats: numbers of the repetitions.
-        folds: of each.
-        seed: fixes everything.
-
-    Returns:
-        "accuracy" and "balanced", each a list by repetition of lists by fold.
+    Arms of one repetition have the same folds and the same order of users. Returns "accuracy" and
+    "balanced", each a list by repetition of lists by fold.
     """
     examples = load(table, data_dir_here())
     scores = [_folds(examples, task, arm, folds, seed_of(seed, table, each)) for each in repeats]

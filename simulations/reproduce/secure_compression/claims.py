@@ -32,23 +32,14 @@ Figures = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One way against another.
+    """One way against another."""
 
-    Attributes:
-        question: that it helps to decide.
-        what: the one.
-        against: the other.
-        mean: of the differences in accuracy.
-        half_width: of their interval; None with one seed.
-        verdict: on "it is better".
-    """
-
-    question: str
-    what: str
-    against: str
-    mean: float
-    half_width: float | None
-    verdict: str
+    question: str  # that it helps to decide
+    what: str  # the one
+    against: str  # the other
+    mean: float  # of the differences in accuracy
+    half_width: float | None  # of their interval; None with one seed
+    verdict: str  # on "it is better"
 
 
 def compared(question: str, what: str, against: str, found: Sequence[float]) -> Comparison:

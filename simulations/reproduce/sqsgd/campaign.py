@@ -92,11 +92,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
 
 def check(plan: Plan) -> None:
-    """Refuse weeks of training.
-
-    Raises:
-        ConfigurationError: ResNet-110 without a GPU, or there is no such network.
-    """
+    """Refuse weeks of training."""
     build_model(plan.model)
     if plan.model == "resnet110" and not (plan.force or torch.cuda.is_available()):
         problem = "resnet110 on a CPU takes weeks"

@@ -72,41 +72,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A network, its data, and what is varied.
+    """A network, its data, and what is varied."""
 
-    Attributes:
-        data: a data set of pictures.
-        model: "lenet5", "resnet110", or "tiny" for 8 x 8 pixels.
-        clients: that share the examples equally; all take part in every round.
-        batch: examples of a client in a round.
-        rate: of the server.
-        bound: U, norm of an update and largest coordinate of a report.
-        ratio: r, coordinates that are sent, of all.
-        epochs: of every run; an epoch is as many rounds as it takes to see all examples once.
-        levels: K of Figure 1.
-        epsilons: of Figure 2.
-        middle: K of Figure 2.
-        compared: epsilons of Figure 3.
-        compared_levels: K of Figure 3.
-        seeds: runs of everything, each with first parameters, batches and noise of its own.
-        force: whether to train ResNet-110 without a GPU, which takes weeks.
-    """
-
-    data: str = "mnist"
-    model: str = "lenet5"
-    clients: int = 10
-    batch: int = 32
-    rate: float = 0.001
-    bound: float = 10.0
-    ratio: float = 0.005
-    epochs: int = 3
-    levels: tuple[int, ...] = (2, 8, 32)
-    epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)
-    middle: int = 16
-    compared: tuple[float, ...] = (200.0, 400.0)
-    compared_levels: int = 16
-    seeds: int = 3
-    force: bool = False
+    data: str = "mnist"  # a data set of pictures
+    model: str = "lenet5"  # "lenet5", "resnet110", or "tiny" for 8 x 8 pixels
+    clients: int = 10  # that share the examples equally; all take part in every round
+    batch: int = 32  # examples of a client in a round
+    rate: float = 0.001  # of the server
+    bound: float = 10.0  # U, norm of an update and largest coordinate of a report
+    ratio: float = 0.005  # r, coordinates that are sent, of all
+    epochs: int = 3  # of every run; an epoch is as many rounds as it takes to see all examples once
+    levels: tuple[int, ...] = (2, 8, 32)  # K of Figure 1
+    epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)  # of Figure 2
+    middle: int = 16  # K of Figure 2
+    compared: tuple[float, ...] = (200.0, 400.0)  # epsilons of Figure 3
+    compared_levels: int = 16  # K of Figure 3
+    seeds: int = 3  # runs of everything, each with first parameters, batches and noise of its own
+    force: bool = False  # whether to train ResNet-110 without a GPU, which takes weeks
 
     @property
     def figure1_epsilon(self) -> float:
@@ -145,19 +127,12 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way to train.
+    """One way to train."""
 
-    Attributes:
-        name: also that of its files.
-        figures: of the paper to which it belongs.
-        algorithm: of the clients; None for no privacy.
-        facts: what is known before: epsilon, bits, levels, error of a report.
-    """
-
-    name: str
-    figures: tuple[int, ...]
-    algorithm: LocalAlgorithm | None
-    facts: Mapping[str, Any]
+    name: str  # also that of its files
+    figures: tuple[int, ...]  # of the paper to which it belongs
+    algorithm: LocalAlgorithm | None  # of the clients; None for no privacy
+    facts: Mapping[str, Any]  # what is known before: epsilon, bits, levels, error of a report
 
 
 MODELS: Final[Mapping[str, Callable[[], Task]]] = {
@@ -168,11 +143,7 @@ MODELS: Final[Mapping[str, Callable[[], Task]]] = {
 
 
 def build_model(name: str) -> Task:
-    """Return a network.
-
-    Raises:
-        ConfigurationError: there is none of this name.
-    """
+    """Return a network."""
     if name not in MODELS:
         raise ConfigurationError("model", f"value {name!r}", ", ".join(MODELS))
     return MODELS[name]()

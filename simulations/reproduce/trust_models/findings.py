@@ -87,15 +87,8 @@ def claims(figures: Figures) -> list[dict[str, Any]]:
 def crossing(xs: Sequence[float], ys: Sequence[float], target: float) -> dict[str, Any]:
     """Return where a curve first reaches a target, between two points by the logarithm of x.
 
-    A point counts for all larger x as well: whoever may spend more need not.
-
-    Args:
-        xs: ascending and positive.
-        ys: of the same length.
-
-    Returns:
-        ``value``, and ``relation``: ``=``, or ``<=`` if the first point is enough, or ``>`` if
-        the last is not.
+    A point counts for all larger x as well: whoever may spend more need not. The relation is ``=``,
+    or ``<=`` if the first point is enough, or ``>`` if the last is not.
     """
     if ys[0] >= target:
         return {"value": xs[0], "relation": "<="}

@@ -27,19 +27,10 @@ class HaltedError(PrivacyError):
 
 
 class AboveThreshold:
-    """One stream of questions; a single use.
+    """One stream of questions, for a single use; `event` is what it costs, however long it gets.
 
-    Args:
-        sensitivity: how far a number, less its threshold, can move between neighbours, > 0.
-        epsilon: of all answers together, > 0.
-        seed: fresh and secret; a new one from the system if left out.
-
-    Attributes:
-        event: what the whole stream has to be accounted as, however long it gets.
-        halted: whether some number was below its threshold.
-
-    Raises:
-        ValueError: an argument is out of range.
+    A number, less its threshold, moves by at most the sensitivity between neighbours; epsilon is
+    that of all answers together. The seed is fresh and secret.
     """
 
     def __init__(self, sensitivity: float, epsilon: float, seed: NoiseSeed | None = None) -> None:
@@ -57,16 +48,7 @@ class AboveThreshold:
         self.halted = False
 
     def below(self, value: float, threshold: float) -> bool:
-        """Say whether a number is below its threshold, both noisy; "yes" ends the stream.
-
-        Args:
-            value: finite.
-            threshold: public, finite; it may differ from question to question.
-
-        Raises:
-            HaltedError: the stream has ended.
-            ValueError: not finite, or too large for the grid.
-        """
+        """Say whether a number is below its public threshold, both noisy; "yes" ends the stream."""
         if self.halted:
             raise HaltedError("the stream has been answered: a new one must be paid for")
         self._asked += 1
@@ -78,9 +60,6 @@ class AboveThreshold:
         """Return alpha: numbers below threshold - alpha end the stream, those above + alpha do not.
 
         8 s (ln questions + ln(2 / failure)) / epsilon, but for the probability ``failure``.
-
-        Raises:
-            ValueError: an argument is out of range.
 
         Source: Dwork, Roth 2014, Theorem 3.24.
         """

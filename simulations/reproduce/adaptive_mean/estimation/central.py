@@ -60,12 +60,9 @@ client."""
 
 
 class CentralMeans:
-    """Noisy means by a trusted server.
+    """Noisy means by a trusted server, with epsilon and delta of the whole estimation.
 
-    Args:
-        task: whose mean.
-        epsilon, delta: of the whole estimation; a client's vector may be zeroed.
-        gauged: whether half of epsilon is set aside for norms and errors.
+    `gauged`: half of epsilon is set aside for norms and errors.
     """
 
     def __init__(self, task: MeanTask, epsilon: float, delta: float, *, gauged: bool) -> None:

@@ -47,16 +47,9 @@ _NO_MODEL = bytes(32)
 class DistributedMeans:
     """Noisy means through the whole pipeline, with nobody dropping out and nobody colluding.
 
-    Args:
-        task: whose mean.
-        goal: of the whole estimation; its `rounds` is the most releases there will be.
-        cohort: identity keys of the clients, in the order of their indices.
-        aggregator: real or ideal.
-        ledger: open; events already in it count.
-        rand: source of public seeds; leave it alone except in tests.
-
-    Raises:
-        ParameterError: the ledger belongs to a run with another goal.
+    The goal is that of the whole estimation, its `rounds` the most releases there will be. The
+    cohort is identity keys in the order of the clients' indices. Events already in the ledger
+    count; public seeds come from `rand`.
     """
 
     def __init__(

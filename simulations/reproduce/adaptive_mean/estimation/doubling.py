@@ -25,13 +25,9 @@ from sketch.spec import DEFAULT_ROWS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubling:
-    """Double the sketch, which starts with two columns, until two results agree.
+    """Double the sketch, which starts with two columns, until two results agree."""
 
-    Args:
-        rows: R of the sketches.
-    """
-
-    rows: int = DEFAULT_ROWS
+    rows: int = DEFAULT_ROWS  # R of the sketches
     gauged = False
 
     def releases(self, task: MeanTask) -> int:

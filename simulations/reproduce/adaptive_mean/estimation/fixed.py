@@ -17,15 +17,10 @@ from sketch.spec import DEFAULT_ROWS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedRateMean:
-    """One mean at a compression rate; unbiased.
+    """One mean at a compression rate; unbiased."""
 
-    Args:
-        rate: d / L, at least 1; 1 sends vectors as they are.
-        rows: R of the sketch.
-    """
-
-    rate: float
-    rows: int = DEFAULT_ROWS
+    rate: float  # d / L, at least 1; 1 sends vectors as they are
+    rows: int = DEFAULT_ROWS  # R of the sketch
     gauged = False
 
     def releases(self, task: MeanTask) -> int:

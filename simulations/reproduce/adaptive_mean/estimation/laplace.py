@@ -31,11 +31,7 @@ _LARGEST: Final = 1 << 40
 
 
 def steps_for(epsilon: float, factor: float = 1.0) -> int:
-    """Return how fine a grid is, such that noise of scale factor (steps + 1) / epsilon has a table.
-
-    Raises:
-        ValueError: epsilon is not positive and finite, or too small for any grid.
-    """
+    """Return the finest grid whose noise, of scale factor (steps + 1) / epsilon, has a table."""
     require_positive("epsilon", epsilon)
     steps = math.floor(_WANTED_SCALE * epsilon / factor) - 1
     if steps < 1:
@@ -46,11 +42,7 @@ def steps_for(epsilon: float, factor: float = 1.0) -> int:
 
 
 def grid_point(value: float, grid: float) -> int:
-    """Return the number of whole grid steps in a value.
-
-    Raises:
-        ValueError: the value is not finite, or too large for the grid.
-    """
+    """Return the number of whole grid steps in a value."""
     if not abs(value) <= _LARGEST * grid:
         raise ValueError(f"value must be within {_LARGEST * grid:g}, got {value!r}")
     return math.floor(value / grid)
@@ -64,15 +56,10 @@ def draw(scale: float, seed: NoiseSeed, index: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMechanism:
-    """One number plus discrete Laplace noise on a grid: (epsilon, 0)-private.
+    """One number plus discrete Laplace noise on a grid: (epsilon, 0)-private."""
 
-    Attributes:
-        sensitivity: how far the number can move between neighbours, > 0.
-        epsilon: > 0.
-    """
-
-    sensitivity: float
-    epsilon: float
+    sensitivity: float  # how far the number can move between neighbours, > 0
+    epsilon: float  # > 0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for an attribute out of range."""
@@ -96,13 +83,5 @@ class LaplaceMechanism:
         return LaplaceRelease(steps / self.epsilon, steps)
 
     def release(self, value: float, seed: NoiseSeed) -> float:
-        """Add noise.
-
-        Args:
-            value: finite.
-            seed: fresh and secret, never used before.
-
-        Raises:
-            ValueError: the value is not finite, or too large for the grid.
-        """
+        """Add noise to a finite value; the seed is fresh and secret, never used before."""
         return (grid_point(value, self.grid) + draw(self.event.scale, seed, 0)) * self.grid

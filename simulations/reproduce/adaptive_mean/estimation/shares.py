@@ -24,15 +24,10 @@ def largest_mu(goal: PrivacyGoal) -> float:
 
 
 def round_goal(goal: PrivacyGoal, share: float) -> PrivacyGoal:
-    """Return the goal of one round with this share of `goal`.
+    """Return the goal of one round with this share, in (0, 1], of a goal counted by domination.
 
-    Its failure probability delta0 is that of every round of the whole goal, so both count the same
-    event alike; see `FailureReserve`.
-
-    Args:
-        goal: of the whole estimation, counted by domination; its `rounds` is the most releases
-            there will be.
-        share: in (0, 1].
+    Its failure probability delta0 is that of every round of the whole goal, whose `rounds` is the
+    most releases there will be; so both count the same event alike, see `FailureReserve`.
     """
     delta = goal.delta / goal.rounds
     one = PrivacyGoal(goal.epsilon, delta, 1)
