@@ -254,10 +254,7 @@ def plot_curves(figures: Figures) -> Figure:
 def _shown(names: Iterable[str]) -> dict[str, str]:
     """The arms whose sizes are drawn, with the styles of their lines."""
     families = _below_one(names).values()
-    return {
-        **{min(arms)[1]: ":" for arms in families},
-        **{max(arms)[1]: "-" for arms in families},
-    }
+    return {**{min(arms)[1]: ":" for arms in families}, **{max(arms)[1]: "-" for arms in families}}
 
 
 def _below_one(names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:

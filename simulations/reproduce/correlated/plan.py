@@ -259,11 +259,6 @@ PRESETS: Final = {
     "usual": Plan(),
     # Embedded digits: says nothing, and says it within a minute.
     "quick": Plan(
-        tasks=("digits",),
-        arms=tuple(ARMS),
-        epsilons=(8.0,),
-        climb=1,
-        seeds=2,
-        tuning_seeds=1,
+        tasks=("digits",), arms=tuple(ARMS), epsilons=(8.0,), climb=1, seeds=2, tuning_seeds=1
     ),
 }

@@ -27,11 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dp import (
-    BinomialRelease,
-    noise_multiplier_for_epsilon,
-    quantized_l2_bound,
-)
+from dp import BinomialRelease, noise_multiplier_for_epsilon, quantized_l2_bound
 from dp.accounting.cpsgd import level_parameters, level_shares
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.clipping import NORM_SLACK

@@ -82,10 +82,7 @@ def adult(folder: DataFolder) -> Examples:
     """Read ADULT, both files in one: float32[48842, 123]."""
     train, train_subject = read_uci(folder, catalog.ADULT_TRAIN, ADULT_SCHEMA)
     test, test_subject = read_uci(folder, catalog.ADULT_TEST, ADULT_SCHEMA)
-    labels = [
-        train.labels(ADULT_CLASSES, train_subject),
-        test.labels(ADULT_CLASSES, test_subject),
-    ]
+    labels = [train.labels(ADULT_CLASSES, train_subject), test.labels(ADULT_CLASSES, test_subject)]
     blocks = []
     for name in ADULT_SCHEMA.numbers:
         numbers = np.concatenate([train.numbers[name], test.numbers[name]])
@@ -138,11 +135,7 @@ LOADERS: Final[dict[str, Callable[[DataFolder], Examples]]] = {
     "ADULT": adult,
 }
 
-SYNTHETIC: Final = {
-    "syn-L": (60_000, 100),
-    "syn-H": (100_000, 300),
-    "syn-S": (4_000, 20),
-}
+SYNTHETIC: Final = {"syn-L": (60_000, 100), "syn-H": (100_000, 300), "syn-S": (4_000, 20)}
 """Rows and features. S is this project's own, to try things out."""
 
 SYNTHETIC_SEED: Final = 1

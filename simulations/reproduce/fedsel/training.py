@@ -104,12 +104,7 @@ class Run:
     """
 
     def __init__(
-        self,
-        task: Task,
-        arm: Arm,
-        table: Examples,
-        users: NDArray[np.int64],
-        seed: Sequence[int],
+        self, task: Task, arm: Arm, table: Examples, users: NDArray[np.int64], seed: Sequence[int]
     ) -> None:
         self._task, self._arm, self._table, self._users = task, arm, table, users
         self._order = np.random.default_rng([*seed, 0])

@@ -20,11 +20,7 @@ from simulations.reproduce.engine.render import points
 NEGLIGIBLE: Final = 0.005
 """A gain in accuracy that is surely below half a point is none."""
 
-NAMES: Final = {
-    "none": "no average",
-    "momentum": "the server's momentum",
-    "denoise": "Denoise",
-}
+NAMES: Final = {"none": "no average", "momentum": "the server's momentum", "denoise": "Denoise"}
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, Any]

@@ -13,11 +13,7 @@ import pytest
 from scipy import stats
 
 from dp import DominationAccountant
-from dp.mechanisms.levels import (
-    LevelMechanism,
-    level_mse_bound,
-    rotated_clip,
-)
+from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
 from simulations.reproduce.cpsgd import mean_estimation as mean
 from simulations.reproduce.cpsgd import scales, theorems
 from simulations.reproduce.cpsgd.campaign import claims

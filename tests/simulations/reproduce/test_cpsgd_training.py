@@ -24,11 +24,7 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
     each_clipped,
     sum_clipped,
 )
-from simulations.reproduce.cpsgd_training.estimators import (
-    ByScale,
-    OnLevels,
-    Rounded,
-)
+from simulations.reproduce.cpsgd_training.estimators import ByScale, OnLevels, Rounded
 from simulations.reproduce.cpsgd_training.plan import Plan, Run, runs
 from simulations.reproduce.cpsgd_training.training import Training, trained
 from simulations.reproduce.engine.campaign import Options
@@ -65,9 +61,7 @@ def _vectors(rng: np.random.Generator, clients: int = SMALL.clients, dimension: 
 
 
 @pytest.mark.slow
-def test_a_quick_run_learns_and_writes_everything(
-    quick: tuple[dict[str, Any], Path],
-) -> None:
+def test_a_quick_run_learns_and_writes_everything(quick: tuple[dict[str, Any], Path]) -> None:
     figures, folder = quick
     accuracy = {row["name"]: row["accuracy"] for row in figures["runs"]}
     assert accuracy["plain"] > 0.85 and accuracy["clipped"] > 0.8

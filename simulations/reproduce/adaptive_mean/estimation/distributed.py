@@ -25,12 +25,7 @@ from protocol.training.charged_sums import ChargedSums
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
-from simulations.reproduce.adaptive_mean.estimation.base import (
-    Bar,
-    MeanTask,
-    NormReading,
-    Released,
-)
+from simulations.reproduce.adaptive_mean.estimation.base import Bar, MeanTask, NormReading, Released
 from simulations.reproduce.adaptive_mean.estimation.bounds import (
     squared_norm_excess,
     squared_norm_upper,
