@@ -31,8 +31,7 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
 )
 from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
-from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
+from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
 from simulations.reproduce.engine.seeds import rng_of
 
 FORMS: Final = ("untrusted", "central")

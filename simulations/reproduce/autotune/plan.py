@@ -100,6 +100,10 @@ class Plan:
         others = [Arm(name, None, ((sketch, name),)) for name in self.others]
         return [*fixed, *tuned, *others]
 
+    def check(self) -> None:
+        """Refuse a plan without a task, with a `ConfigurationError`."""
+        base_of(self)
+
     def server_rate(self, noise: float) -> float | None:
         """Learning rate of the server at a noise multiplier; None for the file's."""
         return dict(zip(self.noise, self.server_rates, strict=False)).get(noise)
@@ -164,3 +168,13 @@ def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int)
         changes.append(("server.learning_rate", float(rate)))
     privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": float(noise)})
     return changed(raw.model_copy(update={"privacy": privacy}), changes)
+
+
+PRESETS: Final = {
+    "usual": Plan(),
+    "writers": WRITERS,
+    "shakespeare": SHAKESPEARE,
+    "writers-paper": paper_arm_of(WRITERS, 4),
+    "shakespeare-paper": paper_arm_of(SHAKESPEARE, 5),
+    "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
+}

@@ -83,7 +83,6 @@ TASKS: Final[Mapping[str, TaskPlan]] = {
 class Arm:
     """A kind of noise, and who adds it."""
 
-    name: str  # of its files
     title: str  # in words
     aggregator: str  # where the sum comes from
     noise: str  # how the rounds are connected
@@ -95,33 +94,19 @@ class Arm:
         return self.aggregator != "plain"
 
 
-INDEPENDENT: Final = "independent"
-RETURNED: Final = "returned"
-TRUSTED_INDEPENDENT: Final = "trusted-independent"
-TRUSTED_RETURNED: Final = "trusted-returned"
-BANDED: Final = "banded"
-PLAIN: Final = "plain"
-
 ARMS: Final[Mapping[str, Arm]] = {
-    arm.name: arm
-    for arm in (
-        Arm(
-            INDEPENDENT, "independent, nobody trusted", "ideal", "independent", TRUSTED_INDEPENDENT
-        ),
-        Arm(RETURNED, "returned, nobody trusted", "ideal", "returned", TRUSTED_RETURNED),
-        Arm(
-            TRUSTED_INDEPENDENT,
-            "independent, a trusted server",
-            "central",
-            "independent",
-            TRUSTED_INDEPENDENT,
-        ),
-        Arm(
-            TRUSTED_RETURNED, "returned, a trusted server", "central", "returned", TRUSTED_RETURNED
-        ),
-        Arm(BANDED, "banded matrix, a trusted server", "central", "banded", BANDED),
-        Arm(PLAIN, "no privacy", "plain", "independent", PLAIN),
-    )
+    "independent": Arm(
+        "independent, nobody trusted", "ideal", "independent", "trusted-independent"
+    ),
+    "returned": Arm("returned, nobody trusted", "ideal", "returned", "trusted-returned"),
+    "trusted-independent": Arm(
+        "independent, a trusted server", "central", "independent", "trusted-independent"
+    ),
+    "trusted-returned": Arm(
+        "returned, a trusted server", "central", "returned", "trusted-returned"
+    ),
+    "banded": Arm("banded matrix, a trusted server", "central", "banded", "banded"),
+    "plain": Arm("no privacy", "plain", "independent", "plain"),
 }
 
 
@@ -129,19 +114,15 @@ ARMS: Final[Mapping[str, Arm]] = {
 class Schedule:
     """What a server does with its rate, and which model it hands out."""
 
-    name: str  # of its files
     title: str  # in words
     falls: bool  # whether the rate falls linearly
     averaged: bool  # whether the mean of the last models is handed out
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = {
-    each.name: each
-    for each in (
-        Schedule("constant", "constant rate", False, False),
-        Schedule("decay", "falling rate", True, False),
-        Schedule("average", "constant rate, last half averaged", False, True),
-    )
+    "constant": Schedule("constant rate", False, False),
+    "decay": Schedule("falling rate", True, False),
+    "average": Schedule("constant rate, last half averaged", False, True),
 }
 
 
@@ -160,6 +141,11 @@ class Setting:
         return ARMS[self.arm]
 
     @property
+    def score(self) -> str:
+        """The result of a run that counts."""
+        return "averaged" if SCHEDULES[self.schedule].averaged else "accuracy"
+
+    @property
     def title(self) -> str:
         """In words, as far as people tell settings apart by it."""
         epsilon = "" if self.epsilon is None else f" {self.epsilon:g}"
@@ -174,7 +160,7 @@ class Plan:
 
     tasks: tuple[str, ...] = ("writers", "fashion")  # names of `TASKS`
     # Names of `ARMS`; what trusts nobody takes its rates over from what trusts a server
-    arms: tuple[str, ...] = (INDEPENDENT, RETURNED, BANDED, PLAIN)
+    arms: tuple[str, ...] = ("independent", "returned", "banded", "plain")
     schedules: tuple[str, ...] = tuple(SCHEDULES)  # names of `SCHEDULES`
     epsilons: tuple[float, ...] = (2.0, 8.0)  # of a client over the whole run, equal for all arms
     delta: float = 1e-5  # of the same promise
@@ -245,14 +231,13 @@ class Plan:
         task = TASKS[setting.task]
         return task.first_power if setting.of.private else task.plain_power
 
-
-def check(plan: Plan) -> None:
-    """See that all names are known."""
-    known: dict[str, Mapping[str, Any]] = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
-    for field, names in known.items():
-        for name in getattr(plan, field):
-            if name not in names:
-                raise ConfigurationError(field, f"value {name!r}", ", ".join(names))
+    def check(self) -> None:
+        """Refuse names that nobody knows, with a `ConfigurationError`."""
+        known = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
+        for field, names in known.items():
+            for name in getattr(self, field):
+                if name not in names:
+                    raise ConfigurationError(field, f"value {name!r}", ", ".join(names))
 
 
 PRESETS: Final = {

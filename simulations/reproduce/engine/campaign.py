@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import ConfigurationError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
-from simulations.reproduce.engine.render import Figures, Part, claims_table, setting_table
+from simulations.reproduce.engine.claims import Claim
+from simulations.reproduce.engine.render import Part, claims_table, setting_table
+from simulations.reproduce.engine.rows import Figures
 from simulations.reproduce.engine.study import Study
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class Campaign(Generic[P]):
     parts: Callable[[Figures], Iterable[Part]]
     # By name, with which their files end where there are several
     plots: Mapping[str, Callable[[Figures], Figure]]
+    # The verdicts on a paper's claims, from all other figures and nothing else
+    claims: Callable[[Figures], Iterable[Claim]] | None = None
     # With which all files begin; names in braces stand for figures. The name if empty.
     stem: str = ""
     # Raises `ConfigurationError` for a plan that cannot be run here
@@ -82,7 +86,14 @@ class Campaign(Generic[P]):
             found = self.figures(study)
         origin = {"commit": made.commit, "source": made.source, "machine": made.machine}
         origin |= {"python": made.versions["python"], "command": command or self.name}
-        return {**study.facts(), **origin, **found, "seconds": study.seconds}
+        figures = self.judged({**study.facts(), **origin, **found})
+        return {**figures, "seconds": study.seconds}
+
+    def judged(self, figures: Figures) -> dict[str, Any]:
+        """Return figures with the claims that follow from them; nothing is run."""
+        if self.claims is None:
+            return {**figures}
+        return {**figures, "claims": [asdict(claim) for claim in self.claims(figures)]}
 
     def page(self, figures: Figures) -> str:
         """Return the page as Markdown."""

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
-Value = str | Callable[[Row], Any]
-"""A key of a row, with dots for keys within, or a function of the row."""
-
-
-def value_of(row: Row, value: Value) -> Any:
-    """Return a value of a row; None where a key is missing on the way."""
-    if callable(value):
-        return value(row)
-    found: Any = row
-    for key in value.split("."):
-        found = None if found is None else found.get(key)
-    return found
+from simulations.reproduce.engine.rows import Figures, Row, Value, distinct, value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +105,7 @@ def pivot(
     there is no row; `head` is that of a column, from its value.
     """
     listed = list(rows)
-    values = list(dict.fromkeys(value_of(row, across) for row in listed))
-    values = [each for each in values if each is not None]
+    values = [each for each in distinct(listed, across) if each is not None]
     lines: dict[tuple[str, ...], dict[Any, str]] = {}
     for row in listed:
         line = lines.setdefault(tuple(label.cell(row) for label in labels), {})

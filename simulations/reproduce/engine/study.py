@@ -20,6 +20,7 @@ from simulations.reproduce.engine.store import Cell, Result, Store, plain
 if TYPE_CHECKING:
     from simulations.learning.data import Dataset
 
+A = TypeVar("A")
 P = TypeVar("P")
 
 
@@ -131,6 +132,12 @@ class Study(Generic[P]):
             self._progress.update(self._bar, advance=1, description=cell.name)
         self.seconds += sum(result.seconds for result in known.values())
         return [known[cell.key].value for cell in asked]
+
+    def by_arm(self, arms: Iterable[A], cell: Callable[[A, int], Cell]) -> list[list[Any]]:
+        """Return the results of each arm, one for each seed; they are run seed by seed."""
+        listed = list(arms)
+        found = self.results([cell(arm, seed) for seed in self.seeds for arm in listed])
+        return [found[place :: len(listed)] for place in range(len(listed))]
 
     def _announce(self, found: int, missing: Sequence[Cell]) -> None:
         total = self.found + self.made + found + len(missing)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Generic, TypeVar
@@ -11,6 +11,7 @@ from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
 C = TypeVar("C", bound=Hashable)
+K = TypeVar("K", bound=Hashable)
 
 Search = Generator[Iterable[C], dict[C, float], None]
 """Yields what is to be tried next, and is told how good everything tried so far is."""
@@ -38,6 +39,11 @@ def first_best(tried: dict[C, float]) -> C:
     return max(tried, key=lambda candidate: tried[candidate])
 
 
+def smallest_best(tried: dict[int, float]) -> int:
+    """Return the best; of equals the smallest, so that the order of trials decides nothing."""
+    return max(sorted(tried), key=lambda candidate: tried[candidate])
+
+
 @dataclass(frozen=True, slots=True)
 class Way(Generic[C]):
     """Something with figures that have to be chosen."""
@@ -61,29 +67,32 @@ class Outcome(Generic[C]):
 
 
 def tune_then_evaluate(
-    study: Study[Any], ways: Sequence[Way[C]], score: Callable[[Any], float] | None = None
-) -> list[Outcome[C]]:
+    study: Study[Any], ways: Mapping[K, Way[C]], score: Callable[[Any], float] | None = None
+) -> dict[K, Outcome[C]]:
     """Search for all ways side by side, so that a pool is busy; then evaluate what was chosen."""
     measure = score or (lambda result: float(result["accuracy"]))
-    trials: list[dict[C, list[Any]]] = [{} for _ in ways]
-    means: list[dict[C, float]] = [{} for _ in ways]
-    asked = {place: list(next(way.search)) for place, way in enumerate(ways)}
+    trials: dict[K, dict[C, list[Any]]] = {key: {} for key in ways}
+    means: dict[K, dict[C, float]] = {key: {} for key in ways}
+    asked = {key: list(next(way.search)) for key, way in ways.items()}
     while asked:
-        wanted = [(place, each) for place, candidates in asked.items() for each in candidates]
-        results = _grouped(study, [ways[place].trials(each) for place, each in wanted])
-        for (place, each), found in zip(wanted, results, strict=True):
-            trials[place][each], means[place][each] = found, fmean(map(measure, found))
-        for place in list(asked):
+        wanted = [(key, each) for key, candidates in asked.items() for each in candidates]
+        results = grouped(study, [ways[key].trials(each) for key, each in wanted])
+        for (key, each), found in zip(wanted, results, strict=True):
+            trials[key][each], means[key][each] = found, fmean(map(measure, found))
+        for key in list(asked):
             try:
-                asked[place] = list(ways[place].search.send(means[place]))
+                asked[key] = list(ways[key].search.send(means[key]))
             except StopIteration:
-                del asked[place]
-    chosen = [way.choose(found) for way, found in zip(ways, means, strict=True)]
-    runs = _grouped(study, [way.runs(best) for way, best in zip(ways, chosen, strict=True)])
-    return [Outcome(*each) for each in zip(means, chosen, trials, runs, strict=True)]
+                del asked[key]
+    chosen = {key: way.choose(means[key]) for key, way in ways.items()}
+    runs = grouped(study, [way.runs(chosen[key]) for key, way in ways.items()])
+    return {
+        key: Outcome(means[key], chosen[key], trials[key], found)
+        for key, found in zip(ways, runs, strict=True)
+    }
 
 
-def _grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[Any]]:
+def grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[Any]]:
     """Run the cells of all groups at once; return the results group by group."""
     results = iter(study.results(cell for group in groups for cell in group))
     return [[next(results) for _ in group] for group in groups]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Grid, Part, Row, pivot
+from simulations.reproduce.engine.plots import curves, dress, panels, style
+from simulations.reproduce.engine.render import Column, Part, pivot
+from simulations.reproduce.engine.rows import Figures, Row, distinct
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.equal_error.systems import Task, compared
@@ -53,19 +54,15 @@ def _rows(figures: Figures) -> list[Row]:
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    task, rows = figures["task"], _rows(figures)
-    for place, rounds in enumerate(task["rounds"]):
-        after = "one round" if rounds == 1 else f"{rounds} rounds"
-        values = [_shown(row["epsilon"][place]) for row in rows]
-        yield _by_noise(f"Epsilon of {after}, by z", rows, values, brief=True)
-    yield _by_noise("Bits of a coordinate, by z", rows, [_shown(row["bits"]) for row in rows])
-
-
-def _by_noise(title: str, rows: Sequence[Row], values: Sequence[str], brief: bool = False) -> Grid:
+    rows, head = _rows(figures), "z = {:g}".format
     labels = (Column("system", "system"), Column("trusted with vectors", "trust"))
-    shown = [{**row, "shown": value} for row, value in zip(rows, values, strict=True)]
-    head = "z = {:g}".format
-    return pivot(title, labels, "z", Column("", "shown"), shown, head=head, brief=brief)
+    for place, rounds in enumerate(figures["task"]["rounds"]):
+        after = "one round" if rounds == 1 else f"{rounds} rounds"
+        listed = [{**row, "shown": _shown(row["epsilon"][place])} for row in rows]
+        cell, title = Column("", "shown"), f"Epsilon of {after}, by z"
+        yield pivot(title, labels, "z", cell, listed, head=head, brief=True)
+    cell = Column("", lambda row: _shown(row["bits"]))
+    yield pivot("Bits of a coordinate, by z", labels, "z", cell, rows, head=head)
 
 
 def _shown(value: float | str) -> str:
@@ -76,12 +73,17 @@ def plot(figures: Figures) -> Figure:
     """Plot the epsilon of one round against the error."""
     figure, [[axes]] = panels(1, 1, 9, 6)
     rows = _rows(figures)
-    for place, name in enumerate(dict.fromkeys(row["system"] for row in rows)):
-        mine = [row for row in rows if row["system"] == name]
-        curve(axes, mine, "z", lambda row: float(row["epsilon"][0]), style(place, name))
+    looks = {name: style(place, name) for place, name in enumerate(distinct(rows, "system"))}
+    curves(axes, rows, "system", looks, "z", lambda row: float(row["epsilon"][0]))
     x, y = "error z of a coordinate of the sum, over the clip", "epsilon of one round"
-    ticks = sorted({row["z"] for row in rows})
-    dress(axes, x, f"{y}, lower is better", log="xy", ticks=ticks, legend="right")
+    dress(
+        axes,
+        x,
+        f"{y}, lower is better",
+        log="xy",
+        ticks=sorted(distinct(rows, "z")),
+        legend="right",
+    )
     return figure
 
 

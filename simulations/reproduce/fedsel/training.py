@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,10 @@ from dp.local.scalars import DUCHI_BELOW
 from dp.local.selection import NOTHING, RankLaw, indices_at
 from simulations.reproduce.engine.seeds import rng_of, seed_of
 from simulations.reproduce.engine.study import data_dir_here
-from simulations.reproduce.fedsel.arms import Arm, Values
+from simulations.reproduce.fedsel.plan import Arm, Model, Values
 from simulations.reproduce.fedsel.tables import Examples, load
 
 Floats = NDArray[np.float64]
-Model = Literal["logistic", "SVM"]
 
 REGULARISATION: Final = 1e-4
 """lambda, the weight of half the squared norm."""

@@ -9,7 +9,7 @@ which the paper counts the Piecewise Mechanism. Beside them:
 - sqSGD with what theory says is better: a tenth of U, the best division of epsilon, eight levels.
 
 Source: sqSGD ("Practical Locally Private Federated Learning with Communication Efficiency"),
-Section 4.
+Sections 3.1 and 4.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from dp.local import (
     CrossPolytope,
     Piecewise,
+    PrivQuant,
     SampledCoordinates,
     best_priv_quant,
     sampled_piecewise,
 )
 from dp.local.base import shared_epsilon
-from dp.local.calibration import printed_priv_quant
+from dp.local.calibration import printed_priv_quant, share_of_kappa
 from dp.local.sampled import EPSILON_EACH, sampled_count
 from protocol.errors import ConfigurationError
 from simulations.learning.local_dp import LocalAlgorithm
@@ -99,6 +102,13 @@ class Plan:
     def setting(self) -> Setting:
         """Return what all runs have in common."""
         return Setting(self.data, self.model, self.clients, self.batch, self.rate, self.epochs)
+
+    def check(self) -> None:
+        """Refuse an unknown network, and weeks of training, with a `ConfigurationError`."""
+        build_model(self.model)
+        if self.model == "resnet110" and not (self.force or torch.cuda.is_available()):
+            problem = "resnet110 on a CPU takes weeks"
+            raise ConfigurationError("model", problem, "a machine with a GPU, or --set force=true")
 
 
 PRESETS = {
@@ -221,19 +231,16 @@ def _sqsgd(
     calibrate = best_priv_quant if best else printed_priv_quant
     randomizer = calibrate(kept, levels, 1.0, epsilon)
     algorithm = SqSgd(dimension, randomizer, plan.bound)
-    error = kept * plan.bound**2 * float(randomizer.variance(np.zeros(1))[0])
-    known = _facts(
-        way,
-        algorithm,
-        epsilon,
-        levels=levels,
-        bits=kept * randomizer.quantizer.bits,
-        kept=kept,
-        kappa=randomizer.kappa,
-        factor=randomizer.factor,
-        bound=plan.bound,
-        error=error,
-    )
+    facts: dict[str, Any] = {
+        "levels": levels,
+        "bits": kept * randomizer.quantizer.bits,
+        "kept": kept,
+        "kappa": randomizer.kappa,
+        "factor": randomizer.factor,
+        "bound": plan.bound,
+        "error": kept * plan.bound**2 * float(randomizer.variance(np.zeros(1))[0]),
+    }
+    known = _facts(way, algorithm, epsilon, **facts)
     return Run(f"{way}-k{levels}-{epsilon:g}", (), algorithm, known)
 
 
@@ -260,3 +267,37 @@ def _facts(
     known = dict.fromkeys(("levels", "bits", "kept", "kappa", "factor", "bound", "error"))
     true = None if algorithm is None else algorithm.epsilon
     return {"way": way, "epsilon": epsilon, "epsilon_report": true, **known, **more}
+
+
+def theory(plan: Plan, dimension: int) -> list[dict[str, Any]]:
+    """Return what the settings of a plan mean for a gradient of so many numbers.
+
+    Two lengths of a report: k = floor(r d), and the power of two of Algorithm 2. Variances are of a
+    coordinate that is zero, in U^2.
+    """
+    kept = kept_count(dimension, plan.ratio)
+    lengths = (kept, 1 << (kept - 1).bit_length())
+    levels = sorted({*plan.levels, plan.middle})
+    return [_setting(*each) for each in product(lengths, plan.epsilons, levels)]
+
+
+def _setting(length: int, epsilon: float, levels: int) -> dict[str, Any]:
+    printed = printed_priv_quant(length, levels, 1.0, epsilon)
+    return {
+        "kept": length,
+        "epsilon": epsilon,
+        "levels": levels,
+        "printed": _measures(printed),
+        "best": _measures(best_priv_quant(length, levels, 1.0, epsilon)),
+        "kappa_in_printed_range": printed.kappa >= 0,
+    }
+
+
+def _measures(randomizer: PrivQuant) -> dict[str, Any]:
+    return {
+        "kappa": randomizer.kappa,
+        "epsilon": randomizer.epsilon,
+        "factor": randomizer.factor,
+        "variance": float(randomizer.variance(np.zeros(1))[0]),
+        "share": share_of_kappa(randomizer),
+    }

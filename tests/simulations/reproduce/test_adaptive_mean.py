@@ -99,8 +99,8 @@ def test_slopes_are_those_that_ratios_were_made_with() -> None:
 def test_one_case_against_the_theorem_is_enough() -> None:
     fits = growth.slopes(_runs(1.0), "error") + growth.slopes(_runs(2.5), "error")
     sent = [{**fit, "what": "sent"} for fit in fits[:1]]
-    found = growth.claims([*fits, *sent])
-    assert [claim["verdict"] for claim in found] == [NOT_REPRODUCED, REPRODUCED]
+    found = growth.claims({"fits": [*fits, *sent]})
+    assert [claim.verdict for claim in found] == [NOT_REPRODUCED, REPRODUCED]
 
 
 # Squared tails of the mean below: 13.0002, 4.0002, 0.0002, 0.0001.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -16,7 +16,13 @@ from simulations.reproduce.autotune.findings import (
     compared,
 )
 from simulations.reproduce.autotune.plan import Plan, paper_arm_of
-from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
+from simulations.reproduce.engine.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNDECIDED,
+    Claim,
+    Interval,
+)
 
 PLAN = Plan(noise=(1.0,), rates=(4.0, 16.0), gammas=(0.2, 0.1), published=(0.1,), seeds=3)
 
@@ -151,10 +157,14 @@ def test_the_first_rounds_and_what_was_lost_midway() -> None:
     assert cell_of([untested], [free], WIRE)["lost_midway"] is None
 
 
+def judged(rows: list[dict[str, Any]], plan: Plan = PLAN) -> list[Claim]:
+    return list(claims({"plan": asdict(plan), "results": rows}))
+
+
 def verdict(statement: str, **given: Any) -> str:
     """Of the one claim whose statement has these words."""
-    (found,) = [each for each in claims(PLAN, [row_of(**given)]) if statement in each["statement"]]
-    return str(found["verdict"])
+    (found,) = [each for each in judged([row_of(**given)]) if statement in each.statement]
+    return found.verdict
 
 
 @pytest.mark.parametrize(
@@ -181,9 +191,9 @@ def test_noise_multipliers_together_are_averaged_within_a_seed() -> None:
             for z, (a, b, c) in enumerate([first, second], start=1)
         ]
         (found,) = [
-            (each["verdict"], each["half_width"])
-            for each in claims(PLAN, rows)
-            if each["statement"].startswith("all noise multipliers: Adapt Norm")
+            (each.verdict, each.half_width)
+            for each in judged(rows)
+            if each.statement.startswith("all noise multipliers: Adapt Norm")
         ]
         return found
 
@@ -202,10 +212,10 @@ def test_the_loss_of_the_tables(lost: float, word: str) -> None:
     """0.8 points there, to a point."""
     plan = replace(PLAN, published_loss=0.008)
     rows = [row_of(accuracies={"adapt_norm 0.1": lost_by(lost)}) for _ in range(2)]
-    (found,) = [each for each in claims(plan, rows) if "in the tables" in each["statement"]]
-    assert (found["verdict"], found["published"]) == (word, 0.008)
-    assert found["measured"] == pytest.approx(lost)
-    assert not [each for each in claims(PLAN, rows) if "in the tables" in each["statement"]]
+    (found,) = [each for each in judged(rows, plan) if "in the tables" in each.statement]
+    assert (found.verdict, found.published) == (word, 0.008)
+    assert found.measured == pytest.approx(lost)
+    assert not [each for each in judged(rows) if "in the tables" in each.statement]
 
 
 @pytest.mark.parametrize(
@@ -239,9 +249,9 @@ def test_what_a_single_seed_does_not_decide() -> None:
         name: cell_of(runs_of([0.9], [rate]), runs_of([0.9], [1.0]), WIRE)
         for name, rate in RATES.items()
     }
-    found = claims(PLAN, [compared(PLAN, 1.0, cells)])
-    undecided = {each["statement"] for each in found if each["verdict"] == UNDECIDED}
-    assert len(undecided) == 7 and all(each["half_width"] is None for each in found)
+    found = judged([compared(PLAN, 1.0, cells)])
+    undecided = {each.statement for each in found if each.verdict == UNDECIDED}
+    assert len(undecided) == 7 and all(each.half_width is None for each in found)
 
 
 @pytest.mark.parametrize(
@@ -263,7 +273,7 @@ def test_half_of_the_genie(rate: float, accuracies: list[float], word: str) -> N
 
 def test_half_of_the_genie_has_to_be_reached_at_every_noise() -> None:
     rows = [row_of(), row_of(rates={"adapt_norm 0.1": [7.0] * 3}) | {"noise_multiplier": 2.0}]
-    words = {each["statement"]: each["verdict"] for each in claims(PLAN, rows)}
+    words = {each.statement: each.verdict for each in judged(rows)}
     assert [word for name, word in words.items() if "0.2 has half" in name] == [REPRODUCED]
     assert [word for name, word in words.items() if "0.1 has half" in name] == [NOT_REPRODUCED]
 
@@ -288,14 +298,14 @@ def test_no_claim_is_made_of_arms_that_are_not_there() -> None:
     plan = Plan(noise=(1.0,), rates=(4.0,), gammas=(0.25,), seeds=3)
     free = runs_of([0.9] * 3, [1.0] * 3)
     cells = {arm.name: cell_of(free, free, WIRE) for arm in plan.arms()}
-    found = claims(plan, [compared(plan, 1.0, cells)])
+    found = judged([compared(plan, 1.0, cells)], plan)
     # None of the paper's gamma, of the published rule, or with a slope.
-    assert len(found) == 2 and all("gamma = 0.25" in each["statement"] for each in found)
+    assert len(found) == 2 and all("gamma = 0.25" in each.statement for each in found)
 
 
 def test_without_fixed_rates_nothing_is_said_of_the_genie() -> None:
     plan = paper_arm_of(PLAN, 3)
     assert [arm.name for arm in plan.arms()] == ["genie 1", "adapt_norm 0.1"]
     cells = {name: each for name, each in cells_of().items() if name in ("genie 1", PAPER_ARM)}
-    found = claims(plan, [compared(plan, 1.0, cells)])
-    assert ["as accurate as no compression" in each["statement"] for each in found] == [True]
+    found = judged([compared(plan, 1.0, cells)], plan)
+    assert ["as accurate as no compression" in each.statement for each in found] == [True]

@@ -145,7 +145,7 @@ def figures_of(
 
 def verdicts(figures: dict[str, Any]) -> dict[str, str]:
     """Verdict by claim."""
-    return {claim["statement"]: claim["verdict"] for claim in claims(figures)}
+    return {claim.statement: claim.verdict for claim in claims(figures)}
 
 
 def campaign_of(
@@ -179,7 +179,7 @@ def test_gains_are_decided_by_their_intervals() -> None:
 def test_without_its_noise_a_plan_says_what_needs_no_training() -> None:
     figures = campaign_of(0.10, 0.2)
     figures["plan"]["noise"] = [0.4]
-    assert len(claims(figures)) == 7
+    assert len(verdicts(figures)) == 7
 
 
 def test_seeds_that_disagree_decide_nothing() -> None:

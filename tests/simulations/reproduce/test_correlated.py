@@ -23,7 +23,6 @@ from simulations.reproduce.correlated.plan import (
     TASKS,
     Plan,
     Setting,
-    check,
 )
 from simulations.reproduce.correlated.training import held_out, run
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
@@ -69,7 +68,7 @@ class TestPlan:
 
     def test_a_name_that_nobody_knows_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="writers, fashion, digits") as caught:
-            check(replace(Plan(), tasks=("wrtiers",)))
+            replace(Plan(), tasks=("wrtiers",)).check()
         assert caught.value.key == "tasks"
 
 

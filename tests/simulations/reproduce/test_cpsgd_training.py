@@ -25,8 +25,7 @@ from simulations.reproduce.cpsgd_training.clipped_gradients import (
     sum_clipped,
 )
 from simulations.reproduce.cpsgd_training.estimators import ByScale, OnLevels, Rounded
-from simulations.reproduce.cpsgd_training.plan import Plan, Run, runs
-from simulations.reproduce.cpsgd_training.training import Training, trained
+from simulations.reproduce.cpsgd_training.training import Plan, Run, Training, runs, trained
 from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.study import enter
 

@@ -74,8 +74,13 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for number in plan.numbers
         for seed in study.seeds
     ]
-    claim = Claim(statement="four is a [square]", source="Section 1", verdict=REPRODUCED)
-    return {"rows": study.results(cells), "claims": [claim.figures()]}
+    return {"rows": study.results(cells)}
+
+
+def claims_of(figures: Any) -> Iterator[Claim]:
+    """One claim, from the rows alone."""
+    least = min(row["square"] for row in figures["rows"])
+    yield Claim("four is a [square]", "Section 1", REPRODUCED, f"of {least:g}")
 
 
 def parts(figures: Any) -> Iterator[Part]:
@@ -99,6 +104,7 @@ CAMPAIGN = Campaign(
     title="Squares",
     presets={"usual": Plan(), "quick": Plan(numbers=(2.0,), word="quick")},
     figures=figures_of,
+    claims=claims_of,
     parts=parts,
     plots={"curve": plot},
     stem="squares-{plan[word]}",
@@ -274,8 +280,8 @@ class TestTuning:
 
     def test_a_grid_is_tried_and_its_best_is_run(self, tmp_path: Path) -> None:
         with Study(Plan(), tmp_path) as study:
-            ways = [self.way(top, grid([1.0, 2.0, 3.0])) for top in (2.2, 9.0)]
-            low, high = tune_then_evaluate(study, ways)
+            ways = {top: self.way(top, grid([1.0, 2.0, 3.0])) for top in (2.2, 9.0)}
+            low, high = tune_then_evaluate(study, ways).values()
         assert (low.chosen, high.chosen) == (2.0, 3.0)
         assert list(low.tried) == [1.0, 2.0, 3.0] and low.runs == [{"accuracy": low.tried[2.0]}]
         assert low.trials[1.0] == [{"accuracy": low.tried[1.0]}]
@@ -285,7 +291,7 @@ class TestTuning:
         self, tmp_path: Path, top: int, most: int
     ) -> None:
         with Study(Plan(), tmp_path) as study:
-            [found] = tune_then_evaluate(study, [self.way(top, climb(0, most))])
+            found = tune_then_evaluate(study, {"": self.way(top, climb(0, most))})[""]
         assert found.chosen == max(-most, min(most, top))
         # Nothing is tried behind what is already worse.
         assert len(found.tried) <= most + 2
@@ -334,8 +340,15 @@ class TestClaims:
         assert agreed([NOT_REPRODUCED, REPRODUCED]) == agreed([]) == UNDECIDED
 
     def test_a_claim_says_what_it_rests_on(self) -> None:
-        found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED).figures()
-        assert (found["measured"], found["half_width"], found["tolerance"]) == (1.0, None, 0.0)
+        found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED)
+        assert (found.measured, found.half_width, found.tolerance) == (1.0, None, 0.0)
+
+    def test_figures_that_are_kept_can_be_judged_again(self) -> None:
+        kept = {"rows": [{"square": 9.0}], "claims": ["another verdict"]}
+        (claim,) = CAMPAIGN.judged(kept)["claims"]
+        assert (claim["verdict"], claim["seen"]) == (REPRODUCED, "of 9")
+        unjudged = replace(CAMPAIGN, claims=None)
+        assert unjudged.judged(kept) == kept
 
 
 class TestPage:

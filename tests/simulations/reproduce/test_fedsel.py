@@ -29,11 +29,10 @@ from simulations.reproduce.engine.claims import (
     Interval,
 )
 from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.fedsel import arms, tables, training
-from simulations.reproduce.fedsel.arms import Arm, blind, flat, staged
+from simulations.reproduce.fedsel import tables, training
 from simulations.reproduce.fedsel.campaign import CAMPAIGN
 from simulations.reproduce.fedsel.claims import judge
-from simulations.reproduce.fedsel.plan import PRESETS
+from simulations.reproduce.fedsel.plan import PRESETS, Arm, baseline, blind, flat, staged
 from simulations.reproduce.fedsel.tables import Examples
 from simulations.reproduce.fedsel.training import (
     Run,
@@ -204,7 +203,7 @@ class TestTraining:
         assert staged("PS", "PM", 2.0, control=True).epsilon(50) == pytest.approx(2.2)
         assert staged("PE", "PM", 2.0).epsilon(50) == pytest.approx(2.0)
         assert staged("PE-printed", "PM", 2.0).epsilon(50) > 2.003
-        assert arms.baseline().epsilon(50) == math.inf
+        assert baseline().epsilon(50) == math.inf
 
     @pytest.mark.statistical
     def test_a_blind_choice_is_pm_at_a_small_rate(self) -> None:

@@ -210,8 +210,8 @@ def verdicts(
     other = copy.deepcopy(figures)
     for row in (*other["rows"], *other["common"]):
         row["accuracies"] = accuracies if which(row) else [0.0, 0.0]
-    found = claims.claims(claims.comparisons(other))
-    return {each["statement"].removeprefix("better: "): each["verdict"] for each in found}
+    other["conclusions"]["comparisons"] = claims.comparisons(other)
+    return {each.statement.removeprefix("better: "): each.verdict for each in claims.claims(other)}
 
 
 class TestClaims:
@@ -226,7 +226,7 @@ class TestClaims:
             ([0.3], UNDECIDED),
         )
         for gains, word in cases:
-            assert claims.compared("q", "a", "b", gains).verdict == word
+            assert claims.comparison("q", "a", "b", gains)["verdict"] == word
 
     @pytest.mark.parametrize(
         ("family", "question"),

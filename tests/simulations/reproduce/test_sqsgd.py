@@ -19,8 +19,7 @@ from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
 from simulations.reproduce.sqsgd.campaign import CAMPAIGN
 from simulations.reproduce.sqsgd.claims import claims, shown
-from simulations.reproduce.sqsgd.plan import PRESETS, Run, build_model, equal_bits, runs
-from simulations.reproduce.sqsgd.theory import theory
+from simulations.reproduce.sqsgd.plan import PRESETS, Run, build_model, equal_bits, runs, theory
 from simulations.reproduce.sqsgd.training import Training
 
 QUICK = replace(PRESETS["quick"], epochs=2)
@@ -175,7 +174,7 @@ def verdicts(rows: list[dict[str, Any]]) -> dict[str, str]:
         "theory": theory(plan, 119_850),
         "runs": rows,
     }
-    return {claim["statement"]: claim["verdict"] for claim in claims(figures)}
+    return {claim.statement: claim.verdict for claim in claims(figures)}
 
 
 @pytest.mark.parametrize(

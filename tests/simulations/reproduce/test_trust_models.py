@@ -223,7 +223,7 @@ class TestFindings:
             made_up("hybrid", 1.0, [0.7, 0.7]),
         ]
         [claim] = claims({"plan": {"epsilons": [1.0]}, "rows": rows})
-        assert claim["verdict"] == verdict
+        assert claim.verdict == verdict
 
     def test_factors(self) -> None:
         figures: dict[str, Any] = {

@@ -38,7 +38,6 @@ from dp.keystream import Usage
 from dp.sampling import RoundedGaussianLaw, sample_law
 from dp.search import bracketed
 from secagg.keys import os_random
-from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
 from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     Floats,
@@ -46,7 +45,7 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     NormReading,
     Released,
 )
-from simulations.reproduce.adaptive_mean.estimation.laplace import LaplaceMechanism
+from simulations.reproduce.adaptive_mean.estimation.laplace import AboveThreshold, LaplaceMechanism
 from sketch import LinearSketch, Probe, PublicSeed, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
