@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any, Final
 
@@ -59,14 +59,7 @@ class Plan(Setting):
     @property
     def setting(self) -> Setting:
         """Return what is the same for all data sets."""
-        return Setting(
-            dimension=self.dimension,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            exponent=self.exponent,
-            rates=self.rates,
-            rows=self.rows,
-        )
+        return Setting(**{each.name: getattr(self, each.name) for each in fields(Setting)})
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -158,7 +151,6 @@ METHODS: Final = (
 
 
 def _rows(figures: Figures, form: str) -> list[dict[str, Any]]:
-    """Return a row for each data set and method of a form."""
     return [{**point, **row} for point in figures["points"] for row in point["forms"][form]]
 
 

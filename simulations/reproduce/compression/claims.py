@@ -276,5 +276,4 @@ def _difference(figures: Figures, terms: Iterable[Term]) -> Interval:
 
 
 def _by_place(figures: Figures) -> dict[tuple[float, str], Row]:
-    """Return all rows by noise and arm."""
     return {(row["noise_multiplier"], row["arm"]): row for row in figures["results"]}

@@ -23,7 +23,7 @@ from simulations.reproduce.correlated.training import run
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Legend, dress, panels
-from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
 from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
@@ -81,7 +81,6 @@ def _way(study: Study[Plan], setting: Setting) -> Way[int]:
 
 
 def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[str, Any]:
-    """Return what a setting comes to."""
     plan = study.plan
     config, one = plan.config(setting, outcome.chosen, study.seed), outcome.runs[0]
     accuracies = [result[setting.score] for result in outcome.runs]
@@ -103,11 +102,6 @@ def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[st
         "tried": [[2.0**power, outcome.tried[power]] for power in sorted(outcome.tried)],
         "at_edge": abs(outcome.chosen - plan.first_power(setting)) == plan.climb,
     }
-
-
-def _accuracy(row: Row) -> str:
-    lost = f", {row['diverged']} lost" if row["diverged"] else ""
-    return points(row["accuracy"], row["half_width"]) + lost
 
 
 def _spent(row: Row) -> float | None:
@@ -138,7 +132,7 @@ CHOSEN: Final = (
     SERVER,
     Column("rate", "rate", "g"),
     Column("at an edge of the search", "at_edge"),
-    Column("accuracy, %", _accuracy),
+    Column("accuracy, %", with_lost),
     Column("epsilon", _spent, ".3g"),
     Column("if members collude", "epsilons.without_members", ".3g"),
     Column("if all other clients do", "epsilons.sybil", ".3g"),
@@ -168,7 +162,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
             f"Accuracy, {TASKS[task].title}, %",
             (ARM, EPSILON),
             "schedule",
-            Column("", _accuracy),
+            Column("", with_lost),
             where(rows, task=task),
             head=lambda name: SCHEDULES[name].title,
             brief=True,

@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.cpsgd import mean_estimation, scales, theorems
-from simulations.reproduce.cpsgd.conditional import measure_conditional
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import Claim, every, fact
@@ -52,7 +51,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for number, (case, repeats) in enumerate(cases)
     ]
     given = (SMALL, 20 if plan.quick else 200, seed, len(cases))
-    ours = Cell("our own mechanism", measure_conditional, given)
+    ours = Cell("our own mechanism", theorems.measure_conditional, given)
     curves = [
         Cell(f"s = 1/{inverse}, epsilon {epsilon:g}", scales.point, (query, inverse, epsilon))
         for inverse, epsilon in product(plan.inverse_scales, plan.epsilons)

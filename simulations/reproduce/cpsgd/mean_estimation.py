@@ -281,12 +281,10 @@ def fewest_levels(
     """Return the paper's mechanism with the fewest levels whose error, by our count, is enough."""
 
     def figures(levels: int) -> dict[str, Any] | None:
-        """Solve for the coins at a number of levels."""
         coins = by_domination(setting, coupled(setting, levels), epsilon)
         return _level_figures(setting, levels, coins)
 
     def enough(levels: int) -> bool:
-        """Say whether the error is small enough."""
         found = figures(levels)
         return found is not None and bool(found["error"] <= error)
 

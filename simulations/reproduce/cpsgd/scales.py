@@ -105,5 +105,4 @@ def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
-    """Return a quotient, or None if a part is missing."""
     return None if above is None or below is None else above / below

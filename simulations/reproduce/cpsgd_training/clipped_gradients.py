@@ -87,7 +87,6 @@ def sum_clipped(
 def _loss(
     task: ReluMlpTask, parameters: dict[str, Tensor], example: Tensor, label: Tensor
 ) -> Tensor:
-    """Return the loss of one example."""
     return cross_entropy(task.scores(parameters, example.unsqueeze(0)), label.unsqueeze(0))
 
 

@@ -112,7 +112,6 @@ def runs(plan: Plan, points: Sequence[Mapping[str, Any]]) -> list[Run]:
 
 
 def _run(setting: Setting, point: Mapping[str, Any], way: str) -> Run:
-    """Make the run of one way of one point."""
     figures, levels = point["ways"][way], point["levels"]
     coins, epsilon = figures["coins"], point["epsilon"]
     estimator: Estimator = OnLevels(setting, coins, levels)

@@ -110,7 +110,6 @@ class Campaign(Generic[P]):
         yield setting_table(figures)
 
     def _plots(self, figures: Figures) -> dict[str, str]:
-        """Return the names of the files of the plots."""
         stem = self._stem(figures)
         many = len(self.plots) > 1
         return {name: f"{stem}-{name}.png" if many else f"{stem}.png" for name in self.plots}

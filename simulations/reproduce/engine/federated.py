@@ -78,6 +78,20 @@ def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
     yield campaign / "runs" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
+def outcome(config: RunConfig) -> dict[str, Any]:
+    """Run a configuration; return what campaigns compare. A cell of those that keep no runs."""
+    ran = run_of(config, data_of(config))
+    spent: dict[str, Any] = ran.last.get("epsilons", {})
+    return {
+        "accuracy": ran.accuracy,
+        "diverged": ran.diverged,
+        "bytes": ran.last.get("bytes_per_client"),
+        # Where a run ends depends on what it released, if only by diverging: its goal, then.
+        "epsilon": spent.get("guaranteed", spent.get("server")),
+        "last_clip": ran.last.get("clip_of_an_update"),
+    }
+
+
 def final_accuracy(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the mean over the tests in the last part of a run."""
     first = math.floor(len(records) * (1.0 - LAST_SHARE))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.rows import Figures, Row, Value, distinct, value_of
 
 
@@ -52,9 +53,15 @@ def points(value: float, width: float | None, form: str = ".1f") -> str:
     return percent("", "value", "width", form).cell({"value": value, "width": width})
 
 
+def with_lost(row: Row) -> str:
+    """Return the accuracy of runs with its interval, and how many of them were lost."""
+    lost = f", {row['diverged']} lost" if row["diverged"] else ""
+    return points(row["accuracy"], half_width(row["accuracies"])) + lost
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table."""
+    """A table: a head, and lines of text."""
 
     title: str  # over it; a heading of the page unless it is empty
     rows: list[list[str]]  # the first is its head

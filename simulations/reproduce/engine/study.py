@@ -179,5 +179,4 @@ class Study(Generic[P]):
 
 
 def _absolute(folder: Path | None) -> Path | None:
-    """Return a folder as a process that runs elsewhere names it."""
     return None if folder is None else folder.resolve()

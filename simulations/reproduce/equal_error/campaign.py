@@ -49,7 +49,6 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
 
 def _rows(figures: Figures) -> list[Row]:
-    """Return a row for each system and noise."""
     return [{"z": point["noise"], **row} for point in figures["points"] for row in point["systems"]]
 
 

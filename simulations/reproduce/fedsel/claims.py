@@ -135,6 +135,5 @@ def _real_models(controls: Sequence[Row]) -> Claim:
 
 
 def _read(rows: Iterable[Row], key: str, sign: float = 1.0) -> list[Interval]:
-    """Return the intervals of the rows that have one."""
     found = [row[key] for row in rows if key in row]
     return [Interval(sign * each["mean"], each["error"], each["count"]) for each in found]

@@ -169,12 +169,10 @@ def modes(rates: Iterable[float]) -> list[str]:
 
 
 def _difference(one: Result, other: Result) -> dict[str, Any]:
-    """Return the interval of what one is more accurate than the other, by pairs."""
     return _interval(one.accuracy - other.accuracy)
 
 
 def _row(result: Result, reference: Result | None, **what: Any) -> dict[str, Any]:
-    """Return one arm's figures, and its difference from a reference."""
     row = {
         **what,
         "accuracy": _interval(result.accuracy),

@@ -19,9 +19,9 @@ from simulations.learning.data import Dataset
 from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.federated import data_of
+from simulations.reproduce.engine.federated import data_of, outcome
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
 from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
@@ -51,7 +51,6 @@ from simulations.reproduce.secure_compression.plan import (
     Point,
     times,
 )
-from simulations.reproduce.secure_compression.training import run
 from sketch.layers import LayerShapes
 
 DENOISED_STEP: Final = 1
@@ -80,11 +79,11 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     starts |= behind
     rows = [
         {
-            **_evaluated(plan, layers, point, outcome.chosen, outcome.runs),
-            "tried": [[2.0**k, outcome.tried[k]] for k in sorted(outcome.tried)],
-            "at_edge": abs(outcome.chosen - starts[point]) == plan.climb,
+            **_evaluated(plan, layers, point, ended.chosen, ended.runs),
+            "tried": [[2.0**k, ended.tried[k]] for k in sorted(ended.tried)],
+            "at_edge": abs(ended.chosen - starts[point]) == plan.climb,
         }
-        for point, outcome in ((point, found[point]) for point in listed)
+        for point, ended in ((point, found[point]) for point in listed)
     ]
     figures = {
         "parameters": layers.dimension,
@@ -108,7 +107,7 @@ def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
 def _cells(study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int]) -> list[Cell]:
     """Return the runs of a point at a learning rate of two to a power."""
     configs = [(seed, study.plan.config(point, 2.0**exponent, seed)) for seed in seeds]
-    return [Cell(f"{point.name} {exponent} {seed}", run, (config,)) for seed, config in configs]
+    return [Cell(f"{point.name} {exponent} {seed}", outcome, (config,)) for seed, config in configs]
 
 
 def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[int]]:
@@ -140,7 +139,6 @@ def _common(study: Study[Plan], layers: LayerShapes, exponent: int) -> list[dict
 def _evaluated(
     plan: Plan, layers: LayerShapes, point: Point, exponent: int, runs: Sequence[Row]
 ) -> dict[str, Any]:
-    """Return what the runs of a point come to."""
     accuracies = [result["accuracy"] for result in runs]
     return {
         "name": point.name,
@@ -161,11 +159,6 @@ def _evaluated(
     }
 
 
-def _accuracy(row: Row) -> str:
-    lost = f", {row['diverged']} lost" if row["diverged"] else ""
-    return points(row["accuracy"], half_width(row["accuracies"])) + lost
-
-
 def _clips(row: Row) -> str | None:
     """Return the range of the clips at which runs ended, of those that follow."""
     clips = [clip for clip in row["last_clips"] if clip is not None]
@@ -182,7 +175,7 @@ def _trials(row: Row) -> str:
 
 
 WAY = Column("way", "title")
-ACCURACY = Column("accuracy, %", _accuracy)
+ACCURACY = Column("accuracy, %", with_lost)
 CLIPS = Column("last clip", _clips)
 
 COMPARED = (
@@ -222,7 +215,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     yield table("Clips at the right clip's learning rate", clips, same_rate)
     followed = {row["arm"] for row in rows if row["average"] != "none"}
     shown = [row for row in rows if row["arm"] in followed]
-    title, cell = "Accuracy behind every average, %", Column("", _accuracy)
+    title, cell = "Accuracy behind every average, %", Column("", with_lost)
     yield pivot(title, (WAY,), _average, cell, shown, head=str, brief=True)
     for other, name in (("none", "no average"), ("momentum", "momentum")):
         one_by_one = by_arm(figures, "denoise", other)

@@ -114,7 +114,6 @@ def by_arm(figures: Figures, one: str, other: str) -> list[dict[str, Any]]:
 
 
 def _gains(one: Row, other: Row) -> list[float]:
-    """Return the differences in accuracy, seed by seed."""
     return gains(one["accuracies"], other["accuracies"])
 
 

@@ -159,17 +159,14 @@ def _protects(statement: str, closeness: float | None, seen: str) -> Claim:
 
 
 def _better(text: str, source: str, found: Interval, margin: float, seen: str) -> Claim:
-    """Return a claim of a gain of more than the margin."""
     return Claim.about(text, source, found, above(found, margin), seen, tolerance=margin)
 
 
 def _of(figures: Figures, number: int) -> list[Row]:
-    """Return the rows of one of the paper's figures."""
     return [row for row in figures["runs"] if number in row["figures"]]
 
 
 def _gain(one: Row, other: Row, measure: Measure = final_accuracies) -> Interval:
-    """Return one minus the other, seed by seed."""
     return gain(measure(one), measure(other))
 
 

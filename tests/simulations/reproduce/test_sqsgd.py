@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,14 +30,11 @@ def runs_of_quick() -> list[Run]:
 
 
 @pytest.mark.slow
-def test_a_quick_campaign_writes_everything(
-    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
+def test_a_quick_campaign_has_every_run(
+    written: Callable[..., tuple[dict[str, Any], Path]],
 ) -> None:
-    shorter = ("--set", "epochs=2", "--seeds", "1", "--out", tmp_path)
-    figures = reproduced("sqsgd", "--quick", *shorter)
-    assert json.loads((tmp_path / "sqsgd-digits.json").read_text()) == figures
-    assert (tmp_path / "sqsgd-digits.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "sqsgd-digits.md").read_text()
+    figures, folder = written(CAMPAIGN, replace(QUICK, seeds=1))
+    page = (folder / "sqsgd-digits.md").read_text()
     for row in figures["runs"]:
         assert f"| {row['name']} |" in page
         assert [len(result["curve"]) for result in row["results"]] == [2]
