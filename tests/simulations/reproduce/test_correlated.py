@@ -27,7 +27,6 @@ from simulations.reproduce.correlated.plan import (
 )
 from simulations.reproduce.correlated.training import held_out, run
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
-from simulations.reproduce.engine.seeds import tried
 
 ALL = replace(Plan(), arms=tuple(ARMS))
 TINY = replace(
@@ -60,9 +59,6 @@ class TestPlan:
     def test_settings_come_once(self) -> None:
         settings = list(ALL.settings())
         assert len(set(settings)) == len(settings) == 2 * 3 * (5 * 2 + 1)
-
-    def test_nothing_is_evaluated_with_a_seed_of_a_trial(self) -> None:
-        assert not set(tried(1, Plan().tuning_seeds)) & set(range(1, 1 + Plan().seeds))
 
     def test_a_name_that_nobody_knows_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="writers, fashion, digits") as caught:
