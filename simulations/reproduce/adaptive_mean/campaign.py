@@ -21,9 +21,9 @@ from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
+# The Genie accepts a rate whose error is at most this many times that of no compression: at equal
+# errors of compression and noise, which is what the adaptive methods aim at, it is 2
 GENIE_TOLERANCE: Final = 2.0
-"""The Genie accepts a rate whose error is at most this many times that of no compression: at equal
-errors of compression and noise, which is what the adaptive methods aim at, it is 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,12 +33,12 @@ from simulations.reproduce.engine.plots import curves, dress, panels, style
 from simulations.reproduce.engine.render import Column
 from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 
+# A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d
 RISE: Final = 0.05
-"""A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d."""
 
+# Logarithms of d in Theorem 3: K M for the error; what is sent has M in the sizes of first sketches
+# and K log(n K / beta) in those of all second ones, less than 2 powers
 POWERS: Final = {"error": 2.0, "sent": 2.0}
-"""Logarithms of d in Theorem 3: K M for the error; what is sent has M in the sizes of first
-sketches and K log(n K / beta) in those of all second ones, less than 2 powers."""
 
 AGAINST: Final = {"error": "plain", "sent": "needed"}
 

@@ -35,8 +35,7 @@ from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, Fixed
 from simulations.reproduce.engine.seeds import rng_of
 
 FORMS: Final = ("untrusted", "central")
-LENGTH: Final = 0.95
-"""Of every client's vector, in units of the clip, so that no vector is clipped."""
+LENGTH: Final = 0.95  # of every client's vector, in units of the clip, so that no vector is clipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

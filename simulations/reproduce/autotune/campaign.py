@@ -49,13 +49,10 @@ STYLES = {
     BUDGET: (GREEN, "^", ""),
 }
 
-Runs = Mapping[tuple[float, str], Sequence[Row]]
-"""One for each seed, by noise and arm."""
-
+Runs = Mapping[tuple[float, str], Sequence[Row]]  # one for each seed, by noise and arm
 PROTOCOLS: Final = ("pairwise", "one-shot")
 
-SHOWN: Final = 0.15
-"""Accuracies further below the best one are not drawn."""
+SHOWN: Final = 0.15  # accuracies further below the best one are not drawn
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -156,6 +153,7 @@ COLUMNS = (
     Column("seconds a round", "round_seconds", ".2f"),
 )
 
+# Of the arms with a controller. The fixed rate is one that sends as much.
 TUNED = (
     Column("", "way"),
     Column("share of the Genie's rate", "share", ".2f"),
@@ -163,7 +161,6 @@ TUNED = (
     Column("rate, first tenth", "early_rate", ".1f"),
     percent("lost midway, points", "lost_midway", form=".2f"),
 )
-"""Of the arms with a controller. The fixed rate is one that sends as much."""
 
 
 def _panels(figures: Figures) -> tuple[Figure, Iterator[tuple[Axes, Row, str]]]:

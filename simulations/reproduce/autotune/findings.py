@@ -34,26 +34,18 @@ from simulations.reproduce.engine.federated import LAST_SHARE
 from simulations.reproduce.engine.render import points
 from simulations.reproduce.engine.rows import Figures, Row
 
+# Accuracy that the Genie may lose against no compression at the same noise; a difference in
+# accuracy that is surely smaller is none
 SLACK: Final = 0.01
-"""Accuracy that the Genie may lose against no compression at the same noise; a difference in
-accuracy that is surely smaller is none."""
 
-FREE: Final = f"{GENIE} 1"
-"""The arm without compression."""
-
+FREE: Final = f"{GENIE} 1"  # the arm without compression
 PAPER_ARM: Final = f"{ARRIVING} {PAPER_GAMMA:g}"
 
 TABLES: Final = "tables of section 5"
 
-HALF: Final = 0.5
-"""Share of the Genie's rate that a controller without hindsight should reach."""
-
-LINEAR: Final = 0.1
-"""How far from 1 the slope of log rate over log gamma may be."""
-
-EARLY_SHARE: Final = 0.1
-"""Of the rounds: the first ones, in which a controller is on its way."""
-
+HALF: Final = 0.5  # share of the Genie's rate that a controller without hindsight should reach
+LINEAR: Final = 0.1  # how far from 1 the slope of log rate over log gamma may be
+EARLY_SHARE: Final = 0.1  # of the rounds: the first ones, in which a controller is on its way
 ALL: Final = "all noise multipliers"
 
 

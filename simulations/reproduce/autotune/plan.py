@@ -19,17 +19,13 @@ from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.run.overrides import changed
 from simulations.learning.template import example_names, example_text
 
-EMBEDDED: Final = "embedded"
-"""In the place of a file: the embedded digits with few clients."""
-
+EMBEDDED: Final = "embedded"  # in the place of a file: the embedded digits with few clients
 GENIE: Final = "genie"
 PUBLISHED: Final = "published"
 ARRIVING: Final = "adapt_norm"
 BUDGET: Final = "adapt_budget"
 
-PAPER_GAMMA: Final = 0.1
-"""That of the paper's tables."""
-
+PAPER_GAMMA: Final = 0.1  # that of the paper's tables
 Changes = tuple[tuple[str, Any], ...]
 
 
@@ -109,6 +105,7 @@ class Plan:
         return dict(zip(self.noise, self.server_rates, strict=False)).get(noise)
 
 
+# MNIST by writer with a million parameters; the table is that of F-EMNIST
 WRITERS: Final = Plan(
     config="autotune-writers-cnn",
     noise=(0.1, 0.3, 1.0),
@@ -121,8 +118,8 @@ WRITERS: Final = Plan(
     rounds=300,
     published_loss=0.0082,
 )
-"""MNIST by writer with a million parameters; the table is that of F-EMNIST."""
 
+# Shakespeare by role with the recurrent network
 SHAKESPEARE: Final = Plan(
     config="autotune-shakespeare",
     noise=(0.06, 0.15),
@@ -135,7 +132,6 @@ SHAKESPEARE: Final = Plan(
     rounds=400,
     published_loss=0.0045,
 )
-"""Shakespeare by role with the recurrent network."""
 
 
 def paper_arm_of(plan: Plan, seeds: int) -> Plan:

@@ -37,11 +37,10 @@ TITLES = {arm.name: arm.title for arm in ARMS}
 
 COLOURS = {"none": "black", "dgc": BLUE, "powersgd": ORANGE, "denoise": GREEN, "slow": GREY}
 
+# Errors below are drawn here: some are exactly zero, and the axis is logarithmic
 SMALLEST_ERROR = 1e-4
-"""Errors below are drawn here: some are exactly zero, and the axis is logarithmic."""
 
-NO_FIGURE = 1e-12
-"""A part of the error below this share of it is rounding of floats."""
+NO_FIGURE = 1e-12  # a part of the error below this share of it is rounding of floats
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:

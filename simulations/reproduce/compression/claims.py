@@ -33,20 +33,15 @@ from simulations.reproduce.engine.claims import (
 )
 from simulations.reproduce.engine.rows import Figures, Row
 
-CLOSE = 0.02
-"""Largest relative difference of a computed figure from the published one."""
-
+CLOSE = 0.02  # largest relative difference of a computed figure from the published one
 DOUBT = 0.01
 
 GIB = 2.0**30
 
-COORDINATE_BYTES = 8
-"""Of a coordinate in the thesis's traffic: an index and a number, 4 bytes each."""
-
+COORDINATE_BYTES = 8  # of a coordinate in the thesis's traffic: an index and a number, 4 bytes each
 CHAPTER = "chapter 3"
 
-Term = tuple[int, float, str]
-"""A sign, a noise multiplier and an arm."""
+Term = tuple[int, float, str]  # A sign, a noise multiplier and an arm
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,20 +29,17 @@ from sketch.compressors import (
 )
 from sketch.hashing import PublicSeed
 
+# Letters kept of a surname: 0.16 % have more, and every letter costs a step of the network
 NAME_LENGTH = 14
-"""Letters kept of a surname: 0.16 % have more, and every letter costs a step of the network."""
 
-MOMENTUM = 0.9
-"""Of Denoise's average; the thesis does not name it."""
-
+MOMENTUM = 0.9  # of Denoise's average; the thesis does not name it
+# Of Denoise, which the thesis does not name either. With 1 the change that is told is that from
+# what the receiver has. With less, what a change loses is forgotten by the sender and missing at
+# the receiver for good: after one epoch of Surnames at noise 0.4 and rate 16, 0.9 gives 14 % and 1
+# gives 62 %.
 RESIDUAL_DECAY = 1.0
-"""Of Denoise, which the thesis does not name either. With 1 the change that is told is that from
-what the receiver has. With less, what a change loses is forgotten by the sender and missing at the
-receiver for good: after one epoch of Surnames at noise 0.4 and rate 16, 0.9 gives 14 % and 1 gives
-62 %."""
 
-LAST = 10
-"""Epochs at the end whose accuracies are averaged, as in the thesis; at most half of all."""
+LAST = 10  # epochs at the end whose accuracies are averaged, as in the thesis; at most half of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +72,7 @@ class Arm:
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
 
 
+# DGC at rate 1 is "none"
 ARMS = (
     Arm("none"),
     Arm("dgc", 16),
@@ -90,7 +88,6 @@ ARMS = (
     Arm("denoise", 256),
     Arm("slow"),
 )
-"""DGC at rate 1 is "none"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

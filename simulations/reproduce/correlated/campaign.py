@@ -175,6 +175,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     yield table("What was chosen by trial, and epsilon at the end", CHOSEN, rows)
 
 
+# Colour by noise; open marks stand for a trusted server
 STYLES: Final = {
     "independent": (ORANGE, "o", False),
     "trusted-independent": (ORANGE, "o", True),
@@ -183,7 +184,6 @@ STYLES: Final = {
     "banded": (GREEN, "^", True),
     "plain": (GREY, "D", False),
 }
-"""Colour by noise; open marks stand for a trusted server."""
 
 
 def marks(arm: str) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from simulations.reproduce.correlated.plan import SCHEDULES, TASKS
 from simulations.reproduce.engine.claims import OURS, Claim, Interval, compared, gains
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first
 
-NEGLIGIBLE: Final = 0.005
-"""A gain in accuracy that is surely below half a point is none."""
+NEGLIGIBLE: Final = 0.005  # a gain in accuracy that is surely below half a point is none
 
+# What is compared: the one, the other, and what is claimed
 PAIRS: Final = (
     ("returned", "independent", "noise that comes back beats independent noise, nobody trusted"),
     (
@@ -41,7 +41,6 @@ PAIRS: Final = (
         "a trusted server's banded matrix beats noise that comes back, untrusted",
     ),
 )
-"""What is compared: the one, the other, and what is claimed."""
 
 
 def planned_noise(config: RunConfig) -> list[float]:

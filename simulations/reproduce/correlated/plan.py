@@ -10,11 +10,8 @@ from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 
-LAST_RATE: Final = 0.05
-"""Learning rate of the last round over that of the first, where it falls."""
-
-AVERAGED: Final = 0.5
-"""Share of the rounds whose models are averaged, the last ones."""
+LAST_RATE: Final = 0.05  # learning rate of the last round over that of the first, where it falls
+AVERAGED: Final = 0.5  # share of the rounds whose models are averaged, the last ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

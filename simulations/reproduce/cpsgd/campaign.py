@@ -25,8 +25,7 @@ from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
-SMALL = mean_estimation.Setting(clients=20, dimension=4096)
-"""At which our own mechanism is run."""
+SMALL = mean_estimation.Setting(clients=20, dimension=4096)  # at which our own mechanism is run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +76,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     }
 
 
-ROUNDING = 1e-9
-"""A bound is reached exactly by vectors halfway between two levels: floats are not."""
+ROUNDING = 1e-9  # a bound is reached exactly by vectors halfway between two levels: floats are not
 
 
 def claims(figures: Figures) -> Iterator[Claim]:

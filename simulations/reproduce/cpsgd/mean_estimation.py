@@ -39,11 +39,9 @@ from simulations.reproduce.cpsgd.scales import domination_of, theorem1_of
 from sketch import flat_bound
 
 NORM: Final = 1.0
-ROUNDING_SHARE: Final = 1.0 / 8.0
-"""The part of delta that ``coupled`` pays for its sensitivity."""
-
+ROUNDING_SHARE: Final = 1.0 / 8.0  # the part of delta that ``coupled`` pays for its sensitivity
+# Chance that a client's rotated vector meets the coordinate clip, as in calibration
 CLIP_PROBABILITY: Final = 1e-3
-"""Chance that a client's rotated vector meets the coordinate clip, as in calibration."""
 
 _STEP: Final = 1.005
 _MOST_STEPS: Final = 12

@@ -32,8 +32,8 @@ from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.events import LevelRelease
 from dp.search import smallest
 
+# Theorem 1 is a formula: it needs no table, so that many coins can be asked about
 MOST_COINS = 1 << 62
-"""Theorem 1 is a formula: it needs no table, so that many coins can be asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

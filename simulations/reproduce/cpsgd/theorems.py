@@ -34,12 +34,8 @@ from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.seeds import spawned
 from sketch import PublicSeed, Rotation
 
-NORM = 1.0
-"""D; errors are in units of D^2."""
-
-DELTA = 1e-9
-"""Of Theorem 4, as in the paper's Section 5."""
-
+NORM = 1.0  # D; errors are in units of D^2
+DELTA = 1e-9  # of Theorem 4, as in the paper's Section 5
 FloatArray = NDArray[np.float64]
 
 

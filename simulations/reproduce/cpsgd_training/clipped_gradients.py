@@ -30,8 +30,7 @@ from simulations.learning.models.task import Parameters, centred
 
 FloatArray = NDArray[np.float64]
 
-CHUNK = 32
-"""Examples whose gradients are made at once: caches hold them."""
+CHUNK = 32  # examples whose gradients are made at once: caches hold them
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,8 +41,7 @@ from simulations.reproduce.cpsgd_training.estimators import (
 from simulations.reproduce.engine.seeds import rng_of
 from simulations.reproduce.engine.study import dataset
 
-WAYS: Final = ("paper", "coupled", "conditional")
-"""Whose coins are used: see `mean_estimation`."""
+WAYS: Final = ("paper", "coupled", "conditional")  # whose coins are used: see `mean_estimation`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

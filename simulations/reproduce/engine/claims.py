@@ -20,11 +20,8 @@ REPRODUCED: Final = "reproduced"
 NOT_REPRODUCED: Final = "not reproduced"
 UNDECIDED: Final = "not decided"
 
-DOUBT: Final = 0.05
-"""Probability with which an interval misses."""
-
-OURS: Final = "ours"
-"""The source of a claim that no paper makes: a question of this project."""
+DOUBT: Final = 0.05  # probability with which an interval misses
+OURS: Final = "ours"  # the source of a claim that no paper makes: a question of this project
 
 
 @dataclass(frozen=True, slots=True)

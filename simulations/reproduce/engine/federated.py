@@ -21,8 +21,8 @@ from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.reproduce.engine.study import data_dir_here, folder_here
 
+# Tests in this last share of the rounds are averaged: one test alone is noisy
 LAST_SHARE: Final = 0.2
-"""Tests in this last share of the rounds are averaged: one test alone is noisy."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,8 +140,8 @@ def claims_table(claims: Sequence[Row]) -> Grid:
     return table("Claims", CLAIM, claims, brief=True)
 
 
+# Facts that a page begins with
 ORIGIN: Final = frozenset(("commit", "source", "python", "command", "seconds"))
-"""Facts that a page begins with."""
 
 
 def setting_table(figures: Figures) -> Grid:

@@ -7,8 +7,8 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Figures = Mapping[str, Any]
+# A key of a row, with dots for keys within, or a function of the row
 Value = str | Callable[[Row], Any]
-"""A key of a row, with dots for keys within, or a function of the row."""
 
 
 def value_of(row: Row, value: Value) -> Any:

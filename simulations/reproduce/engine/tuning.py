@@ -13,8 +13,8 @@ from simulations.reproduce.engine.study import Study
 C = TypeVar("C", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
 
+# Yields what is to be tried next, and is told how good everything tried so far is
 Search = Generator[Iterable[C], dict[C, float], None]
-"""Yields what is to be tried next, and is told how good everything tried so far is."""
 
 
 def grid(candidates: Iterable[C]) -> Search[C]:

@@ -153,6 +153,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     yield Text(READING.format_map(plan))
 
 
+# The arms that are drawn
 STYLES: Final = [
     Style("NP", GREY, "D", ":"),
     Style("PM", ORANGE, "o", "--"),
@@ -161,7 +162,6 @@ STYLES: Final = [
     Style("PE-PM", PINK, "v", "-"),
     Style("PS-PM", GREEN, "^", "-"),
 ]
-"""The arms that are drawn."""
 
 CONSTANT: Final = Style("constant answer", "black")
 

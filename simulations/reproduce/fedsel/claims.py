@@ -24,11 +24,9 @@ from simulations.reproduce.engine.claims import (
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
 from simulations.reproduce.fedsel.plan import HONEST
 
-CONSTANT: Final = 0.51
-"""Up to this balanced accuracy a model is called a constant answer."""
-
+CONSTANT: Final = 0.51  # up to this balanced accuracy a model is called a constant answer
+# A difference in accuracy that is surely below this is none: a twentieth of a point
 NEGLIGIBLE: Final = 5e-4
-"""A difference in accuracy that is surely below this is none: a twentieth of a point."""
 
 
 def claims(figures: Figures) -> Iterator[Claim]:

@@ -36,9 +36,7 @@ from simulations.reproduce.fedsel.plan import (
 from simulations.reproduce.fedsel.tables import Examples, load
 from simulations.reproduce.fedsel.training import Task, cross_validated
 
-OWN: Final = "own"
-"""Every arm at its own best rate."""
-
+OWN: Final = "own"  # every arm at its own best rate
 Tuned = tuple[str, Model, Arm]
 
 

@@ -18,25 +18,18 @@ from dp.local.selection import (
     printed_perturbed_encoding,
 )
 
+# Coordinates that are sent; "blind" is a random one that is not scaled up
 Selection = Literal["all", "random", "projected", "blind", "EXP", "PE", "PE-printed", "PS"]
-"""Coordinates that are sent; "blind" is a random one that is not scaled up."""
 
 Model = Literal["logistic", "SVM"]
 
-Values = Literal["exact", "PM", "HM", "Duchi"]
-"""How what is sent is randomised."""
-
-KEPT_SHARE: Final = 0.1
-"""k/d, the share of coordinates that count as large."""
-
+Values = Literal["exact", "PM", "HM", "Duchi"]  # how what is sent is randomised
+KEPT_SHARE: Final = 0.1  # k/d, the share of coordinates that count as large
+# Those that choose privately, or say so
 SELECTIONS: Final[tuple[Selection, ...]] = ("EXP", "PE", "PE-printed", "PS")
-"""Those that choose privately, or say so."""
 
-HONEST: Final[tuple[Selection, ...]] = ("EXP", "PE", "PS")
-"""Those that keep their promise."""
-
-CHOICE_SHARE: Final = 0.1
-"""mu, the share of epsilon for choosing."""
+HONEST: Final[tuple[Selection, ...]] = ("EXP", "PE", "PS")  # those that keep their promise
+CHOICE_SHARE: Final = 0.1  # mu, the share of epsilon for choosing
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +97,9 @@ def other_arms(epsilon: float) -> list[Arm]:
     return [*(arm for pair in pairs for arm in pair), projected]
 
 
-SWEPT: Final[Model] = "logistic"
-"""The model of Figure 2."""
+SWEPT: Final[Model] = "logistic"  # the model of Figure 2
 
+# The paper's gain and loss of EXP, PE and PS, in points of accuracy
 PAPER_TABLE3: Final[dict[tuple[str, str], tuple[float, ...]]] = {
     ("syn-L-0.01-0.9", "logistic"): (8.6074, 0.3517, 5.410, 1.192, 5.975, 0.4970),
     ("syn-L-0.01-0.9", "SVM"): (7.1950, 2.1593, 3.7704, 0.8533, 5.065, 2.0816),
@@ -117,7 +110,6 @@ PAPER_TABLE3: Final[dict[tuple[str, str], tuple[float, ...]]] = {
     ("ADULT", "logistic"): (5.5745, 0.2935, 5.6445, 1.3096, 6.0535, 0.8091),
     ("ADULT", "SVM"): (5.5361, 0.1949, 5.6057, 0.9550, 5.1442, 0.3852),
 }
-"""The paper's gain and loss of EXP, PE and PS, in points of accuracy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,8 +135,8 @@ LOADERS: Final[dict[str, Callable[[DataFolder], Examples]]] = {
     "ADULT": adult,
 }
 
+# Rows and features. S is this project's own, to try things out.
 SYNTHETIC: Final = {"syn-L": (60_000, 100), "syn-H": (100_000, 300), "syn-S": (4_000, 20)}
-"""Rows and features. S is this project's own, to try things out."""
 
 SYNTHETIC_SEED: Final = 1
 

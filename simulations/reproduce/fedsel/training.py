@@ -33,14 +33,9 @@ from simulations.reproduce.fedsel.tables import Examples, load
 
 Floats = NDArray[np.float64]
 
-REGULARISATION: Final = 1e-4
-"""lambda, the weight of half the squared norm."""
-
-PROJECTED_SHARE: Final = 0.1
-"""Dimensions left by a random projection, of all."""
-
-BATCH_SHARE: Final = 0.01
-"""Users of a step, of all that train."""
+REGULARISATION: Final = 1e-4  # lambda, the weight of half the squared norm
+PROJECTED_SHARE: Final = 0.1  # dimensions left by a random projection, of all
+BATCH_SHARE: Final = 0.01  # users of a step, of all that train
 
 
 @dataclass(frozen=True, slots=True)

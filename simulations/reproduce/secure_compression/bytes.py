@@ -22,8 +22,7 @@ from sketch import SketchSpec, spec_for_size
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 
-BASIS_BYTES = 8
-"""Of an entry of a basis: a double."""
+BASIS_BYTES = 8  # of an entry of a basis: a double
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +47,11 @@ class RoundBytes:
 
 Measure = Callable[[RoundBytes], int]
 
+# What a sketch and PowerSGD may have in common
 EQUAL: dict[str, Measure] = {
     "all messages": lambda cost: cost.total,
     "vectors alone": lambda cost: cost.vectors,
 }
-"""What a sketch and PowerSGD may have in common."""
 
 
 def round_bytes(config: RunConfig, layers: LayerShapes) -> RoundBytes:

@@ -53,9 +53,9 @@ from simulations.reproduce.secure_compression.plan import (
 )
 from sketch.layers import LayerShapes
 
+# Powers of two by which Denoise's first rate is above that of the release alone: its second clip
+# shortens means that are mostly noise
 DENOISED_STEP: Final = 1
-"""Powers of two by which Denoise's first rate is above that of the release alone: its second clip
-shortens means that are mostly noise."""
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:

@@ -17,9 +17,7 @@ from simulations.reproduce.engine.claims import OURS, Claim, agreed, compared, g
 from simulations.reproduce.engine.render import points
 from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 
-NEGLIGIBLE: Final = 0.005
-"""A gain in accuracy that is surely below half a point is none."""
-
+NEGLIGIBLE: Final = 0.005  # a gain in accuracy that is surely below half a point is none
 NAMES: Final = {"none": "no average", "momentum": "the server's momentum", "denoise": "Denoise"}
 
 

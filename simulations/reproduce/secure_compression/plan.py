@@ -16,9 +16,7 @@ from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.overrides import changed
 
-TESTED_EVERY = 2
-"""Rounds between tests; accuracy is the mean of those in the last fifth of a run."""
-
+TESTED_EVERY = 2  # rounds between tests; accuracy is the mean of those in the last fifth of a run
 Changes = tuple[tuple[str, Any], ...]
 
 
@@ -63,8 +61,7 @@ def times(value: float) -> str:
     return f"{value:g} times" if value >= 1.0 else f"1/{1.0 / value:g} of"
 
 
-UNCOMPRESSED = Arm(Family.SKETCH, 1.0)
-"""The right clip as well."""
+UNCOMPRESSED = Arm(Family.SKETCH, 1.0)  # the right clip as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +207,7 @@ class Plan:
         )
 
 
+# The quick one says nothing, and says it within seconds
 PRESETS = {
     "mnist": Plan(),
     "quick": Plan(
@@ -228,4 +226,3 @@ PRESETS = {
         climb=1,
     ),
 }
-"""The quick one says nothing, and says it within seconds."""

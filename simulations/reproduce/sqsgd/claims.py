@@ -27,15 +27,11 @@ from simulations.reproduce.engine.claims import (
 )
 from simulations.reproduce.engine.rows import Figures, Row, first
 
+# What "significant" and "significantly" shall mean of an accuracy: a point
 SIGNIFICANT: Final = 0.01
-"""What "significant" and "significantly" shall mean of an accuracy: a point."""
 
-COMPARABLE: Final = 0.02
-"""And "comparable": no more than two points apart."""
-
-RARE: Final = 1e-6
-"""Probability of a reconstruction that counts as protection."""
-
+COMPARABLE: Final = 0.02  # and "comparable": no more than two points apart
+RARE: Final = 1e-6  # probability of a reconstruction that counts as protection
 Measure = Callable[[Row], list[float]]
 
 

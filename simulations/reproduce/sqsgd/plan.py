@@ -41,15 +41,11 @@ from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordi
 from simulations.learning.models import Lenet5Task, Task, TinyCnnTask
 from simulations.learning.models.residual import ResidualTask
 
-FLOAT_BITS: Final = 32
-"""Of a coordinate of the Piecewise Mechanism, as the paper counts it."""
-
-NARROWER: Final = 0.1
-"""Of U, in the run with a smaller one."""
-
+FLOAT_BITS: Final = 32  # of a coordinate of the Piecewise Mechanism, as the paper counts it
+NARROWER: Final = 0.1  # of U, in the run with a smaller one
 BEST_LEVELS: Final = 8
+# Of vqSGD where they are paid for: beyond it each has too little to say which vertex it is
 MOST_REPEATS: Final = 64
-"""Of vqSGD where they are paid for: beyond it each has too little to say which vertex it is."""
 
 
 @dataclass(frozen=True, slots=True)

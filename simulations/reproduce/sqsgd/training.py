@@ -27,11 +27,11 @@ from sketch import PublicSeed
 
 Floats = NDArray[np.float64]
 
+# Parameters this much longer than the first ones are those of a run that diverged
 LARGEST_GROWTH: Final = 10.0
-"""Parameters this much longer than the first ones are those of a run that diverged."""
 
+# Half the time of larger ones: feature maps of the first layer fit the cache
 EVALUATION_BATCH: Final = 32
-"""Half the time of larger ones: feature maps of the first layer fit the cache."""
 
 
 @one_thread()

@@ -222,8 +222,7 @@ STYLES: Final = {
     "fedsel_pe": (GREY, "<"),
 }
 LINES: Final = {Trust.SERVER: "--", Trust.COHORT: "-", Trust.NOBODY: ":"}
-MARGIN: Final = 0.03
-"""Above the highest accuracy and below the lowest."""
+MARGIN: Final = 0.03  # above the highest accuracy and below the lowest
 
 
 def plot(figures: Figures) -> Figure:

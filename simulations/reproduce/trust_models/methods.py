@@ -177,5 +177,4 @@ METHODS = (
 
 BY_NAME = {method.name: method for method in METHODS}
 
-SKETCHED = 4.0
-"""Rate of the fixed sketch that stands beside the distributed sum without one."""
+SKETCHED = 4.0  # rate of the fixed sketch that stands beside the distributed sum without one

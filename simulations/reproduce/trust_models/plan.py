@@ -23,11 +23,8 @@ from simulations.reproduce.trust_models.methods import (
     Trust,
 )
 
-DECAY = 0.1
-"""The server's last learning rate over its first, in all runs."""
-
-SKETCH_ROWS = 3
-"""Fewer than usual: sketches of this task have a few dozen cells."""
+DECAY = 0.1  # the server's last learning rate over its first, in all runs
+SKETCH_ROWS = 3  # fewer than usual: sketches of this task have a few dozen cells
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from simulations.learning.data import Dataset, Split
 from simulations.reproduce.engine.federated import data_of, run_of
 from simulations.reproduce.engine.seeds import rng_of
 
-_STREAM = 7
-"""Tells the choice of records apart from the engine's own streams of a seed."""
+_STREAM = 7  # tells the choice of records apart from the engine's own streams of a seed
 
 
 def run(config: RunConfig) -> dict[str, Any]:

@@ -31,8 +31,7 @@ from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size, media
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.probed import PROBE_SHARE
 
-THRESHOLD: Final = 1.5
-"""How many times the expected noise an error may be."""
+THRESHOLD: Final = 1.5  # how many times the expected noise an error may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

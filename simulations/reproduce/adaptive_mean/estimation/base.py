@@ -22,8 +22,8 @@ from sketch import Probe, SketchSpec
 
 Floats = NDArray[np.float64]
 
+# beta, the probability that sizes or errors are not what the theorems promise
 FAILURE: Final = 0.05
-"""beta, the probability that sizes or errors are not what the theorems promise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from scipy import integrate, special
 
+# Laurent and Massart at L = 16 t: 1 - 2 sqrt(t / L) = 1/2, 1 + 2 sqrt(t / L) + 2 t / L = 13/8
 _JL_FACTOR = 16.0
-"""Laurent and Massart at L = 16 t: 1 - 2 sqrt(t / L) = 1/2, 1 + 2 sqrt(t / L) + 2 t / L = 13/8."""
 
 
 def jl_size(vectors: int, failure: float) -> int:

@@ -50,12 +50,10 @@ from sketch import LinearSketch, Probe, PublicSeed, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
 
-SKETCH_CLIP = 2.0
-"""B = 2 G."""
-
+SKETCH_CLIP = 2.0  # B = 2 G
+# In integer units, whatever the round: one table for all, and rounding adds 1e-8 of it for each
+# client
 _NOISE = RoundedGaussianLaw(4096.0)
-"""In integer units, whatever the round: one table for all, and rounding adds 1e-8 of it for each
-client."""
 
 
 class CentralMeans:

@@ -40,8 +40,7 @@ from sketch import Probe, PublicSeed, SketchKind, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
 
-_NO_MODEL = bytes(32)
-"""Clients bring vectors of their own; no model was sent to them."""
+_NO_MODEL = bytes(32)  # clients bring vectors of their own; no model was sent to them
 
 
 class DistributedMeans:
@@ -172,8 +171,7 @@ def roomy_clip(clip_l2: float, spec: SketchSpec) -> float:
     return clip_l2 * (1.0 + math.sqrt(2.0 * spread))
 
 
-_ROUNDING = 1e-9
-"""Relative room for bisections, so that shares of 1 in all stay within the goal."""
+_ROUNDING = 1e-9  # relative room for bisections, so that shares of 1 in all stay within the goal
 
 
 def largest_mu(goal: PrivacyGoal) -> float:

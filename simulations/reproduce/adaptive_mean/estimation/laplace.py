@@ -29,12 +29,10 @@ from dp.keystream import NoiseSeed, Usage
 from dp.sampling import sample_law
 from dp.sampling.laplace import DiscreteLaplaceLaw
 
-MOST_STEPS: Final = 1024
-"""The extra step then costs one part in a thousand."""
-
+MOST_STEPS: Final = 1024  # the extra step then costs one part in a thousand
 _WANTED_SCALE: Final = 4096.0
+# Integers in grid steps; beyond it a float's own error nears the step that is meant for it
 _LARGEST: Final = 1 << 40
-"""Integers in grid steps; beyond it a float's own error nears the step that is meant for it."""
 
 
 def steps_for(epsilon: float, factor: float = 1.0) -> int:
