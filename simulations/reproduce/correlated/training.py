@@ -6,7 +6,6 @@ chosen by test data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -110,16 +109,9 @@ class NoiseMeter:
     def in_the_model(self, config: RunConfig) -> list[float]:
         """Root mean square, per coordinate, of the noise in the model after every round."""
         weights = noise_weights(config.server, config.rounds)
-        return [float(np.sqrt(np.mean(row**2))) for row in _products(weights, self._noise)]
-
-
-def _products(
-    weights: NDArray[np.float64], noise: list[NDArray[np.float32]]
-) -> Iterator[NDArray[np.float64]]:
-    """Rows of the product, one at a time."""
-    stacked = np.stack(noise)
-    for row in weights:
-        yield row @ stacked
+        stacked = np.stack(self._noise)
+        # Rows of the product one at a time: all of it would be as large as the run is long.
+        return [float(np.sqrt(np.mean((row @ stacked) ** 2))) for row in weights]
 
 
 class _Counted(CohortUpdates):

@@ -156,7 +156,7 @@ class Study(Generic[P]):
             for cell in cells:
                 yield cell, _made(cell)
             return
-        where = (_absolute(self.data_dir), self.folder.resolve())
+        where = (self.data_dir and self.data_dir.resolve(), self.folder.resolve())
         futures = {self._executor.submit(_made_elsewhere, cell, *where): cell for cell in cells}
         failed: BaseException | None = None
         for future in as_completed(futures):
@@ -176,7 +176,3 @@ class Study(Generic[P]):
     def facts(self) -> dict[str, Any]:
         """Return what all figures begin with."""
         return {"seed": self.seed, "plan": plain(self.plan)}
-
-
-def _absolute(folder: Path | None) -> Path | None:
-    return None if folder is None else folder.resolve()

@@ -170,10 +170,6 @@ def _average(row: Row) -> str:
     return "no average" if kind == "none" else f"{kind} {row['momentum']:g}"
 
 
-def _trials(row: Row) -> str:
-    return ", ".join(f"{rate:g}: {100 * mean:.1f}" for rate, mean in row["tried"])
-
-
 WAY = Column("way", "title")
 ACCURACY = Column("accuracy, %", with_lost)
 CLIPS = Column("last clip", _clips)
@@ -200,7 +196,7 @@ RATED = (
     WAY,
     Column("average", _average),
     Column("chosen", lambda row: f"{row['rate']:g}" + " (at the edge)" * row["at_edge"]),
-    Column("tried", _trials),
+    Column("tried", lambda row: ", ".join(f"{x:g}: {100 * mean:.1f}" for x, mean in row["tried"])),
 )
 
 

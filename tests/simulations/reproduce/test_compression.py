@@ -24,9 +24,7 @@ SMALL = replace(PRESETS["quick"], epochs=1, repeats=3, noise=(0.0, 2.0))
 
 
 @pytest.mark.slow
-def test_a_quick_campaign_has_every_arm(
-    written: Callable[..., tuple[dict[str, Any], Path]],
-) -> None:
+def test_a_quick_campaign_has_every_arm(written: Callable[..., Any]) -> None:
     figures, folder = written(CAMPAIGN, replace(PRESETS["quick"], epochs=2))
     page = (folder / "compression-digits.md").read_text()
     for words in (*(arm.title for arm in ARMS), "CIFAR-10: epsilon"):

@@ -35,7 +35,7 @@ TINY = replace(
 
 
 @pytest.fixture(scope="module")
-def tiny(written: Callable[..., tuple[dict[str, Any], Path]]) -> tuple[dict[str, Any], Path]:
+def tiny(written: Callable[..., Any]) -> tuple[dict[str, Any], Path]:
     """One tiny campaign: its figures, and the folder."""
     return written(CAMPAIGN, TINY)
 

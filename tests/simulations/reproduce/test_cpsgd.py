@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,9 +30,7 @@ PLAIN = replace(HALFWAY, rotated=False)
 CASES = [PLAIN, SPREAD, HALFWAY, replace(SPREAD, rotated=True)]
 
 
-def test_a_quick_run_reproduces_all_but_theorem_1(
-    written: Callable[..., tuple[dict[str, Any], Path]],
-) -> None:
+def test_a_quick_run_reproduces_all_but_theorem_1(written: Callable[..., Any]) -> None:
     figures, folder = written(CAMPAIGN, CAMPAIGN.presets["quick"], 3)
     assert figures["quick"] and (folder / "cpsgd.md").read_text().count("\n## ") == 6
     verdicts = {claim["source"]: claim["verdict"] for claim in figures["claims"]}

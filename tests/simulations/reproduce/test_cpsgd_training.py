@@ -36,7 +36,7 @@ ROUNDED = [OnLevels(SMALL, 12, 4), OnLevels(SMALL, 3, 2), ByScale(SMALL, 7, 30.0
 
 
 @pytest.fixture(scope="module")
-def quick(written: Callable[..., tuple[dict[str, Any], Path]]) -> tuple[dict[str, Any], Path]:
+def quick(written: Callable[..., Any]) -> tuple[dict[str, Any], Path]:
     """One quick run: figures, and the folder."""
     return written(CAMPAIGN, QUICK, 3)
 

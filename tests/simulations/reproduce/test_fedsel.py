@@ -321,7 +321,7 @@ class TestCampaign:
 
 @pytest.mark.slow
 def test_a_quick_campaign_says_how_it_was_read_and_what_is_spent(
-    written: Callable[..., tuple[dict[str, Any], Path]],
+    written: Callable[..., Any],
 ) -> None:
     figures, folder = written(CAMPAIGN, PRESETS["quick"])
     page = (folder / "fedsel.md").read_text()

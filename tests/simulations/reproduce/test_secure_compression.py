@@ -145,7 +145,7 @@ class TestBytes:
 
 
 @pytest.fixture(scope="module")
-def ended(written: Callable[..., tuple[dict[str, Any], Path]]) -> dict[str, Any]:
+def ended(written: Callable[..., Any]) -> dict[str, Any]:
     """The figures of a tiny campaign."""
     return written(CAMPAIGN, TINY)[0]
 
@@ -257,9 +257,7 @@ class TestClaims:
         assert len(claims.by_arm(ended, "denoise", "momentum")) == len(TINY.arms())
 
 
-def test_every_way_is_on_the_page(
-    ended: dict[str, Any], written: Callable[..., tuple[dict[str, Any], Path]]
-) -> None:
+def test_every_way_is_on_the_page(ended: dict[str, Any], written: Callable[..., Any]) -> None:
     _, folder = written(CAMPAIGN, TINY)
     page = (folder / "secure-compression.md").read_text()
     assert all(row["title"] in page for row in ended["rows"])
