@@ -41,10 +41,18 @@ from simulations.reproduce.engine.claims import (
 )
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
+from simulations.reproduce.engine.rows import distinct, first, where
 from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, spawned, tried
 from simulations.reproduce.engine.store import Cell, Result, Store, plain
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import Way, climb, grid, tune_then_evaluate
+from simulations.reproduce.engine.tuning import (
+    Way,
+    climb,
+    first_best,
+    grid,
+    smallest_best,
+    tune_then_evaluate,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +303,28 @@ class TestTuning:
         assert found.chosen == max(-most, min(most, top))
         # Nothing is tried behind what is already worse.
         assert len(found.tried) <= most + 2
+
+    def test_of_equals_the_first_or_the_smallest_is_chosen(self) -> None:
+        tried = {2: 1.0, 1: 1.0, 0: 0.5}
+        assert (first_best(tried), smallest_best(tried)) == (2, 1)
+
+
+def test_arms_have_their_results_seed_by_seed(tmp_path: Path) -> None:
+    MADE.clear()
+    with Study(Plan(), tmp_path, seed=5, seeds=2) as study:
+        arms = [3.0, 1.0]
+        found = study.by_arm(arms, lambda x, seed: Cell(f"{x} {seed}", squared, (x, 0.0, seed)))
+    assert [[(row["number"], row["seed"]) for row in each] for each in found] == [
+        [(arm, 5), (arm, 6)] for arm in arms
+    ]
+    assert MADE == [(3.0, 5), (1.0, 5), (3.0, 6), (1.0, 6)]
+
+
+def test_rows_are_found_by_their_values() -> None:
+    rows = [{"a": 2, "b": 1}, {"a": 1, "b": 1}, {"a": 2, "b": 2}]
+    assert distinct(rows, "a") == [2, 1] and distinct(rows, lambda row: row["b"]) == [1, 2]
+    assert where(rows, a=2) == [rows[0], rows[2]] and where(rows, a=2, b=2) == [rows[2]]
+    assert first(rows, b=1) is rows[0] and first(rows, a=3) is None
 
 
 def height(top: float, x: float) -> dict[str, float]:
