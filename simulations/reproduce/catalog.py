@@ -26,11 +26,7 @@ _FOLDERS: Final = {"cpsgd-mnist": "cpsgd_training"}
 
 
 def campaign(name: str) -> Campaign[Any]:
-    """Load a campaign.
-
-    Raises:
-        ConfigurationError: there is none of this name.
-    """
+    """Load a campaign."""
     # Here, as the command line lists campaigns without loading anything.
     from protocol.errors import ConfigurationError
 

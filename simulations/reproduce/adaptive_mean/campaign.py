@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any, Final
 
@@ -16,38 +15,31 @@ from simulations.reproduce.adaptive_mean import growth
 from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, estimated, grown
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.plots import Legend, Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, table
+from simulations.reproduce.engine.plots import Legend, Style, curves, dress, panels
+from simulations.reproduce.engine.render import Column, Part, Text, table
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
+# The Genie accepts a rate whose error is at most this many times that of no compression: at equal
+# errors of compression and noise, which is what the adaptive methods aim at, it is 2
 GENIE_TOLERANCE: Final = 2.0
-"""The Genie accepts a rate whose error is at most this many times that of no compression: at equal
-errors of compression and noise, which is what the adaptive methods aim at, it is 2."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Setting):
-    """What is computed.
+    """What is computed."""
 
-    Attributes:
-        norms: of the first family, with `clients` clients.
-        clients: of the first family.
-        cohorts: numbers of clients of the second family.
-        tail_norm: of the second family's mean.
-        seeds: data sets of every kind.
-        dimensions: in which Adapt Tail is compared with no compression, `clients` clients and both
-            families; none if empty.
-        lengths: of the means of that comparison, which seeds take in turn: spread over an octave
-            of squared lengths, as sizes double, so that no power of two is favoured.
-    """
-
-    norms: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
-    clients: int = 128
-    cohorts: tuple[int, ...] = (64, 128, 256)
-    tail_norm: float = 0.9
-    seeds: int = 5
+    norms: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)  # of the first family
+    clients: int = 128  # of the first family
+    cohorts: tuple[int, ...] = (64, 128, 256)  # numbers of clients of the second family
+    tail_norm: float = 0.9  # of the second family's mean
+    seeds: int = 5  # data sets of every kind
+    # In which Adapt Tail is compared with no compression, `clients` clients and both families; none
+    # if empty
     dimensions: tuple[int, ...] = ()
+    # Of the means of that comparison, which seeds take in turn: spread over an octave of squared
+    # lengths, as sizes double, so that no power of two is favoured
     lengths: tuple[float, ...] = (0.8, 0.734, 0.673, 0.617)
 
     def __post_init__(self) -> None:
@@ -67,28 +59,21 @@ class Plan(Setting):
     @property
     def setting(self) -> Setting:
         """Return what is the same for all data sets."""
-        return Setting(
-            dimension=self.dimension,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            exponent=self.exponent,
-            rates=self.rates,
-            rows=self.rows,
-        )
+        return Setting(**{each.name: getattr(self, each.name) for each in fields(Setting)})
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Run every method on every data set."""
     plan = study.plan
-    cells = [
-        Cell(f"{p.family} {p.clients} {p.norm:g} {seed}", estimated, (plan.setting, p, n, seed))
-        for n, p in enumerate(plan.points)
-        for seed in study.seeds
-    ]
-    found = iter(study.results(cells))
+
+    def estimation(point: tuple[int, Point], seed: int) -> Cell:
+        number, p = point
+        name = f"{p.family} {p.clients} {p.norm:g} {seed}"
+        return Cell(name, estimated, (plan.setting, p, number, seed))
+
+    found = study.by_arm(enumerate(plan.points), estimation)
     runs = grown_runs(study)
-    fits = [fit for what in growth.AGAINST for fit in growth.slopes(runs, what)]
-    points = [_summary(point, [next(found) for _ in study.seeds]) for point in plan.points]
+    points = [_summary(point, each) for point, each in zip(plan.points, found, strict=True)]
     return {
         **asdict(plan),
         "adjacency": "zero-out",
@@ -96,25 +81,23 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "points": points,
         "runs": runs,
         "growth": growth.points(runs),
-        "fits": fits,
-        "claims": growth.claims(fits) if runs else [],
+        "fits": [fit for what in growth.AGAINST for fit in growth.slopes(runs, what)],
     }
 
 
 def grown_runs(study: Study[Plan]) -> list[dict[str, Any]]:
     """Return a row for each form, family, dimension and seed of the comparison."""
-    plan = study.plan
-    given = []
+    plan, given = study.plan, []
     for dimension, family, seed in product(plan.dimensions, ("norm", "tail"), study.seeds):
         length = plan.lengths[seed % len(plan.lengths)]
         point = Point(family=family, clients=plan.clients, norm=length)
         given.append((replace(plan.setting, dimension=dimension), point, seed))
     cells = [Cell(f"growth {s.dimension} {p.family} {n}", grown, (s, p, n)) for s, p, n in given]
-    rows = []
-    for (setting, point, seed), found in zip(given, study.results(cells), strict=True):
-        where = {"dimension": setting.dimension, **asdict(point), "seed": seed}
-        rows += [{**where, **row} for row in found]
-    return rows
+    return [
+        {"dimension": setting.dimension, **asdict(point), "seed": seed, **row}
+        for (setting, point, seed), found in zip(given, study.results(cells), strict=True)
+        for row in found
+    ]
 
 
 def _summary(point: Point, runs: Sequence[Sequence[Row]]) -> dict[str, Any]:
@@ -124,15 +107,11 @@ def _summary(point: Point, runs: Sequence[Sequence[Row]]) -> dict[str, Any]:
         row: dict[str, Any] = {"method": same[0]["method"]}
         for name in ("error", "sent", "rounds"):
             values = [float(r[name]) for r in same]
-            width = half_width(values)
-            row[name] = float(np.mean(values))
-            row[f"{name}_half_width"] = math.inf if width is None else width
+            row |= {name: float(np.mean(values)), f"{name}_half_width": half_width(values)}
         row["most_spent"] = max(r["spent"] for r in same)
         rows[same[0]["form"]].append(row)
-    return {
-        **asdict(point),
-        "forms": {form: [*found, genie(found)] for form, found in rows.items()},
-    }
+    forms = {form: [*found, genie(found)] for form, found in rows.items()}
+    return {**asdict(point), "forms": forms}
 
 
 def genie(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -172,7 +151,6 @@ METHODS: Final = (
 
 
 def _rows(figures: Figures, form: str) -> list[dict[str, Any]]:
-    """Return a row for each data set and method of a form."""
     return [{**point, **row} for point in figures["points"] for row in point["forms"][form]]
 
 
@@ -204,17 +182,15 @@ def plot(figures: Figures) -> Figure:
     figure, axes = panels(4, 2, 16, 14)
     for column, (family, (x, label)) in enumerate(FAMILIES.items()):
         for line, form in enumerate(FORMS):
-            rows = [row for row in _rows(figures, form) if row["family"] == family]
-            ticks = sorted({row[x] for row in rows})
+            rows = where(_rows(figures, form), family=family)
+            ticks = sorted(distinct(rows, x))
             names = (("error", "squared error"), ("sent", "coordinates per client"))
             for place, (y, name) in enumerate(names):
                 panel = axes[2 * line + place][column]
-                for method, look in SHOWN.items():
-                    mine = [row for row in rows if row["method"] == method]
+                for row in rows:
                     # An interval that reaches zero has no place on a logarithmic axis.
-                    for row in mine:
-                        row["width"] = min(row[f"{y}_half_width"], 0.9 * row[y])
-                    curve(panel, mine, x, y, look, "width")
+                    row["width"] = min(row[f"{y}_half_width"], 0.9 * row[y])
+                curves(panel, rows, "method", SHOWN, x, y, "width")
                 legend: Legend = "best" if panel is axes[0][0] else None
                 better = f"{name}, lower is better"
                 dress(panel, label, better, f"{form} form", log="xy", ticks=ticks, legend=legend)
@@ -239,6 +215,7 @@ CAMPAIGN = Campaign(
         ),
     },
     figures=figures_of,
+    claims=growth.claims,
     parts=_parts,
     plots={"errors": plot},
     stem="{stem}",

@@ -15,7 +15,7 @@ Source: arXiv 2307.10999, Theorem 3 and its proof, C.3; docs/results/adaptive-me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -29,15 +29,16 @@ from simulations.reproduce.engine.claims import (
     Interval,
     every,
 )
-from simulations.reproduce.engine.plots import curve, dress, panels, style
+from simulations.reproduce.engine.plots import curves, dress, panels, style
 from simulations.reproduce.engine.render import Column
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 
+# A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d
 RISE: Final = 0.05
-"""A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d."""
 
+# Logarithms of d in Theorem 3: K M for the error; what is sent has M in the sizes of first sketches
+# and K log(n K / beta) in those of all second ones, less than 2 powers
 POWERS: Final = {"error": 2.0, "sent": 2.0}
-"""Logarithms of d in Theorem 3: K M for the error; what is sent has M in the sizes of first
-sketches and K log(n K / beta) in those of all second ones, less than 2 powers."""
 
 AGAINST: Final = {"error": "plain", "sent": "needed"}
 
@@ -45,8 +46,6 @@ STATEMENTS: Final = {
     "error": "Adapt Tail has the error of no compression up to logarithms of d",
     "sent": "Adapt Tail sends the generalised sparsity of the mean up to logarithms of d",
 }
-
-Row = Mapping[str, Any]
 
 
 def verdict(power: Interval, rest: Interval, allowed: float) -> str:
@@ -57,17 +56,11 @@ def verdict(power: Interval, rest: Interval, allowed: float) -> str:
 
 
 def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
-    """Return power and rest of each form and family, with what they come to.
-
-    Args:
-        runs: of every form, family, seed and dimension.
-        what: `error` or `sent`.
-    """
+    """Return power and rest of `error` or `sent` for each form and family, and a verdict."""
     found = []
-    for form, family in dict.fromkeys((run["form"], run["family"]) for run in runs):
-        mine = [run for run in runs if (run["form"], run["family"]) == (form, family)]
-        seeds = sorted({run["seed"] for run in mine})
-        pairs = [_slopes([run for run in mine if run["seed"] == seed], what) for seed in seeds]
+    for form, family in distinct(runs, lambda run: (run["form"], run["family"])):
+        mine = where(runs, form=form, family=family)
+        pairs = [_slopes(where(mine, seed=seed), what) for seed in sorted(distinct(mine, "seed"))]
         power, rest = (Interval.of(values) for values in zip(*pairs, strict=True))
         found.append(
             {
@@ -96,9 +89,10 @@ def points(runs: Sequence[Row]) -> list[dict[str, Any]]:
     """Return geometric means over seeds for each form, family and dimension, and the worst loss."""
     keys = ("form", "family", "dimension")
     found = []
-    for key in dict.fromkeys(tuple(run[name] for name in keys) for run in runs):
-        mine = [run for run in runs if tuple(run[name] for name in keys) == key]
-        row: dict[str, Any] = {**dict(zip(keys, key, strict=True)), "charged": mine[0]["charged"]}
+    for key in distinct(runs, lambda run: tuple(run[name] for name in keys)):
+        at = dict(zip(keys, key, strict=True))
+        mine = where(runs, **at)
+        row: dict[str, Any] = {**at, "charged": mine[0]["charged"]}
         for what, against in AGAINST.items():
             logs = Interval.of(np.log([run[what] / run[against] for run in mine]))
             row[what] = float(np.exp(logs.mean))
@@ -116,27 +110,25 @@ def points(runs: Sequence[Row]) -> list[dict[str, Any]]:
     return found
 
 
-def claims(fits: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return a claim about the error and one about the size; each must hold in every case."""
-    found = []
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield a claim about the error and one about the size; each must hold in every case."""
     for what, statement in STATEMENTS.items():
-        mine = [fit for fit in fits if fit["what"] == what]
-        seen = "; ".join(
-            f"{fit['form']}, {fit['family']}: power {fit['power']:.2f} ± "
-            f"{fit['power_half_width']:.2f}, rest {fit['rest']:.3f} ± {fit['rest_half_width']:.3f}"
-            for fit in mine
-        )
-        claim = Claim(
-            statement=statement,
-            source="Theorem 3",
-            published=POWERS[what],
-            measured=max(fit["power"] for fit in mine),
-            tolerance=RISE,
-            verdict=every(fit["verdict"] for fit in mine),
-            seen=seen,
-        )
-        found.append(claim.figures())
-    return found
+        mine = where(figures["fits"], what=what)
+        if mine:
+            yield Claim(
+                statement,
+                "Theorem 3",
+                every(fit["verdict"] for fit in mine),
+                "; ".join(
+                    f"{fit['form']}, {fit['family']}: power {fit['power']:.2f} ± "
+                    f"{fit['power_half_width']:.2f}, rest {fit['rest']:.3f} ± "
+                    f"{fit['rest_half_width']:.3f}"
+                    for fit in mine
+                ),
+                published=POWERS[what],
+                measured=max(fit["power"] for fit in mine),
+                tolerance=RISE,
+            )
 
 
 POINTS: Final = (
@@ -162,19 +154,19 @@ FITS: Final = (
 )
 
 
-def plot(rows: Iterable[Row]) -> Figure:
+def plot(rows: Sequence[Row]) -> Figure:
     """Plot the losses of error and size, and the first for each round charged, against d."""
-    listed = list(rows)
     figure, axes = panels(1, 3, 16, 5)
     named = (
         ("error", "error over that of no compression", "error_width"),
         ("per_round", "the same over the rounds charged", None),
         ("sent", "coordinates sent over those needed", "sent_width"),
     )
+    placed = [
+        {**r, "of": f"{r['form']}, {r['family']}", "x": math.log2(r["dimension"])} for r in rows
+    ]
+    looks = {name: style(place, name) for place, name in enumerate(distinct(placed, "of"))}
     for panel, (value, label, width) in zip(axes[0], named, strict=True):
-        for place, key in enumerate(dict.fromkeys((r["form"], r["family"]) for r in listed)):
-            mine = [row for row in listed if (row["form"], row["family"]) == key]
-            look = style(place, ", ".join(key))
-            curve(panel, mine, lambda row: math.log2(row["dimension"]), value, look, width)
+        curves(panel, placed, "of", looks, "x", value, width)
         dress(panel, "log2 of the dimension d", label, "lower is better", log="y")
     return figure

@@ -31,47 +31,34 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
 )
 from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
-from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
+from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
 from simulations.reproduce.engine.seeds import rng_of
 
 FORMS: Final = ("untrusted", "central")
-LENGTH: Final = 0.95
-"""Of every client's vector, in units of the clip, so that no vector is clipped."""
+LENGTH: Final = 0.95  # of every client's vector, in units of the clip, so that no vector is clipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One kind of data set.
+    """One kind of data set."""
 
-    Attributes:
-        family: `norm` (a random direction) or `tail` (a power law).
-        clients: n.
-        norm: length of the mean, in units of the clip.
-    """
-
-    family: str
-    clients: int
-    norm: float
+    family: str  # `norm` (a random direction) or `tail` (a power law)
+    clients: int  # n
+    norm: float  # length of the mean, in units of the clip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is the same for all data sets.
+    """What is the same for all data sets."""
 
-    Attributes:
-        dimension: d.
-        epsilon, delta: of every estimation.
-        exponent: the q-th entry of the second family's mean is as q^-exponent.
-        rates: of the fixed rates, among them 1; the Genie picks from them.
-        rows: R of count-mean sketches; few, to save time: errors do not depend on it (Lemma 6).
-    """
-
-    dimension: int = 8192
+    dimension: int = 8192  # d
+    # epsilon, delta: of every estimation
     epsilon: float = 4.0
     delta: float = 1e-6
-    exponent: float = 2.0
+    exponent: float = 2.0  # the q-th entry of the second family's mean is as q^-exponent
+    # Of the fixed rates, among them 1; the Genie picks from them
     rates: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0, 256.0)
+    # R of count-mean sketches; few, to save time: errors do not depend on it (Lemma 6)
     rows: int = 5
 
     def methods(self) -> dict[str, Algorithm]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any, Final
 
@@ -22,23 +23,20 @@ from simulations.reproduce.autotune.findings import (
 from simulations.reproduce.autotune.plan import (
     ARRIVING,
     BUDGET,
-    EMBEDDED,
     GENIE,
+    PRESETS,
     PUBLISHED,
-    SHAKESPEARE,
-    WRITERS,
-    Arm,
     Plan,
     base_of,
-    paper_arm_of,
     point_config,
 )
 from simulations.reproduce.autotune.training import run
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
-from simulations.reproduce.engine.plots import Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, percent, table
+from simulations.reproduce.engine.plots import Style, curve, curves, dress, panels
+from simulations.reproduce.engine.render import Column, Part, Text, percent, table
+from simulations.reproduce.engine.rows import Figures, Row, distinct
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.engine.wire import deployed, mean_bytes, speaking
@@ -51,44 +49,46 @@ STYLES = {
     BUDGET: (GREEN, "^", ""),
 }
 
+Runs = Mapping[tuple[float, str], Sequence[Row]]  # one for each seed, by noise and arm
 PROTOCOLS: Final = ("pairwise", "one-shot")
 
-SHOWN: Final = 0.15
-"""Accuracies further below the best one are not drawn."""
+SHOWN: Final = 0.15  # accuracies further below the best one are not drawn
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Run every arm at every noise and seed; all are checked before the first is run."""
     plan, base = study.plan, base_of(study.plan)
     data_of(base)
-    at = [(z, arm, seed) for seed in study.seeds for z in plan.noise for arm in plan.arms()]
-    cells = []
-    for noise, arm, seed in at:
+    cells = {}
+    points = [(noise, arm) for noise in plan.noise for arm in plan.arms()]
+    for seed, (noise, arm) in product(study.seeds, points):
         name = f"{noise:g}-{arm.name}-{seed}".replace(" ", "-")
         config = point_config(plan, base, noise, arm, seed)
         for protocol in PROTOCOLS:
             # What the real protocol could not do is refused now, not after the last run.
             deployed(speaking(config, protocol), SketchSpec.identity(config.sketch.rows))
-        cells.append(Cell(name, run, (name, config)))
-    found: dict[tuple[float, str], list[Row]] = {}
-    for (noise, arm, _), result in zip(at, study.results(cells), strict=True):
-        found.setdefault((noise, arm.name), []).append(result)
-    return summarise(base, plan, {**found}) | {"seeds": list(study.seeds)}
+        cells[noise, arm, seed] = Cell(name, run, (name, config))
+    results = study.by_arm(points, lambda point, seed: cells[*point, seed])
+    runs = {(noise, arm.name): r for (noise, arm), r in zip(points, results, strict=True)}
+    return summarise(base, plan, runs) | {"seeds": list(study.seeds)}
 
 
-def summarise(
-    base: RunConfig, plan: Plan, runs: Mapping[tuple[float, str], Sequence[Row]]
-) -> dict[str, Any]:
-    """Every arm at every noise, the Genie's choice, the law that rates follow gamma, verdicts."""
+def summarise(base: RunConfig, plan: Plan, runs: Runs) -> dict[str, Any]:
+    """Every arm at every noise, the Genie's choice, the law that rates follow gamma."""
     arms, rows = plan.arms(), []
     for noise in plan.noise:
         free = runs[noise, FREE]
+        mine = {arm: runs[noise, arm.name] for arm in arms}
         cells = {
-            arm.name: cell_of(runs[noise, arm.name], free, _wire(plan, base, noise, arm, runs))
-            for arm in arms
+            arm.name: cell_of(
+                found, free, _wire(point_config(plan, base, noise, arm, 1), found, free)
+            )
+            for arm, found in mine.items()
         }
-        more = {"sizes": _sizes(plan, noise, runs), "curves": _curves(plan, noise, runs)}
-        rows.append(compared(plan, noise, cells) | more)
+        # Of the first seed's rounds, where a controller chose them.
+        sizes = {arm.name: each[0]["sizes"] for arm, each in mine.items() if arm.family != GENIE}
+        curves = {arm.name: _curve(found) for arm, found in mine.items()}
+        rows.append(compared(plan, noise, cells) | {"sizes": sizes, "curves": curves})
     return {
         "task": base.task.model_dump(exclude_none=True),
         "rounds": plan.rounds or base.rounds,
@@ -98,44 +98,20 @@ def summarise(
         "aggregator": base.engine.aggregator,
         "slack": SLACK,
         "results": rows,
-        "claims": claims(plan, rows),
     }
 
 
-def _wire(
-    plan: Plan,
-    base: RunConfig,
-    noise: float,
-    arm: Arm,
-    runs: Mapping[tuple[float, str], Sequence[Row]],
-) -> dict[str, float]:
+def _wire(config: RunConfig, runs: Sequence[Row], free: Sequence[Row]) -> dict[str, float]:
     """Bytes of a client and round over all runs of an arm, in both protocols."""
-    config = point_config(plan, base, noise, arm, 1)
-    dimension = runs[noise, FREE][0]["sizes"][0]
-    sizes = [size for each in runs[noise, arm.name] for size in each["sizes"]]
-    return {name: mean_bytes(config, name, dimension, sizes) for name in PROTOCOLS}
+    sizes = [size for each in runs for size in each["sizes"]]
+    return {name: mean_bytes(config, name, free[0]["sizes"][0], sizes) for name in PROTOCOLS}
 
 
-def _sizes(
-    plan: Plan, noise: float, runs: Mapping[tuple[float, str], Sequence[Row]]
-) -> dict[str, list[int]]:
-    """Sizes of the first seed's rounds, where a controller chose them."""
-    tuned = [arm.name for arm in plan.arms() if arm.family != GENIE]
-    return {name: runs[noise, name][0]["sizes"] for name in tuned}
-
-
-def _curves(
-    plan: Plan, noise: float, runs: Mapping[tuple[float, str], Sequence[Row]]
-) -> dict[str, list[dict[str, float]]]:
-    """Accuracy of every arm after the rounds that were tested, where all seeds got there."""
-    found = {}
-    for arm in plan.arms():
-        tests = [dict(run["tests"]) for run in runs[noise, arm.name]]
-        shared = set.intersection(*map(set, tests))
-        found[arm.name] = [
-            {"round": at, "accuracy": fmean(test[at] for test in tests)} for at in sorted(shared)
-        ]
-    return found
+def _curve(runs: Sequence[Row]) -> list[dict[str, float]]:
+    """Accuracy after the rounds that were tested, where all seeds got there."""
+    tests = [dict(run["tests"]) for run in runs]
+    shared = sorted(set.intersection(*map(set, tests)))
+    return [{"round": at, "accuracy": fmean(test[at] for test in tests)} for at in shared]
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
@@ -177,6 +153,7 @@ COLUMNS = (
     Column("seconds a round", "round_seconds", ".2f"),
 )
 
+# Of the arms with a controller. The fixed rate is one that sends as much.
 TUNED = (
     Column("", "way"),
     Column("share of the Genie's rate", "share", ".2f"),
@@ -184,7 +161,6 @@ TUNED = (
     Column("rate, first tenth", "early_rate", ".1f"),
     percent("lost midway, points", "lost_midway", form=".2f"),
 )
-"""Of the arms with a controller. The fixed rate is one that sends as much."""
 
 
 def _panels(figures: Figures) -> tuple[Figure, Iterator[tuple[Axes, Row, str]]]:
@@ -199,13 +175,13 @@ def plot(figures: Figures) -> Figure:
     """Plot accuracy against rate, a panel for each noise multiplier."""
     figure, found = _panels(figures)
     for panel, row, title in found:
-        families: dict[str, list[Row]] = {}
-        for name, arm in row["arms"].items():
-            families.setdefault(name.split(" ")[0], []).append(arm)
-        for family, arms in families.items():
-            look = Style(family, *STYLES.get(family, (ORANGE, "D", "")))
-            curve(panel, arms, "rate", "accuracy", look, "accuracy_half_width")
-        means = [arm["accuracy"] for arm in row["arms"].values()]
+        arms = [{"family": name.split(" ")[0], **arm} for name, arm in row["arms"].items()]
+        looks = {
+            family: Style(family, *STYLES.get(family, (ORANGE, "D", "")))
+            for family in distinct(arms, "family")
+        }
+        curves(panel, arms, "family", looks, "rate", "accuracy", "accuracy_half_width")
+        means = [arm["accuracy"] for arm in arms]
         # Rates that are far too high, and their intervals, would leave no room for all others.
         panel.set_ylim(max(min(means), max(means) - SHOWN) - 0.02, max(means) + 0.04)
         dress(panel, "compression rate", "test accuracy", title, log="x", percents=True)
@@ -223,9 +199,8 @@ def plot_sizes(figures: Figures) -> Figure:
     for panel, row, title in found:
         for name, line_style in _shown(row["sizes"]).items():
             colour, _, _ = STYLES.get(name.split(" ")[0], (ORANGE, "D", ""))
-            line = [
-                {"round": n + 1, "rate": dimension / s} for n, s in enumerate(row["sizes"][name])
-            ]
+            sizes = enumerate(row["sizes"][name], 1)
+            line = [{"round": number, "rate": dimension / size} for number, size in sizes]
             curve(panel, line, "round", "rate", Style(name, colour, "", line_style))
         dress(panel, "round", "compression rate", title, log="y")
     return figure
@@ -254,10 +229,7 @@ def plot_curves(figures: Figures) -> Figure:
 def _shown(names: Iterable[str]) -> dict[str, str]:
     """The arms whose sizes are drawn, with the styles of their lines."""
     families = _below_one(names).values()
-    return {
-        **{min(arms)[1]: ":" for arms in families},
-        **{max(arms)[1]: "-" for arms in families},
-    }
+    return {**{min(arms)[1]: ":" for arms in families}, **{max(arms)[1]: "-" for arms in families}}
 
 
 def _below_one(names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
@@ -270,28 +242,13 @@ def _below_one(names: Iterable[str]) -> dict[str, list[tuple[float, str]]]:
     return families
 
 
-def check(plan: Plan) -> None:
-    """Refuse a plan without a task.
-
-    Raises:
-        ConfigurationError: no file is named, or it is none.
-    """
-    base_of(plan)
-
-
 CAMPAIGN = Campaign(
     name="autotune",
     title="Autotuned sketches beside fixed rates",
-    presets={
-        "usual": Plan(),
-        "writers": WRITERS,
-        "shakespeare": SHAKESPEARE,
-        "writers-paper": paper_arm_of(WRITERS, 4),
-        "shakespeare-paper": paper_arm_of(SHAKESPEARE, 5),
-        "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
-    },
+    presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"rates": plot, "sizes": plot_sizes, "curves": plot_curves},
-    check=check,
+    check=Plan.check,
 )

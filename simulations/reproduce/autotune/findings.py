@@ -9,7 +9,7 @@ Figures in, figures and claims out: must not know models, data or protocols.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final
@@ -31,38 +31,28 @@ from simulations.reproduce.engine.claims import (
     within,
 )
 from simulations.reproduce.engine.federated import LAST_SHARE
-from simulations.reproduce.engine.render import Row, points
+from simulations.reproduce.engine.render import points
+from simulations.reproduce.engine.rows import Figures, Row
 
+# Accuracy that the Genie may lose against no compression at the same noise; a difference in
+# accuracy that is surely smaller is none
 SLACK: Final = 0.01
-"""Accuracy that the Genie may lose against no compression at the same noise; a difference in
-accuracy that is surely smaller is none."""
 
-FREE: Final = f"{GENIE} 1"
-"""The arm without compression."""
-
+FREE: Final = f"{GENIE} 1"  # the arm without compression
 PAPER_ARM: Final = f"{ARRIVING} {PAPER_GAMMA:g}"
 
 TABLES: Final = "tables of section 5"
 
-HALF: Final = 0.5
-"""Share of the Genie's rate that a controller without hindsight should reach."""
-
-LINEAR: Final = 0.1
-"""How far from 1 the slope of log rate over log gamma may be."""
-
-EARLY_SHARE: Final = 0.1
-"""Of the rounds: the first ones, in which a controller is on its way."""
-
+HALF: Final = 0.5  # share of the Genie's rate that a controller without hindsight should reach
+LINEAR: Final = 0.1  # how far from 1 the slope of log rate over log gamma may be
+EARLY_SHARE: Final = 0.1  # of the rounds: the first ones, in which a controller is on its way
 ALL: Final = "all noise multipliers"
 
 
 def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the runs of one arm come to; rates are harmonic means over seeds.
+    """Return what the runs of one arm come to, one for each seed; rates are harmonic means.
 
-    Args:
-        runs: one for each seed.
-        free: those without compression, of the same seeds.
-        wire: bytes of a client and round, by protocol.
+    `free` are runs without compression of the same seeds, `wire` bytes of a client and round.
     """
     accuracies = [run["accuracy"] for run in runs]
     lost = gain([run["accuracy"] for run in free], accuracies)
@@ -70,7 +60,7 @@ def cell_of(runs: Sequence[Row], free: Sequence[Row], wire: Mapping[str, float])
         "accuracy": float(np.mean(accuracies)),
         "accuracy_half_width": half_width(accuracies),
         "lost": lost.mean,
-        "lost_half_width": None if math.isinf(lost.error) else lost.half(),
+        "lost_half_width": lost.width(),
         "lost_midway": _lost_midway(runs, free),
         "rate": harmonic([run["rate"] for run in runs]),
         "early_rate": harmonic([_early_rate(run) for run in runs]),
@@ -148,12 +138,8 @@ def _between(fixed: Sequence[Row], rate: float) -> float:
 def beside_fixed(tuned: Row, fixed: Sequence[Row]) -> list[float]:
     """Accuracies of one arm less those of a fixed rate that sends as much, seed by seed.
 
-    Between the fixed rates that were run, accuracy is interpolated over the logarithm of the rate
-    by cubics that keep its shape; above the largest rate it is that of the largest.
-
-    Args:
-        tuned: cell of the arm.
-        fixed: cells of the fixed rates, lowest first, of the same seeds.
+    Between the fixed rates that were run, lowest first, accuracy is interpolated over the logarithm
+    of the rate by cubics that keep its shape; above the largest rate it is that of the largest.
 
     Source: Fritsch and Butland 1984, "A method for constructing local monotone piecewise cubic
     interpolants".
@@ -182,35 +168,32 @@ def _slope(arms: Sequence[Arm], found: Mapping[str, Row]) -> float | None:
     return float(np.polyfit(xs, ys, 1)[0])
 
 
-def claims(plan: Plan, results: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return the verdicts on the paper's tables and on this project's own questions."""
-    found: list[Claim] = []
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield the verdicts on the paper's tables and on this project's own questions."""
+    plan, results = figures["plan"], figures["results"]
     for row in results:
-        where = f"z = {row['noise_multiplier']:g}"
+        at = f"z = {row['noise_multiplier']:g}"
         if PAPER_ARM in row["arms"]:
-            found.append(_as_accurate([row], where))
-        if PAPER_ARM in row["arms"] and plan.rates:
-            found.append(_genie_is_ahead(row, where))
-        found += _of_arrival(plan, row["arms"], where)
+            yield _as_accurate([row], at)
+            if plan["rates"]:
+                yield _genie_is_ahead(row, at)
+        yield from _of_arrival(plan["published"], row["arms"], at)
         if row["gamma_slope"] is not None:
-            found.append(_linear(row["gamma_slope"], where))
+            yield _linear(row["gamma_slope"], at)
     if len(results) > 1 and all(PAPER_ARM in row["arms"] for row in results):
-        found.append(_as_accurate(results, ALL))
-        if plan.published_loss is not None:
-            found.append(_as_in_the_tables(results, plan.published_loss))
-    for arm in plan.arms():
-        if plan.rates and arm.family == ARRIVING and (arm.value or 0.0) < 1.0:
-            found += [_half_of_the_genie(results, arm), _as_fixed_rates(results, arm)]
-    return [claim.figures() for claim in found]
+        yield _as_accurate(results, ALL)
+        if plan["published_loss"] is not None:
+            yield _as_in_the_tables(results, plan["published_loss"])
+    for gamma in plan["gammas"]:
+        if plan["rates"] and gamma < 1.0:
+            yield _half_of_the_genie(results, gamma)
+            yield _as_fixed_rates(results, gamma)
 
 
 def _over_noise(differences: Sequence[Sequence[float]]) -> Interval:
     """Of the mean over noise multipliers, one for each seed.
 
     Runs of one seed share clients, first model and cohorts: they do not count by themselves.
-
-    Args:
-        differences: for each noise multiplier, one for each seed.
     """
     return Interval.of(np.mean(np.array(differences), axis=0))
 
@@ -227,32 +210,32 @@ def _gained(rows: Sequence[Row], one: str, other: str | None = None) -> Interval
 
 def _linear(slope: float, where: str) -> Claim:
     return Claim(
-        statement=f"{where}: the rate is proportional to gamma",
-        source="Appendix A",
+        f"{where}: the rate is proportional to gamma",
+        "Appendix A",
+        fact(abs(slope - 1.0) <= LINEAR),
+        "slope of log rate over log gamma",
         published=1.0,
         measured=slope,
         tolerance=LINEAR,
-        verdict=fact(abs(slope - 1.0) <= LINEAR),
-        seen="slope of log rate over log gamma",
     )
+
+
+def _log_ratios(above: Sequence[float], below: Sequence[float]) -> Interval:
+    """Return the interval of the logarithm of one rate over the other, seed by seed."""
+    return Interval.of([math.log(a / b) for a, b in zip(above, below, strict=True)])
 
 
 def _genie_is_ahead(row: Row, where: str) -> Claim:
     """By the fixed rate that each seed by itself would choose, so that the choice is in doubt."""
     cell = row["arms"][PAPER_ARM]
-    rates = Interval.of(
-        [
-            math.log(best / rate)
-            for best, rate in zip(row["genie_by_seed"], cell["rates"], strict=True)
-        ]
-    )
+    rates = _log_ratios(row["genie_by_seed"], cell["rates"])
     chosen = ", ".join(f"{rate:g}" for rate in row["genie_by_seed"])
     return Claim.about(
         f"{where}: the Genie's rate is above that of Adapt Norm at gamma = {PAPER_GAMMA:g}",
         TABLES,
         rates,
         above(rates, 0.0),
-        seen=f"{chosen}, seed by seed, and {cell['rate']:.1f}; log of the ratio",
+        f"{chosen}, seed by seed, and {cell['rate']:.1f}; log of the ratio",
     )
 
 
@@ -264,14 +247,12 @@ def _as_accurate(rows: Sequence[Row], where: str) -> Claim:
         for name in (PAPER_ARM, FREE)
     ]
     ours, theirs = (points(float(np.mean(mean)), half_width(mean)) for mean in means)
-    return Claim.about(
-        f"{where}: Adapt Norm at gamma = {PAPER_GAMMA:g} is as accurate as no compression",
-        TABLES,
-        gained,
-        above(gained, -SLACK),
-        tolerance=SLACK,
-        seen=f"{ours} %, without {theirs} %",
-    )
+    text = f"{where}: Adapt Norm at gamma = {PAPER_GAMMA:g} is as accurate as no compression"
+    return _no_worse(text, TABLES, gained, f"{ours} %, without {theirs} %")
+
+
+def _no_worse(text: str, source: str, gained: Interval, seen: str) -> Claim:
+    return Claim.about(text, source, gained, above(gained, -SLACK), seen, tolerance=SLACK)
 
 
 def _as_in_the_tables(rows: Sequence[Row], published: float) -> Claim:
@@ -282,58 +263,46 @@ def _as_in_the_tables(rows: Sequence[Row], published: float) -> Claim:
         TABLES,
         lost,
         within(replace(lost, mean=lost.mean - published), SLACK),
+        "there beside gamma = 0.01, mean over their noise multipliers",
         published=published,
         tolerance=SLACK,
-        seen="there beside gamma = 0.01, mean over their noise multipliers",
     )
 
 
-def _half_of_the_genie(rows: Sequence[Row], arm: Arm) -> Claim:
+def _half_of_the_genie(rows: Sequence[Row], gamma: float) -> Claim:
     """Whether one gamma has half of the Genie's rate everywhere, and loses no more than that."""
-    gained = _gained(rows, arm.name)
-    shares = [row["shares"][arm.name] for row in rows]
+    name = f"{ARRIVING} {gamma:g}"
+    gained, shares = _gained(rows, name), [row["shares"][name] for row in rows]
     return Claim.about(
-        f"{ALL}: gamma = {arm.value:g} has half of the Genie's rate and loses no more than it does",
+        f"{ALL}: gamma = {gamma:g} has half of the Genie's rate and loses no more than it does",
         OURS,
         gained,
         every([fact(min(shares) >= HALF), above(gained, -SLACK)]),
+        f"shares of {', '.join(f'{share:.2f}' for share in shares)}; accuracy beside its own",
         tolerance=SLACK,
-        seen=f"shares of {', '.join(f'{share:.2f}' for share in shares)}; accuracy beside its own",
     )
 
 
-def _as_fixed_rates(rows: Sequence[Row], arm: Arm) -> Claim:
+def _as_fixed_rates(rows: Sequence[Row], gamma: float) -> Claim:
     """Whether tuning costs accuracy at equal bytes."""
-    found = _over_noise([row["beside_fixed"][arm.name] for row in rows])
-    return Claim.about(
-        f"{ALL}: gamma = {arm.value:g} is as accurate as a fixed rate that sends as much",
-        OURS,
-        found,
-        above(found, -SLACK),
-        tolerance=SLACK,
-        seen="accuracy beside that rate's, interpolated",
-    )
+    found = _over_noise([row["beside_fixed"][f"{ARRIVING} {gamma:g}"] for row in rows])
+    text = f"{ALL}: gamma = {gamma:g} is as accurate as a fixed rate that sends as much"
+    return _no_worse(text, OURS, found, "accuracy beside that rate's, interpolated")
 
 
-def _of_arrival(plan: Plan, cells: Mapping[str, Row], where: str) -> list[Claim]:
+def _of_arrival(gammas: Sequence[float], cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
     """Whether arriving pays: rates over whole runs, beside the published rule and second halves."""
-    found = []
-    for gamma in plan.published:
+    for gamma in gammas:
         new, old = (cells.get(f"{family} {gamma:g}") for family in (ARRIVING, PUBLISHED))
         if new is None or old is None:
             continue
-        more = Interval.of(
-            [math.log(one / two) for one, two in zip(new["rates"], old["rates"], strict=True)]
+        more = _log_ratios(new["rates"], old["rates"])
+        yield Claim.about(
+            f"{where}, gamma = {gamma:g}: to begin at the plan's size, and arrive, raises the "
+            "rate over the whole run",
+            OURS,
+            more,
+            above(more, 0.0),
+            f"{old['rate']:.1f} by the published rule, {new['rate']:.1f} now; second half "
+            f"{old['late_rate']:.1f} and {new['late_rate']:.1f}; log of the ratio",
         )
-        found.append(
-            Claim.about(
-                f"{where}, gamma = {gamma:g}: to begin at the plan's size, and arrive, raises the "
-                "rate over the whole run",
-                OURS,
-                more,
-                above(more, 0.0),
-                seen=f"{old['rate']:.1f} by the published rule, {new['rate']:.1f} now; second half "
-                f"{old['late_rate']:.1f} and {new['late_rate']:.1f}; log of the ratio",
-            )
-        )
-    return found

@@ -19,33 +19,23 @@ from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.run.overrides import changed
 from simulations.learning.template import example_names, example_text
 
-EMBEDDED: Final = "embedded"
-"""In the place of a file: the embedded digits with few clients."""
-
+EMBEDDED: Final = "embedded"  # in the place of a file: the embedded digits with few clients
 GENIE: Final = "genie"
 PUBLISHED: Final = "published"
 ARRIVING: Final = "adapt_norm"
 BUDGET: Final = "adapt_budget"
 
-PAPER_GAMMA: Final = 0.1
-"""That of the paper's tables."""
-
+PAPER_GAMMA: Final = 0.1  # that of the paper's tables
 Changes = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to choose sizes.
+    """One way to choose sizes."""
 
-    Attributes:
-        family: arms of one family differ in one number, `value`.
-        value: the rate of the Genie, or the controller's own figure.
-        changes: to the base configuration.
-    """
-
-    family: str
-    value: float | None
-    changes: Changes
+    family: str  # arms of one family differ in one number, `value`
+    value: float | None  # the rate of the Genie, or the controller's own figure
+    changes: Changes  # to the base configuration
 
     @property
     def name(self) -> str:
@@ -55,38 +45,27 @@ class Arm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is varied; every combination is run.
+    """What is varied; every combination is run."""
 
-    Attributes:
-        config: of the task, whose sketch is varied: an example that comes with the program, or a
-            TOML file.
-        noise: noise multipliers.
-        server_rates: learning rate of the server at each of them; the file's if left out.
-        rates: of the Genie; 1, which is no compression, is always among them. If there are no
-            others, nothing is said of the Genie.
-        gammas: of Adapt Norm.
-        published: gammas of its published rule.
-        budgets: gammas of Adapt Budget.
-        others: further controllers, with their defaults.
-        first_rate: at which the published rule begins: from no compression, in steps of a factor
-            of two, a short run would spend most of its bytes on the way.
-        seeds: of data split, model, batches, hashes and noise.
-        rounds: of each run; 0 for as many as the file says.
-        published_loss: accuracy that the paper's gamma costs in its tables for such a task, beside
-            its smallest gamma, as the mean over noise multipliers; None for no such table.
-    """
-
+    # Of the task, whose sketch is varied: an example that comes with the program, or a TOML file
     config: str = ""
-    noise: tuple[float, ...] = (0.1, 0.3, 0.5)
+    noise: tuple[float, ...] = (0.1, 0.3, 0.5)  # noise multipliers
+    # Learning rate of the server at each of them; the file's if left out
     server_rates: tuple[float, ...] = ()
+    # Of the Genie; 1, which is no compression, is always among them. If there are no others,
+    # nothing is said of the Genie.
     rates: tuple[float, ...] = (4.0, 16.0, 64.0, 256.0)
-    gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)
-    published: tuple[float, ...] = ()
-    budgets: tuple[float, ...] = ()
-    others: tuple[str, ...] = ()
+    gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)  # of Adapt Norm
+    published: tuple[float, ...] = ()  # gammas of its published rule
+    budgets: tuple[float, ...] = ()  # gammas of Adapt Budget
+    others: tuple[str, ...] = ()  # further controllers, with their defaults
+    # At which the published rule begins: from no compression, in steps of a factor of two, a short
+    # run would spend most of its bytes on the way
     first_rate: float = 8.0
-    seeds: int = 1
-    rounds: int = 0
+    seeds: int = 1  # of data split, model, batches, hashes and noise
+    rounds: int = 0  # of each run; 0 for as many as the file says
+    # Accuracy that the paper's gamma costs in its tables for such a task, beside its smallest
+    # gamma, as the mean over noise multipliers; None for no such table
     published_loss: float | None = None
 
     def __post_init__(self) -> None:
@@ -117,11 +96,16 @@ class Plan:
         others = [Arm(name, None, ((sketch, name),)) for name in self.others]
         return [*fixed, *tuned, *others]
 
+    def check(self) -> None:
+        """Refuse a plan without a task, with a `ConfigurationError`."""
+        base_of(self)
+
     def server_rate(self, noise: float) -> float | None:
         """Learning rate of the server at a noise multiplier; None for the file's."""
         return dict(zip(self.noise, self.server_rates, strict=False)).get(noise)
 
 
+# MNIST by writer with a million parameters; the table is that of F-EMNIST
 WRITERS: Final = Plan(
     config="autotune-writers-cnn",
     noise=(0.1, 0.3, 1.0),
@@ -134,8 +118,8 @@ WRITERS: Final = Plan(
     rounds=300,
     published_loss=0.0082,
 )
-"""MNIST by writer with a million parameters; the table is that of F-EMNIST."""
 
+# Shakespeare by role with the recurrent network
 SHAKESPEARE: Final = Plan(
     config="autotune-shakespeare",
     noise=(0.06, 0.15),
@@ -148,7 +132,6 @@ SHAKESPEARE: Final = Plan(
     rounds=400,
     published_loss=0.0045,
 )
-"""Shakespeare by role with the recurrent network."""
 
 
 def paper_arm_of(plan: Plan, seeds: int) -> Plan:
@@ -159,11 +142,7 @@ def paper_arm_of(plan: Plan, seeds: int) -> Plan:
 
 
 def base_of(plan: Plan) -> RunConfig:
-    """Return the task.
-
-    Raises:
-        ConfigurationError: neither an example nor a file is named, or it is none.
-    """
+    """Return the task."""
     if plan.config == EMBEDDED:
         small = [("rounds", 8), ("engine.aggregator", "central"), ("cohort.size", 16)]
         return changed(demo_config(), [*small, ("cohort.tolerated_dropouts", 2)])
@@ -176,18 +155,7 @@ def base_of(plan: Plan) -> RunConfig:
 
 
 def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int) -> RunConfig:
-    """Return the configuration of one run.
-
-    Args:
-        plan: of the campaign.
-        base: its task.
-        noise: noise multiplier, one of the plan's.
-        arm: one of the plan's.
-        seed: of the run.
-
-    Raises:
-        ConfigurationError: the base does not go together with it.
-    """
+    """Return the configuration of one run: the plan's task with a noise multiplier and an arm."""
     raw = base.model_copy(update={"sketch": type(base.sketch)(rows=base.sketch.rows)})
     changes: list[tuple[str, Any]] = [("seed", seed), *arm.changes]
     if plan.rounds:
@@ -196,3 +164,13 @@ def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int)
         changes.append(("server.learning_rate", float(rate)))
     privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": float(noise)})
     return changed(raw.model_copy(update={"privacy": privacy}), changes)
+
+
+PRESETS: Final = {
+    "usual": Plan(),
+    "writers": WRITERS,
+    "shakespeare": SHAKESPEARE,
+    "writers-paper": paper_arm_of(WRITERS, 4),
+    "shakespeare-paper": paper_arm_of(SHAKESPEARE, 5),
+    "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
+}

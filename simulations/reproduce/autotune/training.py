@@ -15,11 +15,9 @@ from simulations.reproduce.engine.federated import data_of, run_of
 def run(name: str, config: RunConfig) -> dict[str, Any]:
     """Run one point, in a folder that stays.
 
-    Returns:
-        accuracy, the final one; tests, pairs of a round and its accuracy; rate and late_rate,
-        harmonic means over the run and over its second half; sizes, what was sent in each round;
-        shares, the expected squared error of each round's sketch over that of its noise; seconds
-        of all rounds.
+    Returns the final accuracy; tests, pairs of a round and its accuracy; harmonic means of the rate
+    over the run and its second half; the size sent in each round; shares, the expected squared
+    error of each round's sketch over that of its noise; seconds of all rounds.
     """
     ran = run_of(config, data_of(config), name)
     records = ran.records

@@ -6,7 +6,7 @@ a thesis, chapters 2 and 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,22 @@ from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.example_level.breakdown import noise_error, share_kept
+from simulations.learning.example_level.training import Setting
 from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, Plan, load
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import MARKERS, Legend, Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, pivot, table
+from simulations.reproduce.engine.plots import (
+    MARKERS,
+    Legend,
+    Style,
+    curve,
+    curves,
+    dress,
+    panels,
+)
+from simulations.reproduce.engine.render import Column, Part, pivot, table
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study
 
@@ -27,32 +37,29 @@ TITLES = {arm.name: arm.title for arm in ARMS}
 
 COLOURS = {"none": "black", "dgc": BLUE, "powersgd": ORANGE, "denoise": GREEN, "slow": GREY}
 
+# Errors below are drawn here: some are exactly zero, and the axis is logarithmic
 SMALLEST_ERROR = 1e-4
-"""Errors below are drawn here: some are exactly zero, and the axis is logarithmic."""
 
-NO_FIGURE = 1e-12
-"""A part of the error below this share of it is rounding of floats."""
+NO_FIGURE = 1e-12  # a part of the error below this share of it is rounding of floats
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Train all arms at every noise and seed, and measure gradient errors at the first seed."""
-    plan = study.plan
+    plan, seed = study.plan, study.seed
     task, data = load(plan.task)
-    points = list(plan.points())
-    settings = {point: plan.setting(*point, task.dimension) for point in points}
-    names = {(noise, arm): f"{plan.task} {noise:g} {arm.name}" for noise, arm in points}
-    runs = study.results(
-        Cell(f"{names[p]} {s}", trained, (plan.task, settings[p], p[1], plan.averaged, s))
-        for s in study.seeds
-        for p in points
-    )
+    at = [
+        (noise, arm, f"{plan.task} {noise:g} {arm.name}", plan.setting(noise, arm, task.dimension))
+        for noise, arm in plan.points()
+    ]
+
+    def training(point: tuple[float, Arm, str, Setting], seed: int) -> Cell:
+        _, arm, name, setting = point
+        return Cell(f"{name} {seed}", trained, (plan.task, setting, arm, plan.averaged, seed))
+
+    by_point = study.by_arm(at, training)
     errors = study.results(
-        Cell(
-            f"error {names[p]}",
-            gradient_error,
-            (plan.task, settings[p], p[1], plan.repeats, study.seed),
-        )
-        for p in points
+        Cell(f"error {name}", gradient_error, (plan.task, setting, arm, plan.repeats, seed))
+        for _, arm, name, setting in at
     )
     costs = study.results(
         Cell(
@@ -62,9 +69,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         )
         for noise in plan.noise
     )
-    predicted = [_predicted(plan, *point, task.dimension) for point in points]
-    rows = [error | more for error, more in zip(errors, predicted, strict=True)]
-    figures = {
+    return {
         "task": plan.task,
         "plan": {**plain(plan), "seeds": list(study.seeds)},
         "parameters": task.dimension,
@@ -73,10 +78,12 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "adjacency": "one example more or less; against whoever sees every message",
         "sampling": "Poisson",
         "epsilon": {f"{z:g}": each for z, each in zip(plan.noise, costs, strict=True)},
-        "runs": runs,
-        "results": summarise(points, runs, rows),
+        "runs": [run for of_seed in zip(*by_point, strict=True) for run in of_seed],
+        "results": [
+            _result(noise, arm, runs, error | _predicted(plan, noise, arm, task.dimension))
+            for (noise, arm, *_), runs, error in zip(at, by_point, errors, strict=True)
+        ],
     }
-    return {**figures, "claims": claims(figures)}
 
 
 def _predicted(plan: Plan, noise: float, arm: Arm, dimension: int) -> dict[str, float]:
@@ -86,25 +93,17 @@ def _predicted(plan: Plan, noise: float, arm: Arm, dimension: int) -> dict[str, 
     return {"predicted_noise": added, **kept}
 
 
-def summarise(
-    points: Sequence[tuple[float, Arm]], runs: Sequence[Row], errors: Sequence[Row]
-) -> list[dict[str, Any]]:
-    """Return one row for every noise and arm: its runs over all seeds, and its gradient error."""
-    rows = []
-    for (noise, arm), error in zip(points, errors, strict=True):
-        mine = [r for r in runs if (r["noise_multiplier"], r["arm"]) == (noise, arm.name)]
-        means = {name: float(np.mean([r[name] for r in mine])) for name in ("accuracy", "best")}
-        rows.append(
-            {
-                "noise_multiplier": noise,
-                "arm": arm.name,
-                **means,
-                "accuracies": [run["accuracy"] for run in mine],
-                "bytes": float(np.mean([run["bytes"] for run in mine])),
-                "error": error,
-            }
-        )
-    return rows
+def _result(noise: float, arm: Arm, runs: Sequence[Row], error: Row) -> dict[str, Any]:
+    """Return what the runs of an arm come to over all seeds, and its gradient error."""
+    return {
+        "noise_multiplier": noise,
+        "arm": arm.name,
+        "accuracy": float(np.mean([run["accuracy"] for run in runs])),
+        "best": float(np.mean([run["best"] for run in runs])),
+        "accuracies": [run["accuracy"] for run in runs],
+        "bytes": float(np.mean([run["bytes"] for run in runs])),
+        "error": error,
+    }
 
 
 PRIVACY = (
@@ -117,12 +116,8 @@ PRIVACY = (
 
 WAY = Column("way", lambda row: TITLES[row["arm"]])
 
-BY_NOISE = {
-    "accuracy, %, mean of the last epochs (best epoch)": Column(
-        "", lambda row: f"{100 * row['accuracy']:.1f} ({100 * row['best']:.1f})"
-    ),
-    "sent by a worker in the whole run": Column("", lambda row: f"{row['bytes'] / 1e6:,.1f} MB"),
-}
+ACCURACY = Column("", lambda row: f"{100 * row['accuracy']:.1f} ({100 * row['best']:.1f})")
+SENT = Column("", lambda row: f"{row['bytes'] / 1e6:,.1f} MB")
 
 ERRORS = (
     Column("noise", "noise_multiplier", "g"),
@@ -133,7 +128,7 @@ ERRORS = (
 )
 
 
-def _stage(error: Mapping[str, float]) -> str:
+def _stage(error: Row) -> str:
     total = error["total"]
     # What is left of a difference of equal sums is no figure.
     floor, names = NO_FIGURE * total, ("bias", "variance")
@@ -144,18 +139,11 @@ def _stage(error: Mapping[str, float]) -> str:
 def _parts(figures: Figures) -> Iterator[Part]:
     costs = [{"noise": noise, **each} for noise, each in figures["epsilon"].items()]
     yield table("Privacy", PRIVACY, costs)
-    for title, cell in BY_NOISE.items():
-        yield pivot(
-            title.capitalize(),
-            (WAY,),
-            "noise_multiplier",
-            cell,
-            figures["results"],
-            head="noise {:g}".format,
-            brief=title.startswith("accuracy"),
-        )
-    title = "Squared error of the mean gradient: total = bias + variance"
-    yield table(title, ERRORS, figures["results"])
+    rows, across, head = figures["results"], "noise_multiplier", "noise {:g}".format
+    title = "Accuracy, %, mean of the last epochs (best epoch)"
+    yield pivot(title, (WAY,), across, ACCURACY, rows, head=head, brief=True)
+    yield pivot("Sent by a worker in the whole run", (WAY,), across, SENT, rows, head=head)
+    yield table("Squared error of the mean gradient: total = bias + variance", ERRORS, rows)
 
 
 def _style(name: str, place: int, line: str = "-") -> Style:
@@ -167,10 +155,12 @@ def _style(name: str, place: int, line: str = "-") -> Style:
 def plot_accuracy(figures: Figures) -> Figure:
     """Plot accuracy by noise and by bytes, side by side."""
     figure, [[left, right]] = panels(1, 2, 14, 6)
-    for place, name in enumerate(dict.fromkeys(row["arm"] for row in figures["results"])):
-        rows = [row for row in figures["results"] if row["arm"] == name]
-        curve(left, rows, "noise_multiplier", "accuracy", _style(name, place))
-        curve(right, rows, "bytes", "accuracy", _style(name, place, ":"))
+    rows = figures["results"]
+    names = list(enumerate(distinct(rows, "arm")))
+    by_noise = {name: _style(name, place) for place, name in names}
+    by_bytes = {name: _style(name, place, ":") for place, name in names}
+    curves(left, rows, "arm", by_noise, "noise_multiplier", "accuracy")
+    curves(right, rows, "arm", by_bytes, "bytes", "accuracy")
     levels = figures["plan"]["noise"]
     costs = [PRIVACY[1].cell(figures["epsilon"][f"{z:g}"]) for z in levels]
     dress(left, "noise", "test accuracy", "by privacy", percents=True, legend=None)
@@ -187,8 +177,7 @@ def plot_convergence(figures: Figures) -> Figure:
     levels, seed = figures["plan"]["noise"], figures["plan"]["seeds"][0]
     figure, [axes] = panels(1, len(levels), 6 * len(levels), 6)
     for place, (panel, noise) in enumerate(zip(axes, levels, strict=True)):
-        runs = [r for r in figures["runs"] if (r["noise_multiplier"], r["seed"]) == (noise, seed)]
-        for number, run in enumerate(runs):
+        for number, run in enumerate(where(figures["runs"], noise_multiplier=noise, seed=seed)):
             curve(panel, run["curve"], "epoch", "accuracy", _style(run["arm"], number))
         # The last panel has every arm.
         legend: Legend = "right" if place + 1 == len(levels) else None
@@ -201,9 +190,9 @@ def plot_errors(figures: Figures) -> Figure:
     """Plot the error by stage, bias and variance, and accuracy against the error."""
     figure, [[left, right]] = panels(1, 2, 14, 6)
     loudest = max(figures["plan"]["noise"])
-    rows = [row for row in figures["results"] if row["noise_multiplier"] == loudest]
-    bars = [("after the clip", rows[0]["error"]["clipping"])]
-    bars += [("after the noise", rows[0]["error"]["noise"])]
+    rows = where(figures["results"], noise_multiplier=loudest)
+    stages = (("after the clip", "clipping"), ("after the noise", "noise"))
+    bars = [(name, rows[0]["error"][stage]) for name, stage in stages]
     bars += [(TITLES[row["arm"]], row["error"]["channel"]) for row in rows]
     for place, (part, colour) in enumerate((("bias", ORANGE), ("variance", BLUE))):
         sizes = [max(error[part], SMALLEST_ERROR) for _, error in bars]
@@ -213,9 +202,9 @@ def plot_errors(figures: Figures) -> Figure:
     left.invert_yaxis()
     dress(left, f"squared error of the mean gradient at noise {loudest:g}", log="x")
     for row in figures["results"]:
-        point = {"error": max(row["error"]["channel"]["total"], SMALLEST_ERROR), **{"a": row}}
+        point = {**row, "total": max(row["error"]["channel"]["total"], SMALLEST_ERROR)}
         place = figures["plan"]["noise"].index(row["noise_multiplier"])
-        curve(right, [point], "error", "a.accuracy", _style(row["arm"], place))
+        curve(right, [point], "total", "accuracy", _style(row["arm"], place))
     x = "squared error at the first parameters; marks tell the noise"
     dress(right, x, "test accuracy", log="x", percents=True, legend=None)
     return figure
@@ -226,6 +215,7 @@ CAMPAIGN = Campaign(
     title="Gradient compression under example-level privacy",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"accuracy": plot_accuracy, "convergence": plot_convergence, "error": plot_errors},
     stem="compression-{task}",

@@ -31,42 +31,32 @@ from simulations.reproduce.engine.claims import (
     every,
     fact,
 )
+from simulations.reproduce.engine.rows import Figures, Row
 
-CLOSE = 0.02
-"""Largest relative difference of a computed figure from the published one."""
-
+CLOSE = 0.02  # largest relative difference of a computed figure from the published one
 DOUBT = 0.01
 
 GIB = 2.0**30
 
-COORDINATE_BYTES = 8
-"""Of a coordinate in the thesis's traffic: an index and a number, 4 bytes each."""
-
+COORDINATE_BYTES = 8  # of a coordinate in the thesis's traffic: an index and a number, 4 bytes each
 CHAPTER = "chapter 3"
 
-Figures = Mapping[str, Any]
-Term = tuple[int, float, str]
-"""A sign, a noise multiplier and an arm."""
+Term = tuple[int, float, str]  # A sign, a noise multiplier and an arm
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTask:
-    """A set-up of the thesis. All its runs have 100 epochs.
+    """A set-up of the thesis. All its runs have 100 epochs."""
 
-    Args:
-        examples, batch, delta, clip, dimension: of the set-up; N and d are not printed, see the
-            model and `plan.load`.
-        epsilons: by noise multiplier, where the text names them.
-        traffic: of an uncompressed run, in GiB; the thesis writes Gb.
-    """
-
+    # examples, batch, delta, clip, dimension: of the set-up; N and d are not printed, see the model
+    # and `plan.load`
     examples: int
     batch: int
     delta: float
     clip: float
     dimension: int
-    epsilons: Mapping[float, float]
-    traffic: float
+    epsilons: Mapping[float, float]  # by noise multiplier, where the text names them
+    traffic: float  # of an uncompressed run, in GiB; the thesis writes Gb
 
     @property
     def steps(self) -> int:
@@ -88,14 +78,13 @@ SURNAMES = PublishedTask(16_040, 32, 8e-5, 3.0, 117_522, {0.4: 50.92}, 44.22)
 CIFAR10 = PublishedTask(50_000, 128, 1e-5, 5.0, 361_290, {0.4: 62.09, 0.8: 4.86}, 105.25)
 
 
-def claims(figures: Figures) -> list[dict[str, Any]]:
-    """Return all claims, decided as far as these figures go."""
-    found = [*_computed()]
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield all claims, decided as far as these figures go."""
+    yield from _computed()
     # A few thousand parameters and a friendly data set decide nothing.
     needed = {0.0, 0.8 if figures["task"] == "cifar10" else 0.4}
     if figures["task"] != "digits" and needed <= set(figures["plan"]["noise"]):
-        found += [*_errors(figures), *_gains(figures), *_denoise(figures), _correlation(figures)]
-    return [claim.figures() for claim in found]
+        yield from (*_errors(figures), *_gains(figures), *_denoise(figures), _correlation(figures))
 
 
 def _computed() -> Iterator[Claim]:
@@ -117,15 +106,9 @@ def _computed() -> Iterator[Claim]:
 
 
 def _figure(statement: str, published: float, ours: float, why: str) -> Claim:
-    return Claim(
-        statement=statement,
-        source=CHAPTER,
-        published=published,
-        measured=ours,
-        tolerance=CLOSE,
-        verdict=close(ours, published, CLOSE),
-        seen=why,
-    )
+    verdict = close(ours, published, CLOSE)
+    numbers = {"published": published, "measured": ours, "tolerance": CLOSE}
+    return Claim(statement, CHAPTER, verdict, why, **numbers)
 
 
 def _errors(figures: Figures) -> Iterator[Claim]:
@@ -138,31 +121,31 @@ def _errors(figures: Figures) -> Iterator[Claim]:
     least = min(strong, key=lambda name: rows[loudest, name]["channel"]["total"])
     after = rows[loudest, least]["channel"]
     yield Claim(
-        statement="noise dominates the gradient error",
-        source=CHAPTER,
+        "noise dominates the gradient error",
+        CHAPTER,
+        fact(noise > 10.0 * quiet),
+        f"compression alone errs by {quiet:.3g} ({figures['parameters']:,} parameters)",
         measured=noise,
         tolerance=10.0 * quiet,
-        verdict=fact(noise > 10.0 * quiet),
-        seen=f"compression alone errs by {quiet:.3g} ({figures['parameters']:,} parameters)",
     )
     parts = f"bias {after['bias']:.3g}, variance {after['variance']:.3g}"
     yield Claim(
-        statement="compression cuts the error that noise made",
-        source=CHAPTER,
+        "compression cuts the error that noise made",
+        CHAPTER,
+        fact(after["total"] < 0.5 * noise),
+        f"from {noise:.4g} by {least}; {parts}",
         measured=after["total"],
         tolerance=0.5 * noise,
-        verdict=fact(after["total"] < 0.5 * noise),
-        seen=f"from {noise:.4g} by {least}; {parts}",
     )
     here = figures["task"] == "cifar10"
     yield Claim(
-        statement="CIFAR-10: compression alone errs by up to 0.2",
-        source=CHAPTER,
+        "CIFAR-10: compression alone errs by up to 0.2",
+        CHAPTER,
+        fact(quiet <= 2.0 * 0.2) if here else UNDECIDED,
+        "largest error at noise 0; the published figure is of CIFAR-10",
         published=0.2,
         measured=quiet if here else None,
         tolerance=2.0 * 0.2,
-        verdict=fact(quiet <= 2.0 * 0.2) if here else UNDECIDED,
-        seen="largest error at noise 0; the published figure is of CIFAR-10",
     )
 
 
@@ -231,8 +214,8 @@ def _everywhere(figures: Figures) -> Claim:
         CHAPTER,
         found[worst],
         every(above(gain, 0.0, doubt=DOUBT) for gain in found.values()),
+        f"{ahead} of {len(found)} gain; worst: {worst}; {_basis(figures)}",
         doubt=DOUBT,
-        seen=f"{ahead} of {len(found)} gain; worst: {worst}; {_basis(figures)}",
     )
 
 
@@ -242,11 +225,11 @@ def _correlation(figures: Figures) -> Claim:
     errors = [row["error"]["channel"]["total"] for row in rows]
     found = spearmanr(errors, [row["accuracy"] for row in rows])
     return Claim(
-        statement="larger gradient errors go with lower accuracy",
-        source=CHAPTER,
+        "larger gradient errors go with lower accuracy",
+        CHAPTER,
+        fact(found.statistic < 0.0) if found.pvalue < DOUBT else UNDECIDED,
+        f"rank correlation over {len(rows)} points, p = {float(found.pvalue):.2g}",
         measured=float(found.statistic),
-        verdict=fact(found.statistic < 0.0) if found.pvalue < DOUBT else UNDECIDED,
-        seen=f"rank correlation over {len(rows)} points, p = {float(found.pvalue):.2g}",
     )
 
 
@@ -265,16 +248,9 @@ def _decided(
         verdict = REPRODUCED
     elif found.below(goal, DOUBT) or found.mean + found.half(DOUBT) <= 0.0:
         verdict = NOT_REPRODUCED
-    return Claim.about(
-        statement,
-        source,
-        found,
-        verdict,
-        published=published,
-        tolerance=goal,
-        doubt=DOUBT,
-        seen=f"{why}; {_basis(figures)}",
-    )
+    seen = f"{why}; {_basis(figures)}"
+    numbers: dict[str, Any] = {"published": published, "tolerance": goal, "doubt": DOUBT}
+    return Claim.about(statement, source, found, verdict, seen, **numbers)
 
 
 def _basis(figures: Figures) -> str:
@@ -294,6 +270,5 @@ def _difference(figures: Figures, terms: Iterable[Term]) -> Interval:
     return Interval(float(by_seed[0]), 100.0 * math.sqrt(variance), math.inf)
 
 
-def _by_place(figures: Figures) -> dict[tuple[float, str], Mapping[str, Any]]:
-    """Return all rows by noise and arm."""
+def _by_place(figures: Figures) -> dict[tuple[float, str], Row]:
     return {(row["noise_multiplier"], row["arm"]): row for row in figures["results"]}

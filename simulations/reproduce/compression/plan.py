@@ -29,36 +29,28 @@ from sketch.compressors import (
 )
 from sketch.hashing import PublicSeed
 
+# Letters kept of a surname: 0.16 % have more, and every letter costs a step of the network
 NAME_LENGTH = 14
-"""Letters kept of a surname: 0.16 % have more, and every letter costs a step of the network."""
 
-MOMENTUM = 0.9
-"""Of Denoise's average; the thesis does not name it."""
-
+MOMENTUM = 0.9  # of Denoise's average; the thesis does not name it
+# Of Denoise, which the thesis does not name either. With 1 the change that is told is that from
+# what the receiver has. With less, what a change loses is forgotten by the sender and missing at
+# the receiver for good: after one epoch of Surnames at noise 0.4 and rate 16, 0.9 gives 14 % and 1
+# gives 62 %.
 RESIDUAL_DECAY = 1.0
-"""Of Denoise, which the thesis does not name either. With 1 the change that is told is that from
-what the receiver has. With less, what a change loses is forgotten by the sender and missing at the
-receiver for good: after one epoch of Surnames at noise 0.4 and rate 16, 0.9 gives 14 % and 1 gives
-62 %."""
 
-LAST = 10
-"""Epochs at the end whose accuracies are averaged, as in the thesis; at most half of all."""
+LAST = 10  # epochs at the end whose accuracies are averaged, as in the thesis; at most half of all
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way from a noised gradient to what moves the model.
+    """One way from a noised gradient to what moves the model."""
 
-    Args:
-        kind: "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside) or
-            "slow" (nothing is compressed; see `Plan.learning_rate`).
-        value: rate or rank; 1 means no compression, except for a rank.
-        feedback: whether what a message loses is added to the next gradient.
-    """
-
+    # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside) or "slow"
+    # (nothing is compressed; see `Plan.learning_rate`)
     kind: str
-    value: int = 1
-    feedback: bool = True
+    value: int = 1  # rate or rank; 1 means no compression, except for a rank
+    feedback: bool = True  # whether what a message loses is added to the next gradient
 
     @property
     def name(self) -> str:
@@ -80,6 +72,7 @@ class Arm:
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
 
 
+# DGC at rate 1 is "none"
 ARMS = (
     Arm("none"),
     Arm("dgc", 16),
@@ -95,33 +88,23 @@ ARMS = (
     Arm("denoise", 256),
     Arm("slow"),
 )
-"""DGC at rate 1 is "none"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A task, and what is varied.
+    """A task, and what is varied."""
 
-    Args:
-        task: "names", "fashion-mnist", "cifar10" or "digits".
-        learning_rate, batch, clip, delta: as in the thesis; "digits" is ours.
-        epochs: the thesis has 100.
-        noise: noise multipliers.
-        seeds: runs of everything, each with first parameters, batches and noise of its own.
-        repeats: of each gradient error.
-        arms: ways to send a gradient.
-    """
-
-    task: str
+    task: str  # "names", "fashion-mnist", "cifar10" or "digits"
+    # learning_rate, batch, clip, delta: as in the thesis; "digits" is ours
     learning_rate: float
     batch: int
     clip: float
     delta: float
-    epochs: int
-    noise: tuple[float, ...] = (0.0, 0.4, 0.8)
-    arms: tuple[Arm, ...] = ARMS
-    seeds: int = 1
-    repeats: int = 100
+    epochs: int  # the thesis has 100
+    noise: tuple[float, ...] = (0.0, 0.4, 0.8)  # noise multipliers
+    arms: tuple[Arm, ...] = ARMS  # ways to send a gradient
+    seeds: int = 1  # runs of everything, each with first parameters, batches and noise of its own
+    repeats: int = 100  # of each gradient error
 
     @property
     def averaged(self) -> int:
@@ -200,11 +183,7 @@ PRESETS = {
 
 
 def load(task: str) -> tuple[Task, Dataset]:
-    """Return the model and the data of a task.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-    """
+    """Return the model and the data of a task."""
     if task == "names":
         # With the repetitions of the files, as the thesis's traffic and epsilon tell.
         data = dataset("names", length=NAME_LENGTH, distinct=False)

@@ -6,43 +6,35 @@ and the best is evaluated on the test data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import asdict
+from operator import itemgetter
 from statistics import fmean
 from typing import Any, Final
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.correlated.findings import claims, comparisons, planned
-from simulations.reproduce.correlated.plan import (
-    ARMS,
-    PRESETS,
-    SCHEDULES,
-    TASKS,
-    Plan,
-    Setting,
-    check,
-)
-from simulations.reproduce.correlated.plot import accuracy as accuracy_plot
-from simulations.reproduce.correlated.plot import noise as noise_plot
+from simulations.reproduce.correlated.plan import ARMS, PRESETS, SCHEDULES, TASKS, Plan, Setting
 from simulations.reproduce.correlated.training import run
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.render import (
-    Column,
-    Figures,
-    Grid,
-    Part,
-    Row,
-    percent,
-    pivot,
-    points,
-    table,
-)
+from simulations.reproduce.engine.plots import Legend, dress, panels
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
+from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
 from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import Outcome, Way, climb, tune_then_evaluate
+from simulations.reproduce.engine.tuning import (
+    Outcome,
+    Way,
+    climb,
+    smallest_best,
+    tune_then_evaluate,
+)
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -52,81 +44,49 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     for setting in settings:
         plan.config(setting, plan.first_power(setting), study.seed).check()
     found: dict[Setting, Outcome[int]] = {}
-    for averaged in (False, True):
-        # Averages second: they look at runs that are already there.
-        now = [s for s in settings if SCHEDULES[s.schedule].averaged is averaged]
-        ways = [_way(study, setting) for setting in now]
-        outcomes = tune_then_evaluate(study, ways, partial(_scored, _score(averaged)))
-        found |= dict(zip(now, outcomes, strict=True))
+    # Averages second: they look at runs that are already there.
+    for score in ("accuracy", "averaged"):
+        ways = {each: _way(study, each) for each in settings if each.score == score}
+        found |= tune_then_evaluate(study, ways, itemgetter(score))
     rows = [_row(study, setting, found[setting]) for setting in settings]
-    compared = comparisons(rows)
-    return {
-        "tasks": {name: _task(name) for name in plan.tasks},
-        "rows": rows,
-        "comparisons": compared,
-        "claims": claims(compared),
+    tasks = {
+        name: {
+            "title": TASKS[name].title,
+            "rounds": TASKS[name].rounds,
+            "cohort": TASKS[name].cohort,
+            "population": TASKS[name].table["population"],
+            "clip": TASKS[name].clip,
+        }
+        for name in plan.tasks
     }
-
-
-def _scored(name: str, result: Row) -> float:
-    """Return how good a trial is."""
-    return float(result[name])
-
-
-def _score(averaged: bool) -> str:
-    return "averaged" if averaged else "accuracy"
-
-
-def _task(name: str) -> dict[str, Any]:
-    task = TASKS[name]
-    return {
-        "title": task.title,
-        "rounds": task.rounds,
-        "cohort": task.cohort,
-        "population": task.table["population"],
-        "clip": task.clip,
-    }
+    return {"tasks": tasks, "rows": rows, "comparisons": comparisons(rows)}
 
 
 def _way(study: Study[Plan], setting: Setting) -> Way[int]:
     plan = study.plan
     tuned = Setting(setting.task, setting.of.tuned_as, setting.epsilon, setting.schedule)
 
-    def trials(power: int) -> list[Cell]:
-        """Return runs on a part of the training data; those of the arm that is tuned for it."""
-        return [
-            Cell(f"{tuned.title} {power} {seed}", run, (given, plan.validation))
-            for seed in tried(study.seed, plan.tuning_seeds)
-            for given in [plan.config(tuned, power, seed)]
-        ]
-
-    def runs(power: int) -> list[Cell]:
-        """Return the runs that count."""
-        return [
-            Cell(f"{setting.title} {power} {seed}", run, (plan.config(setting, power, seed),))
-            for seed in study.seeds
-        ]
+    def cells(of: Setting, power: int, seeds: tuple[int, ...], *more: float) -> list[Cell]:
+        """Return runs; with more, on a part of the training data."""
+        configs = [(seed, plan.config(of, power, seed)) for seed in seeds]
+        return [Cell(f"{of.title} {power} {seed}", run, (each, *more)) for seed, each in configs]
 
     return Way(
         climb(plan.first_power(setting), plan.climb),
-        trials,
-        runs,
-        # Ties go to the smaller rate, so that the order of trials decides nothing.
-        lambda means: max(sorted(means), key=lambda power: means[power]),
+        # Those of the arm that is tuned for it.
+        lambda power: cells(tuned, power, tried(study.seed, plan.tuning_seeds), plan.validation),
+        lambda power: cells(setting, power, study.seeds),
+        smallest_best,
     )
 
 
 def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[str, Any]:
-    """Return what a setting comes to."""
-    plan, schedule = study.plan, SCHEDULES[setting.schedule]
-    config, first = plan.config(setting, outcome.chosen, study.seed), outcome.runs[0]
-    accuracies = [result[_score(schedule.averaged)] for result in outcome.runs]
+    plan = study.plan
+    config, one = plan.config(setting, outcome.chosen, study.seed), outcome.runs[0]
+    accuracies = [result[setting.score] for result in outcome.runs]
     noises = [result["noise"] for result in outcome.runs if result.get("noise")]
     return {
-        "task": setting.task,
-        "arm": setting.arm,
-        "epsilon": setting.epsilon,
-        "schedule": setting.schedule,
+        **asdict(setting),
         "rate": 2.0**outcome.chosen,
         "clip": config.privacy.clip_l2,
         "cohort": config.cohort.size,
@@ -134,19 +94,14 @@ def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[st
         "half_width": half_width(accuracies),
         "accuracies": accuracies,
         "diverged": sum(result["diverged"] for result in outcome.runs),
-        "parameters": first.get("parameters"),
-        "bits": first.get("bits"),
-        "epsilons": first.get("epsilons"),
+        "parameters": one.get("parameters"),
+        "bits": one.get("bits"),
+        "epsilons": one.get("epsilons"),
         "noise": np.sqrt(np.mean(np.square(noises), axis=0)).tolist() if noises else None,
         "planned": planned(config) if setting.of.private else None,
         "tried": [[2.0**power, outcome.tried[power]] for power in sorted(outcome.tried)],
         "at_edge": abs(outcome.chosen - plan.first_power(setting)) == plan.climb,
     }
-
-
-def _accuracy(row: Row) -> str:
-    lost = f", {row['diverged']} lost" if row["diverged"] else ""
-    return points(row["accuracy"], row["half_width"]) + lost
 
 
 def _spent(row: Row) -> float | None:
@@ -166,64 +121,143 @@ def _measured(row: Row) -> float | None:
     return float(np.sqrt(squares[0] / squares[1]))
 
 
+TASK: Final = Column("task", "task")
+ARM: Final = Column("noise", lambda row: ARMS[row["arm"]].title)
+EPSILON: Final = Column("epsilon", "epsilon", "g")
+SERVER: Final = Column("server", lambda row: SCHEDULES[row["schedule"]].title)
 CHOSEN: Final = (
-    Column("task", "task"),
-    Column("noise", lambda row: ARMS[row["arm"]].title),
+    TASK,
+    ARM,
     Column("goal", "epsilon", "g"),
-    Column("server", lambda row: SCHEDULES[row["schedule"]].title),
+    SERVER,
     Column("rate", "rate", "g"),
     Column("at an edge of the search", "at_edge"),
-    Column("accuracy, %", _accuracy),
+    Column("accuracy, %", with_lost),
     Column("epsilon", _spent, ".3g"),
     Column("if members collude", "epsilons.without_members", ".3g"),
     Column("if all other clients do", "epsilons.sybil", ".3g"),
     Column("bits", "bits", "g"),
 )
 NOISE: Final = (
-    Column("task", "task"),
-    Column("noise", lambda row: ARMS[row["arm"]].title),
-    Column("epsilon", "epsilon", "g"),
+    TASK,
+    ARM,
+    EPSILON,
     Column("returned share", "planned.share", ".3f"),
     Column("planned: smaller than independent by", "planned.gain", ".2f"),
     Column("measured over planned", _measured, ".3f"),
 )
 COMPARED: Final = (
-    Column("task", "task"),
-    Column("epsilon", "epsilon", "g"),
-    Column("server", lambda row: SCHEDULES[row["schedule"]].title),
+    TASK,
+    EPSILON,
+    SERVER,
     percent("points", "mean", "half_width", "+.1f"),
     Column("verdict", "verdict"),
 )
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    rows = figures["rows"]
+    rows, compared = figures["rows"], figures["comparisons"]
     for task in figures["tasks"]:
-        yield _by_arm(task, [row for row in rows if row["task"] == task])
-    said = dict.fromkeys(each["statement"] for each in figures["comparisons"])
-    for statement in said:
-        found = [each for each in figures["comparisons"] if each["statement"] == statement]
-        yield table(statement[0].upper() + statement[1:], COMPARED, found, brief=True)
-    plain = [r for r in rows if r["schedule"] == "constant" and ARMS[r["arm"]].private]
+        yield pivot(
+            f"Accuracy, {TASKS[task].title}, %",
+            (ARM, EPSILON),
+            "schedule",
+            Column("", with_lost),
+            where(rows, task=task),
+            head=lambda name: SCHEDULES[name].title,
+            brief=True,
+        )
+    for said in distinct(compared, "statement"):
+        title = said[0].upper() + said[1:]
+        yield table(title, COMPARED, where(compared, statement=said), brief=True)
+    plain = [row for row in where(rows, schedule="constant") if ARMS[row["arm"]].private]
     yield table("Noise in the model, constant rate", NOISE, plain)
     yield table("What was chosen by trial, and epsilon at the end", CHOSEN, rows)
 
 
-def _by_arm(task: str, rows: Sequence[Row]) -> Grid:
-    """Return a line for every arm, a column for every epsilon and schedule."""
-    labels = (
-        Column("noise", lambda row: ARMS[row["arm"]].title),
-        Column("epsilon", "epsilon", "g"),
+# Colour by noise; open marks stand for a trusted server
+STYLES: Final = {
+    "independent": (ORANGE, "o", False),
+    "trusted-independent": (ORANGE, "o", True),
+    "returned": (BLUE, "s", False),
+    "trusted-returned": (BLUE, "s", True),
+    "banded": (GREEN, "^", True),
+    "plain": (GREY, "D", False),
+}
+
+
+def marks(arm: str) -> dict[str, Any]:
+    """Return how the points of an arm look."""
+    colour, marker, hollow = STYLES[arm]
+    face = "none" if hollow else colour
+    return {"color": colour, "marker": marker, "markerfacecolor": face, "linestyle": "none"}
+
+
+def accuracy(figures: Figures) -> Figure:
+    """Draw a panel for each task and epsilon: a group of points for each schedule."""
+    plan, rows = figures["plan"], figures["rows"]
+    tasks, epsilons, arms = plan["tasks"], plan["epsilons"], plan["arms"]
+    size = (6.0 * len(epsilons) + 2.5, 4.0 * len(tasks))
+    figure, axes = panels(len(tasks), len(epsilons), *size)
+    for line, task in enumerate(tasks):
+        for column, epsilon in enumerate(epsilons):
+            panel = axes[line][column]
+            for place, arm in enumerate(arms):
+                at = {"task": task, "arm": arm, "epsilon": epsilon if ARMS[arm].private else None}
+                found = [first(rows, **at, schedule=schedule) for schedule in plan["schedules"]]
+                shift = 0.11 * (place - (len(arms) - 1) / 2)
+                panel.errorbar(
+                    [x + shift for x, row in enumerate(found) if row],
+                    [row["accuracy"] for row in found if row],
+                    yerr=[row["half_width"] or 0.0 for row in found if row],
+                    capsize=2.0,
+                    label=ARMS[arm].title,
+                    **marks(arm),
+                )
+            title = f"{TASKS[task].title}, epsilon = {epsilon:g}"
+            legend: Legend = "right" if (line, column) == (0, len(epsilons) - 1) else None
+            dress(panel, "", "test accuracy", title, percents=True, legend=legend)
+            low, high = panel.get_ylim()
+            panel.set_ylim(max(low, 0.0), min(high, 1.0))
+            titles = [SCHEDULES[name].title for name in plan["schedules"]]
+            panel.set_xticks(range(len(titles)), titles)
+    return figure
+
+
+def noise(figures: Figures) -> Figure:
+    """Draw a panel for each task: noise in the model, measured as points, planned as lines."""
+    plan = figures["plan"]
+    schedules = [name for name in plan["schedules"] if not SCHEDULES[name].averaged]
+    size = (6.0 * len(schedules) + 2.5, 4.0 * len(plan["tasks"]))
+    figure, axes = panels(len(plan["tasks"]), len(schedules), *size)
+    for line, task in enumerate(plan["tasks"]):
+        for column, schedule in enumerate(schedules):
+            panel, at = axes[line][column], {"task": task, "schedule": schedule}
+            for row in where(figures["rows"], **at, epsilon=plan["epsilons"][0]):
+                _curves(panel, row)
+            title = f"{TASKS[task].title}, {SCHEDULES[schedule].title}"
+            dress(panel, "round", "noise in the model, first rate = 1", title, legend=None)
+            panel.set_ylim(bottom=0.0)
+    # One legend for all panels: not every arm is in every one of them.
+    named = [each.get_legend_handles_labels() for each in figure.axes]
+    handles = {label: handle for pair in named for handle, label in zip(*pair, strict=True)}
+    beside = figure.axes[len(schedules) - 1]
+    beside.legend(
+        handles.values(), handles, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5)
     )
-    return pivot(
-        f"Accuracy, {TASKS[task].title}, %",
-        labels,
-        "schedule",
-        Column("", _accuracy),
-        rows,
-        head=lambda name: SCHEDULES[name].title,
-        brief=True,
-    )
+    return figure
+
+
+def _curves(axes: Axes, row: Row) -> None:
+    """Draw one arm's noise for a first rate of 1, in clips of one client over the cohort."""
+    unit = row["rate"] * row["clip"] / row["cohort"]
+    measured, expected = np.array(row["noise"]) / unit, np.array(row["planned"]["noise"]) / unit
+    rounds = np.arange(1, len(measured) + 1)
+    shown = slice(0, None, max(1, len(measured) // 15))
+    look = marks(row["arm"])
+    axes.plot(rounds, expected, color=look["color"], linewidth=1.0)
+    label = f"{ARMS[row['arm']].title}, measured"
+    axes.plot(rounds[shown], measured[shown], label=label, **look)
 
 
 CAMPAIGN: Final = Campaign(
@@ -231,7 +265,8 @@ CAMPAIGN: Final = Campaign(
     title="Noise that comes back, in training",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
-    plots={"accuracy": accuracy_plot, "noise": noise_plot},
-    check=check,
+    plots={"accuracy": accuracy, "noise": noise},
+    check=Plan.check,
 )

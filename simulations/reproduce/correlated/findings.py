@@ -6,7 +6,7 @@ pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -20,34 +20,27 @@ from simulations.learning.noise_schedule import (
     returned_plan,
     schedule_of,
 )
-from simulations.reproduce.correlated.plan import (
-    BANDED,
-    INDEPENDENT,
-    RETURNED,
-    SCHEDULES,
-    TASKS,
-    TRUSTED_INDEPENDENT,
-    TRUSTED_RETURNED,
-)
-from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, gains
+from simulations.reproduce.correlated.plan import SCHEDULES, TASKS
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, compared, gains
+from simulations.reproduce.engine.rows import Figures, Row, distinct, first
 
-NEGLIGIBLE: Final = 0.005
-"""A gain in accuracy that is surely below half a point is none."""
+NEGLIGIBLE: Final = 0.005  # a gain in accuracy that is surely below half a point is none
 
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
-
+# What is compared: the one, the other, and what is claimed
 PAIRS: Final = (
-    (RETURNED, INDEPENDENT, "noise that comes back beats independent noise, nobody trusted"),
+    ("returned", "independent", "noise that comes back beats independent noise, nobody trusted"),
     (
-        TRUSTED_RETURNED,
-        TRUSTED_INDEPENDENT,
+        "trusted-returned",
+        "trusted-independent",
         "noise that comes back beats independent noise, a trusted server",
     ),
-    (BANDED, TRUSTED_RETURNED, "a banded matrix beats noise that comes back, a trusted server"),
-    (BANDED, RETURNED, "a trusted server's banded matrix beats noise that comes back, untrusted"),
+    ("banded", "trusted-returned", "a banded matrix beats noise that comes back, a trusted server"),
+    (
+        "banded",
+        "returned",
+        "a trusted server's banded matrix beats noise that comes back, untrusted",
+    ),
 )
-"""What is compared: the one, the other, and what is claimed."""
 
 
 def planned_noise(config: RunConfig) -> list[float]:
@@ -95,49 +88,28 @@ def planned(config: RunConfig) -> dict[str, Any]:
     return found
 
 
-def row_of(rows: Sequence[Row], **wanted: Any) -> Row | None:
-    """Return the row of a setting; None if it was not run."""
-    found = (row for row in rows if all(row[key] == value for key, value in wanted.items()))
-    return next(found, None)
-
-
 def comparisons(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """Return all differences between arms, task by task."""
     found = []
-    keys = dict.fromkeys((row["task"], row["epsilon"], row["schedule"]) for row in rows)
+    keys = distinct(rows, lambda row: (row["task"], row["epsilon"], row["schedule"]))
     for one, other, statement in PAIRS:
         for task, epsilon, schedule in keys:
             place = {"task": task, "epsilon": epsilon, "schedule": schedule}
-            left, right = (row_of(rows, arm=arm, **place) for arm in (one, other))
+            left, right = (first(rows, arm=arm, **place) for arm in (one, other))
             if left is None or right is None:
                 continue
             differences = gains(left["accuracies"], right["accuracies"])
-            seen = Interval.of(differences)
-            found.append(
-                {
-                    **place,
-                    "one": one,
-                    "other": other,
-                    "statement": statement,
-                    "differences": differences,
-                    "mean": fmean(differences),
-                    "half_width": None if len(differences) < 2 else seen.half(),
-                    "verdict": above(seen, 0.0, NEGLIGIBLE),
-                    "accuracy": left["accuracy"],
-                    "against": right["accuracy"],
-                }
-            )
+            about = {"one": one, "other": other, "statement": statement}
+            seen = {**compared(differences, NEGLIGIBLE), "mean": fmean(differences)}
+            against = {"accuracy": left["accuracy"], "against": right["accuracy"]}
+            found.append({**place, **about, "differences": differences, **seen, **against})
     return found
 
 
-def claims(compared: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return a claim for each of them."""
-    found = []
-    for each in compared:
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield a claim for each of them."""
+    for each in figures["comparisons"]:
         where = f"{TASKS[each['task']].title}, epsilon = {each['epsilon']:g}"
         statement = f"{each['statement']}: {where}, {SCHEDULES[each['schedule']].title}"
         seen = f"{100 * each['accuracy']:.1f} % against {100 * each['against']:.1f} %"
-        interval = Interval.of(each["differences"])
-        claim = Claim.about(statement, OURS, interval, each["verdict"], seen=seen)
-        found.append(claim.figures())
-    return found
+        yield Claim.about(statement, OURS, Interval.of(each["differences"]), each["verdict"], seen)

@@ -10,36 +10,22 @@ from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 
-LAST_RATE: Final = 0.05
-"""Learning rate of the last round over that of the first, where it falls."""
-
-AVERAGED: Final = 0.5
-"""Share of the rounds whose models are averaged, the last ones."""
+LAST_RATE: Final = 0.05  # learning rate of the last round over that of the first, where it falls
+AVERAGED: Final = 0.5  # share of the rounds whose models are averaged, the last ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """A task: what is trained, and how often clients come back.
+    """A task: what is trained, and how often clients come back."""
 
-    Attributes:
-        title: in words.
-        table: `[task]` of its configuration.
-        local: `[local]`.
-        rounds: of a run.
-        cohort: clients of a round.
-        clip: of an update; most of them are longer.
-        first_power: the server's rate at which the search begins, as a power of two.
-        plain_power: the same without a clip and without noise.
-    """
-
-    title: str
-    table: Mapping[str, Any]
-    local: Mapping[str, Any]
-    rounds: int
-    cohort: int
-    clip: float
-    first_power: int
-    plain_power: int
+    title: str  # in words
+    table: Mapping[str, Any]  # `[task]` of its configuration
+    local: Mapping[str, Any]  # `[local]`
+    rounds: int  # of a run
+    cohort: int  # clients of a round
+    clip: float  # of an update; most of them are longer
+    first_power: int  # the server's rate at which the search begins, as a power of two
+    plain_power: int  # the same without a clip and without noise
 
 
 TASKS: Final[Mapping[str, TaskPlan]] = {
@@ -92,21 +78,12 @@ TASKS: Final[Mapping[str, TaskPlan]] = {
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A kind of noise, and who adds it.
+    """A kind of noise, and who adds it."""
 
-    Attributes:
-        name: of its files.
-        title: in words.
-        aggregator: where the sum comes from.
-        noise: how the rounds are connected.
-        tuned_as: the arm whose rates it takes over.
-    """
-
-    name: str
-    title: str
-    aggregator: str
-    noise: str
-    tuned_as: str
+    title: str  # in words
+    aggregator: str  # where the sum comes from
+    noise: str  # how the rounds are connected
+    tuned_as: str  # the arm whose rates it takes over
 
     @property
     def private(self) -> bool:
@@ -114,60 +91,35 @@ class Arm:
         return self.aggregator != "plain"
 
 
-INDEPENDENT: Final = "independent"
-RETURNED: Final = "returned"
-TRUSTED_INDEPENDENT: Final = "trusted-independent"
-TRUSTED_RETURNED: Final = "trusted-returned"
-BANDED: Final = "banded"
-PLAIN: Final = "plain"
-
 ARMS: Final[Mapping[str, Arm]] = {
-    arm.name: arm
-    for arm in (
-        Arm(
-            INDEPENDENT, "independent, nobody trusted", "ideal", "independent", TRUSTED_INDEPENDENT
-        ),
-        Arm(RETURNED, "returned, nobody trusted", "ideal", "returned", TRUSTED_RETURNED),
-        Arm(
-            TRUSTED_INDEPENDENT,
-            "independent, a trusted server",
-            "central",
-            "independent",
-            TRUSTED_INDEPENDENT,
-        ),
-        Arm(
-            TRUSTED_RETURNED, "returned, a trusted server", "central", "returned", TRUSTED_RETURNED
-        ),
-        Arm(BANDED, "banded matrix, a trusted server", "central", "banded", BANDED),
-        Arm(PLAIN, "no privacy", "plain", "independent", PLAIN),
-    )
+    "independent": Arm(
+        "independent, nobody trusted", "ideal", "independent", "trusted-independent"
+    ),
+    "returned": Arm("returned, nobody trusted", "ideal", "returned", "trusted-returned"),
+    "trusted-independent": Arm(
+        "independent, a trusted server", "central", "independent", "trusted-independent"
+    ),
+    "trusted-returned": Arm(
+        "returned, a trusted server", "central", "returned", "trusted-returned"
+    ),
+    "banded": Arm("banded matrix, a trusted server", "central", "banded", "banded"),
+    "plain": Arm("no privacy", "plain", "independent", "plain"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What a server does with its rate, and which model it hands out.
+    """What a server does with its rate, and which model it hands out."""
 
-    Attributes:
-        name: of its files.
-        title: in words.
-        falls: whether the rate falls linearly.
-        averaged: whether the mean of the last models is handed out.
-    """
-
-    name: str
-    title: str
-    falls: bool
-    averaged: bool
+    title: str  # in words
+    falls: bool  # whether the rate falls linearly
+    averaged: bool  # whether the mean of the last models is handed out
 
 
 SCHEDULES: Final[Mapping[str, Schedule]] = {
-    each.name: each
-    for each in (
-        Schedule("constant", "constant rate", False, False),
-        Schedule("decay", "falling rate", True, False),
-        Schedule("average", "constant rate, last half averaged", False, True),
-    )
+    "constant": Schedule("constant rate", False, False),
+    "decay": Schedule("falling rate", True, False),
+    "average": Schedule("constant rate, last half averaged", False, True),
 }
 
 
@@ -186,6 +138,11 @@ class Setting:
         return ARMS[self.arm]
 
     @property
+    def score(self) -> str:
+        """The result of a run that counts."""
+        return "averaged" if SCHEDULES[self.schedule].averaged else "accuracy"
+
+    @property
     def title(self) -> str:
         """In words, as far as people tell settings apart by it."""
         epsilon = "" if self.epsilon is None else f" {self.epsilon:g}"
@@ -196,36 +153,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is varied.
+    """What is varied."""
 
-    Attributes:
-        tasks: names of `TASKS`.
-        arms: names of `ARMS`; what trusts nobody takes its rates over from what trusts a server.
-        schedules: names of `SCHEDULES`.
-        epsilons: of a client over the whole run, equal for all arms.
-        delta: of the same promise.
-        colluders: in a cohort, whose noise is not counted.
-        committee: members who add the noise that comes back, where nobody is trusted.
-        corrupt, away: how many of them may collude, and be away.
-        validation: share of the training examples on which rates are chosen.
-        climb: most steps of a search from where it begins, each a factor of two.
-        seeds: runs that count.
-        tuning_seeds: runs of a trial, with seeds of their own.
-    """
-
-    tasks: tuple[str, ...] = ("writers", "fashion")
-    arms: tuple[str, ...] = (INDEPENDENT, RETURNED, BANDED, PLAIN)
-    schedules: tuple[str, ...] = tuple(SCHEDULES)
-    epsilons: tuple[float, ...] = (2.0, 8.0)
-    delta: float = 1e-5
-    colluders: int = 1
-    committee: int = 16
+    tasks: tuple[str, ...] = ("writers", "fashion")  # names of `TASKS`
+    # Names of `ARMS`; what trusts nobody takes its rates over from what trusts a server
+    arms: tuple[str, ...] = ("independent", "returned", "banded", "plain")
+    schedules: tuple[str, ...] = tuple(SCHEDULES)  # names of `SCHEDULES`
+    epsilons: tuple[float, ...] = (2.0, 8.0)  # of a client over the whole run, equal for all arms
+    delta: float = 1e-5  # of the same promise
+    colluders: int = 1  # in a cohort, whose noise is not counted
+    committee: int = 16  # members who add the noise that comes back, where nobody is trusted
+    # corrupt, away: how many of them may collude, and be away
     corrupt: int = 1
     away: int = 1
-    validation: float = 1 / 6
-    climb: int = 4
-    seeds: int = 5
-    tuning_seeds: int = 2
+    validation: float = 1 / 6  # share of the training examples on which rates are chosen
+    climb: int = 4  # most steps of a search from where it begins, each a factor of two
+    seeds: int = 5  # runs that count
+    tuning_seeds: int = 2  # runs of a trial, with seeds of their own
 
     def settings(self) -> Iterator[Setting]:
         """Yield all settings; without privacy there is one epsilon."""
@@ -236,11 +180,7 @@ class Plan:
                         yield Setting(task, name, epsilon, schedule)
 
     def config(self, setting: Setting, power: int, seed: int) -> RunConfig:
-        """Return the configuration of one run at a rate of two to a power.
-
-        Raises:
-            ConfigurationError: figures do not fit together.
-        """
+        """Return the configuration of one run at a rate of two to a power."""
         task, arm, rate = TASKS[setting.task], setting.of, 2.0**power
         server: dict[str, Any] = {"learning_rate": rate, "average": AVERAGED}
         if SCHEDULES[setting.schedule].falls:
@@ -285,29 +225,19 @@ class Plan:
         task = TASKS[setting.task]
         return task.first_power if setting.of.private else task.plain_power
 
-
-def check(plan: Plan) -> None:
-    """See that all names are known.
-
-    Raises:
-        ConfigurationError: one is not.
-    """
-    known: dict[str, Mapping[str, Any]] = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
-    for field, names in known.items():
-        for name in getattr(plan, field):
-            if name not in names:
-                raise ConfigurationError(field, f"value {name!r}", ", ".join(names))
+    def check(self) -> None:
+        """Refuse names that nobody knows, with a `ConfigurationError`."""
+        known = {"tasks": TASKS, "arms": ARMS, "schedules": SCHEDULES}
+        for field, names in known.items():
+            for name in getattr(self, field):
+                if name not in names:
+                    raise ConfigurationError(field, f"value {name!r}", ", ".join(names))
 
 
 PRESETS: Final = {
     "usual": Plan(),
     # Embedded digits: says nothing, and says it within a minute.
     "quick": Plan(
-        tasks=("digits",),
-        arms=tuple(ARMS),
-        epsilons=(8.0,),
-        climb=1,
-        seeds=2,
-        tuning_seeds=1,
+        tasks=("digits",), arms=tuple(ARMS), epsilons=(8.0,), climb=1, seeds=2, tuning_seeds=1
     ),
 }

@@ -6,7 +6,6 @@ chosen by test data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -34,12 +33,7 @@ STREAM = "validation"
 
 
 def run(config: RunConfig, validation: float = 0.0) -> dict[str, Any]:
-    """Run a configuration.
-
-    Args:
-        validation: share of the training examples that is tested on in place of the test data, and
-            not trained on; 0 to test on these.
-    """
+    """Run a configuration; test on a share of the training examples, then not trained on."""
     data = data_of(config)
     if validation:
         data = held_out(data, validation)
@@ -94,12 +88,7 @@ def _part(split: Split, chosen: NDArray[np.int64]) -> Split:
 
 
 class NoiseMeter:
-    """A source, and what it adds to the mean of clipped updates: noise, and rounding if any.
-
-    Args:
-        source: of means, with the divisor that all clients of a cohort make.
-        clip_l2: of an update.
-    """
+    """A source of means, and what it adds to the mean of clipped updates: noise, rounding."""
 
     def __init__(self, source: RecordedSource, clip_l2: float) -> None:
         self._source = source
@@ -120,16 +109,9 @@ class NoiseMeter:
     def in_the_model(self, config: RunConfig) -> list[float]:
         """Root mean square, per coordinate, of the noise in the model after every round."""
         weights = noise_weights(config.server, config.rounds)
-        return [float(np.sqrt(np.mean(row**2))) for row in _products(weights, self._noise)]
-
-
-def _products(
-    weights: NDArray[np.float64], noise: list[NDArray[np.float32]]
-) -> Iterator[NDArray[np.float64]]:
-    """Rows of the product, one at a time."""
-    stacked = np.stack(noise)
-    for row in weights:
-        yield row @ stacked
+        stacked = np.stack(self._noise)
+        # Rows of the product one at a time: all of it would be as large as the run is long.
+        return [float(np.sqrt(np.mean((row @ stacked) ** 2))) for row in weights]
 
 
 class _Counted(CohortUpdates):

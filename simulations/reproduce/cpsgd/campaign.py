@@ -7,40 +7,37 @@ by side; the private mean on k levels, at equal epsilon and at equal error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.cpsgd import mean_estimation, scales, theorems
-from simulations.reproduce.cpsgd.conditional import measure_conditional
-from simulations.reproduce.cpsgd.plot import plot_bits, plot_figure1
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import Claim, every, fact
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, Text, table
+from simulations.reproduce.engine.plots import Style, curve, dress, level, panels, style
+from simulations.reproduce.engine.render import Column, Part, Text, table
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
-SMALL = mean_estimation.Setting(clients=20, dimension=4096)
-"""At which our own mechanism is run."""
+SMALL = mean_estimation.Setting(clients=20, dimension=4096)  # at which our own mechanism is run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is computed.
+    """What is computed."""
 
-    Attributes:
-        epsilons: of all curves; below the one at which Lemma 1, and Theorem 1 with it, stops being
-            true: 9.6 at 1e-9.
-        inverse_scales: 1/s of Figure 1.
-        levels: k of the mean.
-        quick: few and small simulations.
-    """
-
+    # Of all curves; below the one at which Lemma 1, and Theorem 1 with it, stops being true: 9.6 at
+    # 1e-9
     epsilons: tuple[float, ...] = (0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0)
-    inverse_scales: tuple[int, ...] = (1, 4, 16, 64, 256)
-    levels: tuple[int, ...] = (2, 4, 16, 64)
-    quick: bool = False
+    inverse_scales: tuple[int, ...] = (1, 4, 16, 64, 256)  # 1/s of Figure 1
+    levels: tuple[int, ...] = (2, 4, 16, 64)  # k of the mean
+    quick: bool = False  # few and small simulations
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -53,7 +50,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for number, (case, repeats) in enumerate(cases)
     ]
     given = (SMALL, 20 if plan.quick else 200, seed, len(cases))
-    ours = Cell("our own mechanism", measure_conditional, given)
+    ours = Cell("our own mechanism", theorems.measure_conditional, given)
     curves = [
         Cell(f"s = 1/{inverse}, epsilon {epsilon:g}", scales.point, (query, inverse, epsilon))
         for inverse, epsilon in product(plan.inverse_scales, plan.epsilons)
@@ -63,7 +60,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for k, epsilon in product(plan.levels, plan.epsilons)
     ]
     found = iter(study.results([*cells, ours, *curves, *means]))
-    figures = {
+    return {
         "quick": plan.quick,
         "adjacency": "one client's vector replaced by another, as in the paper",
         "theorems": [next(found) for _ in cells],
@@ -77,36 +74,34 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "theorem1_refuted": FlatShift().figures(),
         "lemma1_holds_below_epsilon": {f"{delta:g}": lemma1_limit(delta) for delta in (1e-9, 1e-5)},
     }
-    return {**figures, "claims": [claim.figures() for claim in claims(figures)]}
 
 
-ROUNDING = 1e-9
-"""A bound is reached exactly by vectors halfway between two levels: floats are not."""
+ROUNDING = 1e-9  # a bound is reached exactly by vectors halfway between two levels: floats are not
 
 
 def claims(figures: Figures) -> Iterator[Claim]:
     """Yield what the paper claims of its errors and of its epsilon."""
-    for name in dict.fromkeys(row["theorem"] for row in figures["theorems"]):
-        rows = [row for row in figures["theorems"] if row["theorem"] == name]
+    for name in distinct(figures["theorems"], "theorem"):
+        rows = where(figures["theorems"], theorem=name)
         ratios = [row["printed_bound"] / row["exact"] for row in rows]
         yield Claim(
-            statement=f"{name}: the error is no more than the bound",
-            source=name,
+            f"{name}: the error is no more than the bound",
+            name,
+            every(fact(ratio >= 1.0 - ROUNDING) for ratio in ratios),
+            f"bound over exact error, {min(ratios):.4g} to {max(ratios):.4g}",
             measured=min(ratios),
             tolerance=ROUNDING,
-            verdict=every(fact(ratio >= 1.0 - ROUNDING) for ratio in ratios),
-            seen=f"bound over exact error, {min(ratios):.4g} to {max(ratios):.4g}",
         )
     refuted = figures["theorem1_refuted"]
     yield Claim(
-        statement="Theorem 1: epsilon of binomial noise, as printed",
-        source="Theorem 1",
-        published=refuted["delta"],
-        measured=refuted["true_delta_at_least"],
-        verdict=fact(not refuted["false"]),
-        seen=f"false for large epsilon: with |x - x'|/sigma = {refuted['l2_over_sigma']:.3f} it "
+        "Theorem 1: epsilon of binomial noise, as printed",
+        "Theorem 1",
+        fact(not refuted["false"]),
+        f"false for large epsilon: with |x - x'|/sigma = {refuted['l2_over_sigma']:.3f} it "
         f"says epsilon = {refuted['theorem1_epsilon']:.2f} at delta = {refuted['delta']:g}; the "
         f"true delta there is at least {refuted['true_delta_at_least']:.2g}",
+        published=refuted["delta"],
+        measured=refuted["true_delta_at_least"],
     )
 
 
@@ -166,10 +161,9 @@ BITS = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    points: Sequence[Row] = figures["mean_estimation"]["points"]
+    means, scaled = figures["mean_estimation"]["points"], figures["figure1"]["points"]
     title = "Theorems 3 and 4: measured, exact and printed error"
     yield table(title, THEOREMS, figures["theorems"], brief=True)
-    scaled = figures["figure1"]["points"]
     yield table("Figure 1: error at equal epsilon", SCALES, scaled)
     ratios = [p["error_ratio"] for p in scaled if p["error_ratio"]]
     yield Text(
@@ -177,9 +171,70 @@ def _parts(figures: Figures) -> Iterator[Part]:
         "the error of domination, more the larger the scale s.",
         brief=True,
     )
-    yield table("The mean on k levels at equal epsilon", MEANS, points, brief=True)
+    yield table("The mean on k levels at equal epsilon", MEANS, means, brief=True)
     title = "The mean on k levels at equal error: bits per coordinate"
-    yield table(title, BITS, points, brief=True)
+    yield table(title, BITS, means, brief=True)
+
+
+WAYS = {
+    "paper": Style("paper's accountant", ORANGE, "o", "--"),
+    "domination": Style("domination, paper's sensitivities", PINK, "v", "-."),
+    "coupled": Style("domination, coupled sensitivities", BLUE, "s", "-"),
+    "conditional": Style("ours: conditional rounding, same bits", GREEN, "^", "-"),
+}
+
+ERROR = "mean squared error, lower is better"
+
+
+def plot_figure1(figures: Figures) -> Figure:
+    """Plot error against epsilon: at several scales, and of a mean on k levels."""
+    figure, [[left, right]] = panels(1, 2, 14, 6)
+    part = figures["figure1"]
+    for place, inverse in enumerate(distinct(part["points"], "inverse_scale")):
+        rows = where(part["points"], inverse_scale=inverse)
+        scale = "1" if inverse == 1 else f"1/{inverse}"
+        for who, name, line in (("theorem1", "Theorem 1", "--"), ("domination", "domination", "-")):
+            of = style(place, f"{name}, s = {scale}")
+            look = replace(of, line=line, hollow=who == "theorem1")
+            curve(left, rows, "epsilon", f"error.{who}", look)
+    _gaussians(left, part["points"], "error.lemma1", "error.gaussian")
+    title = f"binomial mechanism, d = {part['dimension']:,}, D2 = Dinf = {part['l2']:g}"
+    ticks = (0.5, 1.0, 2.0, 4.0)
+    dress(left, "epsilon", ERROR, title, log="xy", ticks=ticks)
+    part = figures["mean_estimation"]
+    levels = distinct(part["points"], "levels")
+    # The second largest k, or the larger of two.
+    k = levels[-2] if len(levels) > 2 else levels[-1]
+    rows = where(part["points"], levels=k)
+    for way, look in WAYS.items():
+        curve(right, rows, "epsilon", f"ways.{way}.error", look)
+    _gaussians(right, rows, "theorem2_error", "gaussian_error")
+    title = f"mean of {part['clients']:,} vectors, k = {k}, d = {part['dimension']:,}"
+    dress(right, "epsilon", ERROR, title, log="xy", ticks=ticks)
+    return figure
+
+
+def _gaussians(axes: Axes, rows: Sequence[Row], paper: str, exact: str) -> None:
+    """Draw the Gaussian mechanism by the paper's formula and by the exact condition."""
+    once = list({row["epsilon"]: row for row in rows}.values())
+    curve(axes, once, "epsilon", paper, Style("Gaussian, paper", "black", "", ":"))
+    curve(axes, once, "epsilon", exact, Style("Gaussian, exact", GREY, "", "-"))
+
+
+def plot_bits(figures: Figures) -> Figure:
+    """Plot error against bits of a coordinate of a message, at two values of epsilon."""
+    figure, [axes] = panels(1, 2, 14, 6)
+    points = figures["mean_estimation"]["points"]
+    available = distinct(points, "epsilon")
+    chosen = (min(available, key=lambda e: abs(e - 1.0)), max(available))
+    for panel, epsilon in zip(axes, chosen, strict=True):
+        rows = where(points, epsilon=epsilon)
+        level(panel, rows[0]["gaussian_error"], Style("Gaussian, exact condition", GREY))
+        for way, look in WAYS.items():
+            curve(panel, rows, f"ways.{way}.bits", f"ways.{way}.error", look)
+        title = f"epsilon = {epsilon:g}; k = {', '.join(map(str, distinct(rows, 'levels')))}"
+        dress(panel, "bits per coordinate and client, log2 of the alphabet", ERROR, title, log="y")
+    return figure
 
 
 CAMPAIGN = Campaign(
@@ -190,6 +245,7 @@ CAMPAIGN = Campaign(
         "quick": Plan(epsilons=(1.0, 4.0), inverse_scales=(1, 16), levels=(2, 16), quick=True),
     },
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"figure1": plot_figure1, "bits": plot_bits},
 )

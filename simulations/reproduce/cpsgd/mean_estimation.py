@@ -27,11 +27,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from dp import (
-    BinomialRelease,
-    noise_multiplier_for_epsilon,
-    quantized_l2_bound,
-)
+from dp import BinomialRelease, noise_multiplier_for_epsilon, quantized_l2_bound
 from dp.accounting.cpsgd import level_parameters, level_shares
 from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.clipping import NORM_SLACK
@@ -43,11 +39,9 @@ from simulations.reproduce.cpsgd.scales import domination_of, theorem1_of
 from sketch import flat_bound
 
 NORM: Final = 1.0
-ROUNDING_SHARE: Final = 1.0 / 8.0
-"""The part of delta that ``coupled`` pays for its sensitivity."""
-
+ROUNDING_SHARE: Final = 1.0 / 8.0  # the part of delta that ``coupled`` pays for its sensitivity
+# Chance that a client's rotated vector meets the coordinate clip, as in calibration
 CLIP_PROBABILITY: Final = 1e-3
-"""Chance that a client's rotated vector meets the coordinate clip, as in calibration."""
 
 _STEP: Final = 1.005
 _MOST_STEPS: Final = 12
@@ -118,22 +112,17 @@ def equation10(setting: Setting, levels: int) -> Bounds:
 def coupled_l2(length: float, dimension: int, linf: int, failure: float) -> float:
     """Bound the difference of two vectors that one and the same dice round, but for ``failure``.
 
-    Let w be the difference of two scaled vectors, |w|_2 <= ``length``. If the same uniform number
-    rounds coordinate j of both, v_j = floor(a_j + u) - floor(b_j + u) takes the two integers around
-    w_j, with mean w_j, independently over j. So v is a random rounding of w itself, and with
-    f the fractions of |w|, S = min(d/4, sqrt(d) |w|) >= sum f (1 - f) and L = ln(1/failure),
+    Let w be the difference of two scaled vectors in levels, |w|_2 <= ``length``, |w_j| <= ``linf``.
+    If the same uniform number rounds coordinate j of both, v_j = floor(a_j + u) - floor(b_j + u)
+    takes the two integers around w_j, with mean w_j, independently over j. So v is a random
+    rounding of w itself, and with f the fractions of |w|, S = min(d/4, sqrt(d) |w|) >= sum f (1 -
+    f) and L = ln(1/failure),
 
         E |v|^2 <= |w|^2 + S,       |v_j|^2 has standard deviation (2 floor|w_j| + 1) sqrt(f (1-f)),
 
-    whose squares add up to at most V = |w|^2 + sqrt(d) |w| + S. Bernstein's inequality gives
-    |v|^2 <= |w|^2 + S + sqrt(2 V L) + (2 linf + 1) L / 3. ``rounded_l2_bound`` is another bound of
-    the same thing; the smaller is returned.
-
-    Args:
-        length: in levels.
-        dimension: d.
-        linf: largest |w_j|, rounded up.
-        failure: in (0, 1).
+    whose squares add up to at most V = |w|^2 + sqrt(d) |w| + S. Bernstein's inequality gives |v|^2
+    <= |w|^2 + S + sqrt(2 V L) + (2 linf + 1) L / 3. ``rounded_l2_bound`` is another bound of the
+    same thing; the smaller is returned.
     """
     total = math.sqrt(dimension) * length
     spread = min(dimension / 4.0, total)
@@ -155,15 +144,10 @@ def coupled(setting: Setting, levels: int) -> Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """This project's binomial mechanism at one scale.
+    """This project's binomial mechanism at one scale."""
 
-    Attributes:
-        setting: who takes part.
-        scale: integer units for a vector of norm D.
-    """
-
-    setting: Setting
-    scale: float
+    setting: Setting  # who takes part
+    scale: float  # integer units for a vector of norm D
 
     @property
     def linf(self) -> int:
@@ -224,13 +208,7 @@ def conditional_at(
     """Return our mechanism at the finest (or coarsest) scale that fits, and its coins.
 
     The scale is predicted from the Gaussian of equal variance, and moved by 1/2 % until the coins
-    that the accountant asks for fit too.
-
-    Args:
-        setting: who takes part.
-        epsilon: the target.
-        fits: whether a scale and its coins will do; changes once as the scale grows.
-        finest: look for the largest scale that fits, else for the smallest.
+    that the accountant asks for fit too. What fits changes once as the scale grows.
     """
 
     def beyond(scale: float) -> bool:
@@ -301,12 +279,10 @@ def fewest_levels(
     """Return the paper's mechanism with the fewest levels whose error, by our count, is enough."""
 
     def figures(levels: int) -> dict[str, Any] | None:
-        """Solve for the coins at a number of levels."""
         coins = by_domination(setting, coupled(setting, levels), epsilon)
         return _level_figures(setting, levels, coins)
 
     def enough(levels: int) -> bool:
-        """Say whether the error is small enough."""
         found = figures(levels)
         return found is not None and bool(found["error"] <= error)
 

@@ -30,19 +30,12 @@ _DEVIATIONS = 12.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatShift:
-    """One client adds ``shift`` to every coordinate; ``coins`` fair coins hide it.
+    """One client adds ``shift`` to every coordinate; ``coins`` fair coins hide it."""
 
-    Attributes:
-        coins: N per coordinate, even; N d within the tables of tails.
-        dimension: d.
-        shift: v, in units of a coin.
-        delta: at which Theorem 1 is asked.
-    """
-
-    coins: int = 10**7
-    dimension: int = 400
-    shift: int = 237
-    delta: float = 1e-5
+    coins: int = 10**7  # N per coordinate, even; N d within the tables of tails
+    dimension: int = 400  # d
+    shift: int = 237  # v, in units of a coin
+    delta: float = 1e-5  # at which Theorem 1 is asked
 
     @property
     def theorem1_epsilon(self) -> float:

@@ -32,22 +32,17 @@ from dp.accounting.laws import MAX_TOTAL_COINS
 from dp.events import LevelRelease
 from dp.search import smallest
 
+# Theorem 1 is a formula: it needs no table, so that many coins can be asked about
 MOST_COINS = 1 << 62
-"""Theorem 1 is a formula: it needs no table, so that many coins can be asked about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is released: x in Z^d s, of which one client changes a vector of norm ``l2``.
+    """What is released: x in Z^d s, of which one client changes a vector of norm ``l2``."""
 
-    Attributes:
-        dimension: d.
-        delta: of the release.
-        l2: D2, equal to Dinf; D1 is at most min(sqrt(d) D2, D2^2 / s), as x is on the lattice.
-    """
-
-    dimension: int = 65_536
-    delta: float = 1e-9
+    dimension: int = 65_536  # d
+    delta: float = 1e-9  # of the release
+    # D2, equal to Dinf; D1 is at most min(sqrt(d) D2, D2^2 / s), as x is on the lattice
     l2: float = 1.0
 
     def release(self, coins: int, inverse: int) -> BinomialRelease:
@@ -110,5 +105,4 @@ def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
-    """Return a quotient, or None if a part is missing."""
     return None if above is None or below is None else above / below

@@ -12,18 +12,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.cpsgd import mean_estimation
 from simulations.reproduce.cpsgd.mean_estimation import Setting
-from simulations.reproduce.cpsgd_training.plan import Plan, runs
-from simulations.reproduce.cpsgd_training.training import Training, checked, epoch, trained
+from simulations.reproduce.cpsgd_training.training import (
+    Plan,
+    Training,
+    checked,
+    epoch,
+    runs,
+    trained,
+)
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
-from simulations.reproduce.engine.render import Column, Figures, Part, Row, percent, table
+from simulations.reproduce.engine.render import Column, Part, percent, table
+from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
 
@@ -128,11 +134,19 @@ def plot(figures: Figures) -> Figure:
     epsilons = sorted(figures["plan"]["epsilons"], reverse=True)
     figure, [axes] = panels(1, len(epsilons), 7 * len(epsilons), 6)
     for panel, epsilon in zip(axes, epsilons, strict=True):
+        rows = where(figures["runs"], epsilon=epsilon)
         for way, look in WAYS.items():
-            rows = [r for r in figures["runs"] if (r["way"], r["epsilon"]) == (way, epsilon)]
-            curve(panel, rows, "bits", "accuracy", look)
-            if way != "conditional":
-                _name_points(panel, rows, look.colour, -13 if way == "paper" else 7)
+            curve(panel, where(rows, way=way), "bits", "accuracy", look)
+            for row in where(rows, way=way) if way != "conditional" else ():
+                panel.annotate(
+                    f"k={row['levels']}, m={row['coins']}",
+                    (row["bits"], row["accuracy"]),
+                    (0, -13 if way == "paper" else 7),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=8,
+                    color=look.colour,
+                )
         for row in figures["runs"]:
             if row["way"] in LEVELS and row["epsilon"] in (None, epsilon):
                 level(panel, row["accuracy"], LEVELS[row["way"]])
@@ -140,20 +154,6 @@ def plot(figures: Figures) -> Figure:
         dress(panel, x, "test accuracy, higher is better", title, percents=True)
         panel.margins(x=0.12)
     return figure
-
-
-def _name_points(axes: Axes, rows: list[Row], colour: str, above: int) -> None:
-    """Write k and m at every point."""
-    for row in rows:
-        axes.annotate(
-            f"k={row['levels']}, m={row['coins']}",
-            (row["bits"], row["accuracy"]),
-            (0, above),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-            color=colour,
-        )
 
 
 CAMPAIGN = Campaign(

@@ -30,8 +30,7 @@ from simulations.learning.models.task import Parameters, centred
 
 FloatArray = NDArray[np.float64]
 
-CHUNK = 32
-"""Examples whose gradients are made at once: caches hold them."""
+CHUNK = 32  # examples whose gradients are made at once: caches hold them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,7 +86,6 @@ def sum_clipped(
 def _loss(
     task: ReluMlpTask, parameters: dict[str, Tensor], example: Tensor, label: Tensor
 ) -> Tensor:
-    """Return the loss of one example."""
     return cross_entropy(task.scores(parameters, example.unsqueeze(0)), label.unsqueeze(0))
 
 

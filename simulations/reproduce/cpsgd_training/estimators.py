@@ -44,13 +44,9 @@ class Estimator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """The mean itself.
+    """The mean itself."""
 
-    Attributes:
-        clients: n.
-    """
-
-    clients: int
+    clients: int  # n
 
     def summed(self, total: FloatArray, rng: np.random.Generator) -> FloatArray:
         """Divide by the number of clients."""
@@ -60,15 +56,10 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Gaussian:
-    """A trusted server adds normal noise to the sum; nobody rotates, rounds or pads.
+    """A trusted server adds normal noise to the sum; nobody rotates, rounds or pads."""
 
-    Attributes:
-        setting: clients and delta.
-        epsilon: of one step, by the exact condition.
-    """
-
-    setting: Setting
-    epsilon: float
+    setting: Setting  # clients and delta
+    epsilon: float  # of one step, by the exact condition
 
     @property
     def sigma(self) -> float:
@@ -83,15 +74,10 @@ class Gaussian:
 
 @dataclass(frozen=True, slots=True)
 class Rounded(ABC):
-    """Rotated, rounded to integers, with coins.
+    """Rotated, rounded to integers, with coins."""
 
-    Attributes:
-        setting: clients, and the padded dimension, a power of two.
-        coins: m of one client, per coordinate.
-    """
-
-    setting: Setting
-    coins: int
+    setting: Setting  # clients, and the padded dimension, a power of two
+    coins: int  # m of one client, per coordinate
 
     @property
     @abstractmethod
@@ -162,13 +148,9 @@ class Rounded(ABC):
 
 @dataclass(frozen=True, slots=True)
 class OnLevels(Rounded):
-    """The k-level mechanism as printed, with the X of Theorem 4's constants.
+    """The k-level mechanism as printed, with the X of Theorem 4's constants."""
 
-    Attributes:
-        levels: k.
-    """
-
-    levels: int
+    levels: int  # k
 
     @property
     def mechanism(self) -> LevelMechanism:
@@ -192,13 +174,9 @@ class OnLevels(Rounded):
 
 @dataclass(frozen=True, slots=True)
 class ByScale(Rounded):
-    """This project's binomial mechanism.
+    """This project's binomial mechanism."""
 
-    Attributes:
-        scale: integer units for a vector of norm D.
-    """
-
-    scale: float
+    scale: float  # integer units for a vector of norm D
 
     @property
     def width(self) -> float:

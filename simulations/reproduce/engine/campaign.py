@@ -5,14 +5,16 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import ConfigurationError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
-from simulations.reproduce.engine.render import Figures, Part, claims_table, setting_table
+from simulations.reproduce.engine.claims import Claim
+from simulations.reproduce.engine.render import Part, claims_table, setting_table
+from simulations.reproduce.engine.rows import Figures
 from simulations.reproduce.engine.study import Study
 
 if TYPE_CHECKING:
@@ -25,51 +27,37 @@ QUICK: Final = "quick"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a command says beside the name of a campaign; None for what the plan says.
+    """What a command says beside the name of a campaign; None for what the plan says."""
 
-    Attributes:
-        preset: which plan; the first one by default.
-        changes: to the plan's fields, lists of values each.
-        seed: the first of those evaluated.
-        seeds: how many.
-    """
-
-    preset: str | None = None
+    preset: str | None = None  # which plan; the first one by default
+    # To the plan's fields, lists of values each
     changes: Mapping[str, list[Any]] = field(default_factory=dict)
-    seed: int = 1
-    seeds: int | None = None
+    seed: int = 1  # the first of those evaluated
+    seeds: int | None = None  # how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign(Generic[P]):
-    """A paper's results run again.
+    """A paper's results run again."""
 
-    Attributes:
-        name: of its command.
-        title: of its page.
-        presets: plans by name; the first is the usual one, "quick" takes seconds and no files.
-        figures: runs a study; returns plain values.
-        parts: of its page, in order, from the figures; claims come before them by themselves.
-        plots: by name, with which their files end where there are several.
-        stem: with which all files begin; names in braces stand for figures. The name if empty.
-        check: raises `ConfigurationError` for a plan that cannot be run here.
-    """
-
-    name: str
-    title: str
+    name: str  # of its command
+    title: str  # of its page
+    # Plans by name; the first is the usual one, "quick" takes seconds and no files
     presets: Mapping[str, P]
-    figures: Callable[[Study[P]], dict[str, Any]]
+    figures: Callable[[Study[P]], dict[str, Any]]  # runs a study; returns plain values
+    # Of its page, in order, from the figures; claims come before them by themselves
     parts: Callable[[Figures], Iterable[Part]]
+    # By name, with which their files end where there are several
     plots: Mapping[str, Callable[[Figures], Figure]]
+    # The verdicts on a paper's claims, from all other figures and nothing else
+    claims: Callable[[Figures], Iterable[Claim]] | None = None
+    # With which all files begin; names in braces stand for figures. The name if empty.
     stem: str = ""
+    # Raises `ConfigurationError` for a plan that cannot be run here
     check: Callable[[P], None] = lambda _: None
 
     def plan(self, options: Options) -> P:
-        """Return the plan of a command.
-
-        Raises:
-            ConfigurationError: there is no such preset or field, or a value is of another type.
-        """
+        """Return the plan of a command."""
         name = options.preset or next(iter(self.presets))
         if name not in self.presets:
             raise ConfigurationError("preset", f"value {name!r}", ", ".join(self.presets))
@@ -98,7 +86,14 @@ class Campaign(Generic[P]):
             found = self.figures(study)
         origin = {"commit": made.commit, "source": made.source, "machine": made.machine}
         origin |= {"python": made.versions["python"], "command": command or self.name}
-        return {**study.facts(), **origin, **found, "seconds": study.seconds}
+        figures = self.judged({**study.facts(), **origin, **found})
+        return {**figures, "seconds": study.seconds}
+
+    def judged(self, figures: Figures) -> dict[str, Any]:
+        """Return figures with the claims that follow from them; nothing is run."""
+        if self.claims is None:
+            return {**figures}
+        return {**figures, "claims": [asdict(claim) for claim in self.claims(figures)]}
 
     def page(self, figures: Figures) -> str:
         """Return the page as Markdown."""
@@ -115,7 +110,6 @@ class Campaign(Generic[P]):
         yield setting_table(figures)
 
     def _plots(self, figures: Figures) -> dict[str, str]:
-        """Return the names of the files of the plots."""
         stem = self._stem(figures)
         many = len(self.plots) > 1
         return {name: f"{stem}-{name}.png" if many else f"{stem}.png" for name in self.plots}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,26 +20,17 @@ REPRODUCED: Final = "reproduced"
 NOT_REPRODUCED: Final = "not reproduced"
 UNDECIDED: Final = "not decided"
 
-DOUBT: Final = 0.05
-"""Probability with which an interval misses."""
-
-OURS: Final = "ours"
-"""The source of a claim that no paper makes: a question of this project."""
+DOUBT: Final = 0.05  # probability with which an interval misses
+OURS: Final = "ours"  # the source of a claim that no paper makes: a question of this project
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean of independent runs and what is known of it, by Student's law.
+    """A mean of independent runs and what is known of it, by Student's law."""
 
-    Attributes:
-        mean: of the runs.
-        error: standard error of the mean; infinite where a single run says nothing.
-        count: of runs; infinite for an error that is known by itself.
-    """
-
-    mean: float
-    error: float
-    count: float
+    mean: float  # of the runs
+    error: float  # standard error of the mean; infinite where a single run says nothing
+    count: float  # of runs; infinite for an error that is known by itself
 
     @classmethod
     def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Interval:
@@ -54,6 +45,10 @@ class Interval:
         if math.isinf(self.error):
             return math.inf
         return float(student.isf(0.5 * doubt, self.count - 1)) * self.error
+
+    def width(self, doubt: float = DOUBT) -> float | None:
+        """Return the same; None where a single run says nothing."""
+        return None if math.isinf(self.error) else self.half(doubt)
 
     def above(self, limit: float, doubt: float = DOUBT) -> bool:
         """Say whether the whole interval is above a limit."""
@@ -73,29 +68,19 @@ def half_width(values: Sequence[float] | NDArray[np.float64], doubt: float = DOU
     return quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim and what became of it.
+    """One claim and what became of it."""
 
-    Attributes:
-        statement: what is claimed, in words.
-        source: where: a figure, a theorem, a section; `OURS` for a question of this project.
-        published: the figure, if there is one.
-        measured: ours, if there is one.
-        half_width: of its interval, if it has a finite one.
-        tolerance: how far off is close enough: what the verdict compares with.
-        verdict: one of the three.
-        seen: what the verdict rests on.
-    """
-
-    statement: str
-    source: str
-    published: float | None = None
-    measured: float | None = None
-    half_width: float | None = None
-    tolerance: float = 0.0
-    verdict: str
-    seen: str = ""
+    statement: str  # what is claimed, in words
+    source: str  # where: a figure, a theorem, a section; `OURS` for a question of this project
+    published: float | None = field(default=None, kw_only=True)  # the figure, if there is one
+    measured: float | None = field(default=None, kw_only=True)  # ours, if there is one
+    half_width: float | None = field(default=None, kw_only=True)  # of its interval, if finite
+    # How far off is close enough: what the verdict compares with
+    tolerance: float = field(default=0.0, kw_only=True)
+    verdict: str  # one of the three
+    seen: str = ""  # what the verdict rests on
 
     @classmethod
     def about(
@@ -104,28 +89,14 @@ class Claim:
         source: str,
         found: Interval,
         verdict: str,
-        *,
-        published: float | None = None,
-        tolerance: float = 0.0,
-        doubt: float = DOUBT,
         seen: str = "",
+        *,
+        doubt: float = DOUBT,
+        **more: Any,
     ) -> Claim:
         """Return a claim about a mean, with the half-width of its interval at this doubt."""
-        width = None if math.isinf(found.error) else found.half(doubt)
-        return cls(
-            statement=statement,
-            source=source,
-            published=published,
-            measured=found.mean,
-            half_width=width,
-            tolerance=tolerance,
-            verdict=verdict,
-            seen=seen,
-        )
-
-    def figures(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
-        return asdict(self)
+        width = found.width(doubt)
+        return cls(statement, source, verdict, seen, measured=found.mean, half_width=width, **more)
 
 
 def fact(holds: bool) -> str:
@@ -141,11 +112,7 @@ def close(ours: float, published: float, tolerance: float) -> str:
 def above(
     found: Interval, margin: float, negligible: float | None = None, doubt: float = DOUBT
 ) -> str:
-    """Return the verdict on "more than the margin".
-
-    Args:
-        negligible: what is surely below this is against the claim; the margin if left out.
-    """
+    """Return the verdict on "more than the margin"; what is surely `negligible` is against it."""
     if found.above(margin, doubt):
         return REPRODUCED
     against = found.below(margin if negligible is None else negligible, doubt)
@@ -179,3 +146,10 @@ def gains(one: Sequence[float], other: Sequence[float]) -> list[float]:
 def gain(one: Sequence[float], other: Sequence[float]) -> Interval:
     """Return the mean difference of runs that are compared seed by seed."""
     return Interval.of(gains(one, other))
+
+
+def compared(differences: Sequence[float], negligible: float) -> dict[str, Any]:
+    """Return what differences, one for each seed, say of "better"."""
+    found = Interval.of(differences)
+    better = above(found, 0.0, negligible)
+    return {"mean": found.mean, "half_width": found.width(), "verdict": better}

@@ -21,8 +21,8 @@ from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.reproduce.engine.study import data_dir_here, folder_here
 
+# Tests in this last share of the rounds are averaged: one test alone is noisy
 LAST_SHARE: Final = 0.2
-"""Tests in this last share of the rounds are averaged: one test alone is noisy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,10 @@ class Ran:
 
 
 def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
-    """Run an experiment.
+    """Run an experiment; with a name it is kept among the campaign's runs.
 
-    Args:
-        name: of its folder among the campaign's runs, if it is to be kept; an interrupted run goes
-            on there, unless the configuration or the source is another. Where the campaign's folder
-            cannot be seen, on a machine of its own perhaps, nothing is kept.
+    An interrupted run goes on there, unless the configuration or the source is another. Where the
+    campaign's folder cannot be seen, on a machine of its own perhaps, nothing is kept.
     """
     with _folder(config, name) as folder, RunFolder(folder, config) as opened:
         try:
@@ -59,11 +57,7 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
 
 
 def data_of(config: RunConfig) -> Dataset:
-    """Return the data set of a configuration, read once by each process.
-
-    Raises:
-        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
-    """
+    """Return the data set of a configuration, read once by each process."""
     key = (config.task.model_dump_json(), data_dir_here())
     if key not in _DATA:
         _DATA[key] = load_data(config, data_dir_here())
@@ -82,6 +76,20 @@ def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
         return
     key = config.model_dump_json() + source_of(__name__)
     yield campaign / "runs" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+
+
+def outcome(config: RunConfig) -> dict[str, Any]:
+    """Run a configuration; return what campaigns compare. A cell of those that keep no runs."""
+    ran = run_of(config, data_of(config))
+    spent: dict[str, Any] = ran.last.get("epsilons", {})
+    return {
+        "accuracy": ran.accuracy,
+        "diverged": ran.diverged,
+        "bytes": ran.last.get("bytes_per_client"),
+        # Where a run ends depends on what it released, if only by diverging: its goal, then.
+        "epsilon": spent.get("guaranteed", spent.get("server")),
+        "last_clip": ran.last.get("clip_of_an_update"),
+    }
 
 
 def final_accuracy(records: Sequence[Mapping[str, Any]]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, PercentFormatter, ScalarFormatter
 
 from simulations.common.figures import AMBER, BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, PINK, SKY
-from simulations.reproduce.engine.render import Row, Value, value_of
+from simulations.reproduce.engine.rows import Row, Value, value_of
 
 Legend = Literal["best", "right", "below"] | None
 
@@ -70,6 +70,23 @@ def curve(
     )
 
 
+def curves(
+    axes: Axes,
+    rows: Iterable[Row],
+    key: Value,
+    looks: Mapping[Any, Style],
+    x: Value,
+    y: Value,
+    width: Value | None = None,
+) -> None:
+    """Draw a curve for each value of a key that has a look, as far as there are rows of it."""
+    listed = list(rows)
+    for each, look in looks.items():
+        found = [row for row in listed if value_of(row, key) == each]
+        if found:
+            curve(axes, found, x, y, look, width)
+
+
 def level(axes: Axes, height: float, look: Style) -> None:
     """Draw a horizontal line."""
     axes.axhline(height, color=look.colour, linestyle=look.line, linewidth=1.0, label=look.label)
@@ -86,13 +103,10 @@ def dress(
     ticks: Sequence[float] = (),
     legend: Legend = "best",
 ) -> None:
-    """Name axes, draw a pale grid and a legend.
+    """Name axes, draw a pale grid and a legend: "best" in the panel, "right" of it, or "below".
 
-    Args:
-        log: "x", "y" or "xy".
-        percents: heights are shares.
-        ticks: plain numbers on a logarithmic x axis.
-        legend: "best" place in the panel, "right" of it, or "below"; None for none.
+    `log` is "x", "y" or "xy"; `percents`: heights are shares; `ticks`: plain numbers on a
+    logarithmic x axis.
     """
     axes.set(xlabel=x, ylabel=y, title=title)
     if "x" in log:

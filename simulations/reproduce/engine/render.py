@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
-Value = str | Callable[[Row], Any]
-"""A key of a row, with dots for keys within, or a function of the row."""
-
-
-def value_of(row: Row, value: Value) -> Any:
-    """Return a value of a row; None where a key is missing on the way."""
-    if callable(value):
-        return value(row)
-    found: Any = row
-    for key in value.split("."):
-        found = None if found is None else found.get(key)
-    return found
+from simulations.reproduce.engine.claims import half_width
+from simulations.reproduce.engine.rows import Figures, Row, Value, distinct, value_of
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        head: over it.
-        value: of a row; None is missing, words and lists stand as they are.
-        form: of a number, as `format` takes it.
-        scale: by which a number is multiplied first; 100 for shares in percent.
-        width: half-width of the number's interval, if it has one.
-        width_form: of it; that of the number if left out.
-        missing: what stands for no value.
-    """
-
-    head: str
-    value: Value
-    form: str = ""
-    scale: float = 1
-    width: Value | None = None
-    width_form: str = ""
-    missing: str = "-"
+    head: str  # over it
+    value: Value  # of a row; None is missing, words and lists stand as they are
+    form: str = ""  # of a number, as `format` takes it
+    scale: float = 1  # by which a number is multiplied first; 100 for shares in percent
+    width: Value | None = None  # half-width of the number's interval, if it has one
+    width_form: str = ""  # of it; that of the number if left out
+    missing: str = "-"  # what stands for no value
 
     def cell(self, row: Row) -> str:
         """Return the text of one cell."""
@@ -75,19 +53,19 @@ def points(value: float, width: float | None, form: str = ".1f") -> str:
     return percent("", "value", "width", form).cell({"value": value, "width": width})
 
 
+def with_lost(row: Row) -> str:
+    """Return the accuracy of runs with its interval, and how many of them were lost."""
+    lost = f", {row['diverged']} lost" if row["diverged"] else ""
+    return points(row["accuracy"], half_width(row["accuracies"])) + lost
+
+
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table.
+    """A table: a head, and lines of text."""
 
-    Attributes:
-        title: over it; a heading of the page unless it is empty.
-        rows: the first is its head.
-        brief: shown in the terminal as well.
-    """
-
-    title: str
-    rows: list[list[str]]
-    brief: bool = False
+    title: str  # over it; a heading of the page unless it is empty
+    rows: list[list[str]]  # the first is its head
+    brief: bool = False  # shown in the terminal as well
 
     def markdown(self) -> str:
         """Return the table with its heading."""
@@ -130,15 +108,11 @@ def pivot(
 ) -> Grid:
     """Return a line for everything that has the same labels, a column for each value across.
 
-    Args:
-        labels: of a line.
-        across: what the columns differ in; None for a row that is the same in all of them.
-        cell: of one row; its `missing` stands where there is no row.
-        head: of a column, from its value.
+    A row whose value across is None is the same in all columns. The cell's `missing` stands where
+    there is no row; `head` is that of a column, from its value.
     """
     listed = list(rows)
-    values = list(dict.fromkeys(value_of(row, across) for row in listed))
-    values = [each for each in values if each is not None]
+    values = [each for each in distinct(listed, across) if each is not None]
     lines: dict[tuple[str, ...], dict[Any, str]] = {}
     for row in listed:
         line = lines.setdefault(tuple(label.cell(row) for label in labels), {})
@@ -166,8 +140,8 @@ def claims_table(claims: Sequence[Row]) -> Grid:
     return table("Claims", CLAIM, claims, brief=True)
 
 
+# Facts that a page begins with
 ORIGIN: Final = frozenset(("commit", "source", "python", "command", "seconds"))
-"""Facts that a page begins with."""
 
 
 def setting_table(figures: Figures) -> Grid:

@@ -8,8 +8,7 @@ from typing import Final
 
 import numpy as np
 
-TUNING_OFFSET: Final = 1000
-"""From the first seed that is evaluated to the first one that is tried."""
+TUNING_OFFSET: Final = 1000  # from the first seed that is evaluated to the first one that is tried
 
 
 def seed_of(seed: int, *labels: int | str) -> tuple[int, ...]:

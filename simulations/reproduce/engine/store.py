@@ -24,17 +24,13 @@ FILE: Final = "results.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One result of a campaign: a function of plain values.
+    """One result of a campaign: a function of plain values."""
 
-    Attributes:
-        name: tells it apart in the campaign, and is shown to people.
-        make: a function of a module, so that another process finds it; returns JSON values.
-        given: its arguments, which are all that its result depends on beside the source: numbers,
-            words, tuples, dataclasses, models of pydantic. No data: they are loaded by name.
-    """
-
-    name: str
+    name: str  # tells it apart in the campaign, and is shown to people
+    # A function of a module, so that another process finds it; returns JSON values
     make: Callable[..., Any]
+    # Its arguments, which are all that its result depends on beside the source: numbers, words,
+    # tuples, dataclasses, models of pydantic. No data: they are loaded by name.
     given: tuple[Any, ...] = ()
 
     @property
@@ -57,15 +53,7 @@ class Result:
 
 
 class Store:
-    """The results in a folder, for one process at a time.
-
-    Args:
-        folder: made if need be.
-
-    Raises:
-        ConfigurationError: another process uses it.
-        OSError: it cannot be written to.
-    """
+    """The results in a folder, made if need be, for one process at a time."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from simulations.reproduce.engine.store import Cell, Result, Store, plain
 if TYPE_CHECKING:
     from simulations.learning.data import Dataset
 
+A = TypeVar("A")
 P = TypeVar("P")
 
 
@@ -49,11 +50,7 @@ def data_dir_here() -> Path | None:
 
 
 def dataset(name: str, **options: Any) -> Dataset:
-    """Return a data set by its name, read once by each process.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-    """
+    """Return a data set by its name, read once by each process."""
     return _loaded(name, _HERE.data_dir, tuple(options.items()))
 
 
@@ -77,16 +74,10 @@ def _made(cell: Cell) -> Result:
 
 
 class Study(Generic[P]):
-    """A campaign under way.
+    """A campaign under way: what was finished in its folder is used.
 
-    Args:
-        plan: what is varied.
-        folder: of the output, made if need be; what was finished there is used.
-        seed: the first of those evaluated.
-        seeds: how many of them there are.
-        data_dir: folder of data sets; None for what the environment says.
-        executor: makes several cells at a time; None to make them here, one after another.
-        tell: told what people should know; by default nobody is.
+    The executor makes several cells at a time; without one they are made here, one after another.
+    What people should know is told to `tell`.
     """
 
     def __init__(
@@ -142,6 +133,12 @@ class Study(Generic[P]):
         self.seconds += sum(result.seconds for result in known.values())
         return [known[cell.key].value for cell in asked]
 
+    def by_arm(self, arms: Iterable[A], cell: Callable[[A, int], Cell]) -> list[list[Any]]:
+        """Return the results of each arm, one for each seed; they are run seed by seed."""
+        listed = list(arms)
+        found = self.results([cell(arm, seed) for seed in self.seeds for arm in listed])
+        return [found[place :: len(listed)] for place in range(len(listed))]
+
     def _announce(self, found: int, missing: Sequence[Cell]) -> None:
         total = self.found + self.made + found + len(missing)
         self.found, self.made = self.found + found, self.made + len(missing)
@@ -159,7 +156,7 @@ class Study(Generic[P]):
             for cell in cells:
                 yield cell, _made(cell)
             return
-        where = (_absolute(self.data_dir), self.folder.resolve())
+        where = (self.data_dir and self.data_dir.resolve(), self.folder.resolve())
         futures = {self._executor.submit(_made_elsewhere, cell, *where): cell for cell in cells}
         failed: BaseException | None = None
         for future in as_completed(futures):
@@ -179,8 +176,3 @@ class Study(Generic[P]):
     def facts(self) -> dict[str, Any]:
         """Return what all figures begin with."""
         return {"seed": self.seed, "plan": plain(self.plan)}
-
-
-def _absolute(folder: Path | None) -> Path | None:
-    """Return a folder as a process that runs elsewhere names it."""
-    return None if folder is None else folder.resolve()

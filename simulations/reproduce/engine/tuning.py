@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Generic, TypeVar
@@ -11,9 +11,10 @@ from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
 C = TypeVar("C", bound=Hashable)
+K = TypeVar("K", bound=Hashable)
 
+# Yields what is to be tried next, and is told how good everything tried so far is
 Search = Generator[Iterable[C], dict[C, float], None]
-"""Yields what is to be tried next, and is told how good everything tried so far is."""
 
 
 def grid(candidates: Iterable[C]) -> Search[C]:
@@ -22,12 +23,7 @@ def grid(candidates: Iterable[C]) -> Search[C]:
 
 
 def climb(start: int, most: int) -> Search[int]:
-    """Try a start and its neighbours, and go on as long as it gets higher.
-
-    Args:
-        start: tried first.
-        most: steps from the start in either direction.
-    """
+    """Try a start and its neighbours, up to so many steps away, as long as it gets higher."""
     found = yield [start]
     for direction in (1, -1):
         for place in range(start + direction, start + direction * (most + 1), direction):
@@ -43,68 +39,60 @@ def first_best(tried: dict[C, float]) -> C:
     return max(tried, key=lambda candidate: tried[candidate])
 
 
+def smallest_best(tried: dict[int, float]) -> int:
+    """Return the best; of equals the smallest, so that the order of trials decides nothing."""
+    return max(sorted(tried), key=lambda candidate: tried[candidate])
+
+
 @dataclass(frozen=True, slots=True)
 class Way(Generic[C]):
-    """Something with figures that have to be chosen.
+    """Something with figures that have to be chosen."""
 
-    Attributes:
-        search: what is tried.
-        trials: cells of a candidate with the seeds of trials; their mean accuracy counts.
-        runs: cells of the chosen candidate with the seeds that are evaluated.
-        choose: from the means of all candidates.
-    """
-
-    search: Search[C]
+    search: Search[C]  # what is tried
+    # Cells of a candidate with the seeds of trials; their mean accuracy counts
     trials: Callable[[C], Sequence[Cell]]
+    # Cells of the chosen candidate with the seeds that are evaluated
     runs: Callable[[C], Sequence[Cell]]
-    choose: Callable[[dict[C, float]], C] = first_best
+    choose: Callable[[dict[C, float]], C] = first_best  # from the means of all candidates
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[C]):
-    """What a way came to.
+    """What a way came to."""
 
-    Attributes:
-        tried: mean accuracy of every candidate.
-        chosen: the best.
-        trials: results of its trials, by candidate.
-        runs: results of the chosen one.
-    """
-
-    tried: dict[C, float]
-    chosen: C
-    trials: dict[C, list[Any]]
-    runs: list[Any]
+    tried: dict[C, float]  # mean accuracy of every candidate
+    chosen: C  # the best
+    trials: dict[C, list[Any]]  # results of its trials, by candidate
+    runs: list[Any]  # results of the chosen one
 
 
 def tune_then_evaluate(
-    study: Study[Any], ways: Sequence[Way[C]], score: Callable[[Any], float] | None = None
-) -> list[Outcome[C]]:
-    """Search for all ways side by side, so that a pool is busy; then evaluate what was chosen.
-
-    Args:
-        score: of one result; its accuracy by default.
-    """
+    study: Study[Any], ways: Mapping[K, Way[C]], score: Callable[[Any], float] | None = None
+) -> dict[K, Outcome[C]]:
+    """Search for all ways side by side, so that a pool is busy; then evaluate what was chosen."""
     measure = score or (lambda result: float(result["accuracy"]))
-    trials: list[dict[C, list[Any]]] = [{} for _ in ways]
-    means: list[dict[C, float]] = [{} for _ in ways]
-    asked = {place: list(next(way.search)) for place, way in enumerate(ways)}
+    trials: dict[K, dict[C, list[Any]]] = {key: {} for key in ways}
+    means: dict[K, dict[C, float]] = {key: {} for key in ways}
+    asked = {key: list(next(way.search)) for key, way in ways.items()}
     while asked:
-        wanted = [(place, each) for place, candidates in asked.items() for each in candidates]
-        results = _grouped(study, [ways[place].trials(each) for place, each in wanted])
-        for (place, each), found in zip(wanted, results, strict=True):
-            trials[place][each], means[place][each] = found, fmean(map(measure, found))
-        for place in list(asked):
+        wanted = [(key, each) for key, candidates in asked.items() for each in candidates]
+        results = grouped(study, [ways[key].trials(each) for key, each in wanted])
+        for (key, each), found in zip(wanted, results, strict=True):
+            trials[key][each], means[key][each] = found, fmean(map(measure, found))
+        for key in list(asked):
             try:
-                asked[place] = list(ways[place].search.send(means[place]))
+                asked[key] = list(ways[key].search.send(means[key]))
             except StopIteration:
-                del asked[place]
-    chosen = [way.choose(found) for way, found in zip(ways, means, strict=True)]
-    runs = _grouped(study, [way.runs(best) for way, best in zip(ways, chosen, strict=True)])
-    return [Outcome(*each) for each in zip(means, chosen, trials, runs, strict=True)]
+                del asked[key]
+    chosen = {key: way.choose(means[key]) for key, way in ways.items()}
+    runs = grouped(study, [way.runs(chosen[key]) for key, way in ways.items()])
+    return {
+        key: Outcome(means[key], chosen[key], trials[key], found)
+        for key, found in zip(ways, runs, strict=True)
+    }
 
 
-def _grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[Any]]:
+def grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[Any]]:
     """Run the cells of all groups at once; return the results group by group."""
     results = iter(study.results(cell for group in groups for cell in group))
     return [[next(results) for _ in group] for group in groups]

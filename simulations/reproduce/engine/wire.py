@@ -35,16 +35,7 @@ def speaking(config: RunConfig, protocol: Protocol) -> RunConfig:
 
 
 def deployed(config: RunConfig, spec: SketchSpec, sums: int = 1) -> DeploymentPlan:
-    """Return the deployment of a configuration in which nobody is lost.
-
-    Args:
-        config: of the run; its noise is independent.
-        spec: of the compression.
-        sums: secure sums of a round, each of which is charged.
-
-    Raises:
-        ConfigurationError, ParameterError: it cannot be run.
-    """
+    """Return the deployment of a configuration in which nobody is lost; each sum is charged."""
     return _planned(_tables(config), sums * config.participations, spec)
 
 
@@ -65,17 +56,9 @@ def mean_bytes(
     """Return what a client sends and receives in a round, averaged over rounds of given sizes.
 
     All messages of both directions in rounds that lose nobody, the announcement among them; not the
-    model. Counted at powers of two and interpolated between them, which is off by less than a bit
-    for each number that is sent.
-
-    Args:
-        config: of the run; its rows are those of all sketches.
-        protocol: in place of the configuration's.
-        dimension: d; sizes of as much are uncompressed.
-        sizes: L of every round, 1 .. d.
-
-    Raises:
-        ConfigurationError, ParameterError: it cannot be run.
+    model. Sizes are those of sketches of d numbers with the configuration's rows, uncompressed at
+    d. Counted at powers of two and interpolated between them, which is off by less than a bit for
+    each number that is sent.
     """
     planned, rows = speaking(config, protocol), config.sketch.rows
     powers = {1 << size.bit_length() for size in sizes} | {

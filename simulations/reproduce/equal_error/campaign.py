@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Figures, Grid, Part, Row, pivot
+from simulations.reproduce.engine.plots import curves, dress, panels, style
+from simulations.reproduce.engine.render import Column, Part, pivot
+from simulations.reproduce.engine.rows import Figures, Row, distinct
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.equal_error.systems import Task, compared
@@ -18,17 +19,12 @@ from simulations.reproduce.equal_error.systems import Task, compared
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is varied.
+    """What is varied."""
 
-    Attributes:
-        noises: z, the error of a coordinate of the sum over the clip.
-        clients: of the sum.
-        dimension: of a vector, a power of two.
-    """
-
+    # z, the error of a coordinate of the sum over the clip
     noises: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
-    clients: int = 100
-    dimension: int = 1 << 20
+    clients: int = 100  # of the sum
+    dimension: int = 1 << 20  # of a vector, a power of two
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for figures that no system can be set to."""
@@ -53,24 +49,19 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
 
 def _rows(figures: Figures) -> list[Row]:
-    """Return a row for each system and noise."""
     return [{"z": point["noise"], **row} for point in figures["points"] for row in point["systems"]]
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    task, rows = figures["task"], _rows(figures)
-    for place, rounds in enumerate(task["rounds"]):
-        after = "one round" if rounds == 1 else f"{rounds} rounds"
-        values = [_shown(row["epsilon"][place]) for row in rows]
-        yield _by_noise(f"Epsilon of {after}, by z", rows, values, brief=True)
-    yield _by_noise("Bits of a coordinate, by z", rows, [_shown(row["bits"]) for row in rows])
-
-
-def _by_noise(title: str, rows: Sequence[Row], values: Sequence[str], brief: bool = False) -> Grid:
+    rows, head = _rows(figures), "z = {:g}".format
     labels = (Column("system", "system"), Column("trusted with vectors", "trust"))
-    shown = [{**row, "shown": value} for row, value in zip(rows, values, strict=True)]
-    head = "z = {:g}".format
-    return pivot(title, labels, "z", Column("", "shown"), shown, head=head, brief=brief)
+    for place, rounds in enumerate(figures["task"]["rounds"]):
+        after = "one round" if rounds == 1 else f"{rounds} rounds"
+        listed = [{**row, "shown": _shown(row["epsilon"][place])} for row in rows]
+        cell, title = Column("", "shown"), f"Epsilon of {after}, by z"
+        yield pivot(title, labels, "z", cell, listed, head=head, brief=True)
+    cell = Column("", lambda row: _shown(row["bits"]))
+    yield pivot("Bits of a coordinate, by z", labels, "z", cell, rows, head=head)
 
 
 def _shown(value: float | str) -> str:
@@ -81,12 +72,17 @@ def plot(figures: Figures) -> Figure:
     """Plot the epsilon of one round against the error."""
     figure, [[axes]] = panels(1, 1, 9, 6)
     rows = _rows(figures)
-    for place, name in enumerate(dict.fromkeys(row["system"] for row in rows)):
-        mine = [row for row in rows if row["system"] == name]
-        curve(axes, mine, "z", lambda row: float(row["epsilon"][0]), style(place, name))
+    looks = {name: style(place, name) for place, name in enumerate(distinct(rows, "system"))}
+    curves(axes, rows, "system", looks, "z", lambda row: float(row["epsilon"][0]))
     x, y = "error z of a coordinate of the sum, over the clip", "epsilon of one round"
-    ticks = sorted({row["z"] for row in rows})
-    dress(axes, x, f"{y}, lower is better", log="xy", ticks=ticks, legend="right")
+    dress(
+        axes,
+        x,
+        f"{y}, lower is better",
+        log="xy",
+        ticks=sorted(distinct(rows, "z")),
+        legend="right",
+    )
     return figure
 
 

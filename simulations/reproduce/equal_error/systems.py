@@ -43,45 +43,31 @@ from dp.search import bracketed
 
 FLOAT_BITS = 32
 
+# Integer units of a unit vector, over sqrt(d): rounding adds about 1/64 to its squared norm
 SCALE = 4.0
-"""Integer units of a unit vector, over sqrt(d): rounding adds about 1/64 to its squared norm."""
 
-CLIP_PROBABILITY = 1e-5
-"""With which a rotated vector has any coordinate beyond the coordinate clip."""
-
-WRAP_PROBABILITY = 1e-9
-"""With which any coordinate of a sum may leave its field."""
-
+CLIP_PROBABILITY = 1e-5  # with which a rotated vector has any coordinate beyond the coordinate clip
+WRAP_PROBABILITY = 1e-9  # with which any coordinate of a sum may leave its field
+# Numbers of levels among which cpSGD has the best
 LEVELS = tuple(1 << exponent for exponent in range(1, 16))
-"""Numbers of levels among which cpSGD has the best."""
 
-NEARLY = 1.02
-"""A number of levels is as good as the best within this factor of its epsilon."""
-
+NEARLY = 1.02  # a number of levels is as good as the best within this factor of its epsilon
+# Numbers of vertices among which vqSGD has the best
 REPEATS = tuple(round(2.0 ** (exponent / 4.0)) for exponent in range(64))
-"""Numbers of vertices among which vqSGD has the best."""
 
-LARGEST_EPSILON = 1e6
-"""No report with a larger one is tried."""
+LARGEST_EPSILON = 1e6  # no report with a larger one is tried
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """The sum that everybody estimates.
+    """The sum that everybody estimates."""
 
-    Attributes:
-        clients: n.
-        dimension: d, a power of two: rotations need no padding then.
-        delta: of all rounds together.
-        noise: z, root of the mean squared error of a coordinate of the sum, in units of the clip.
-        rounds: after how many equal releases epsilon is asked for, each.
-    """
-
-    clients: int = 100
-    dimension: int = 1 << 20
-    delta: float = 1e-5
+    clients: int = 100  # n
+    dimension: int = 1 << 20  # d, a power of two: rotations need no padding then
+    delta: float = 1e-5  # of all rounds together
+    # z, root of the mean squared error of a coordinate of the sum, in units of the clip
     noise: float = 1.0
-    rounds: tuple[int, ...] = (1, 100)
+    rounds: tuple[int, ...] = (1, 100)  # after how many equal releases epsilon is asked for, each
 
     @property
     def coordinate_clip(self) -> float:

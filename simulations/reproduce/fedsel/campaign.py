@@ -12,24 +12,18 @@ Source: Liu et al. 2020 (arXiv 2003.10637), Section 5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
+from matplotlib.figure import Figure
+
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.render import (
-    Column,
-    Figures,
-    Grid,
-    Part,
-    Row,
-    Text,
-    percent,
-    pivot,
-    table,
-)
-from simulations.reproduce.fedsel.arms import HONEST
+from simulations.reproduce.engine.plots import Legend, Style, curve, curves, dress, level, panels
+from simulations.reproduce.engine.render import Column, Grid, Part, Text, percent, pivot, table
+from simulations.reproduce.engine.rows import Figures, Row, where
+from simulations.reproduce.fedsel.claims import claims
 from simulations.reproduce.fedsel.figures import OWN, figures_of, modes
-from simulations.reproduce.fedsel.plan import PRESETS
-from simulations.reproduce.fedsel.plot import plot_epsilons, plot_rates
+from simulations.reproduce.fedsel.plan import HONEST, PRESETS, SWEPT
 
 INTRODUCTION = """epsilon = {epsilon:g} a report, mu = 0.1, k = 0.1 d, {repeats} times
 {folds}-fold cross-validation in Table 3, {sweep_repeats} times in the sweeps over epsilon.
@@ -98,11 +92,11 @@ def _error(row: Row) -> str:
 
 
 def _by_arm(
-    title: str, labels: tuple[Column, ...], arms: Mapping[str, str], cell: Any, rows: list[Row]
+    labels: tuple[Column, ...], arms: Mapping[str, str], cell: Any, rows: list[Row]
 ) -> Grid:
     """Return a table with a column for each arm, which has a head of its own."""
     found = [row for row in rows if row["arm"] in arms]
-    return pivot(title, labels, "arm", Column("", cell), found, head=lambda arm: arms[arm])
+    return pivot("", labels, "arm", Column("", cell), found, head=lambda arm: arms[arm])
 
 
 SPENT = (
@@ -125,14 +119,14 @@ def _parts(figures: Figures) -> Iterator[Part]:
     controls = {f"{name}-PM-C": name for name in (*HONEST, "PE-printed")}
     for mode in modes(plan["common_rates"]):
         yield Text("Own rates:" if mode == OWN else f"Common rate {mode}:")
-        here = [row for row in rows if row["mode"] == mode]
-        yield _by_arm("", (TABLE, MODEL), controls, _gain_and_loss, here)
+        here = where(rows, mode=mode)
+        yield _by_arm((TABLE, MODEL), controls, _gain_and_loss, here)
     plain = ("NP", "PM", "RND-PM", *(f"{name}-PM" for name in HONEST), "PE-printed-PM")
     yield Text("## What the gain is\n\nAccuracy / balanced accuracy in %, without the controls.")
     majority = {name: each["majority"] for name, each in figures["tables"].items()}
     constant = Column("constant", lambda row: f"{100 * majority[row['table']]:.1f} / 50")
     labels = (TABLE, MODEL, RATE, constant)
-    yield _by_arm("", labels, {name: name for name in plain}, _both, rows)
+    yield _by_arm(labels, {name: name for name in plain}, _both, rows)
     yield Text(
         "## What is spent\n\nEpsilon of one report. The promise of PE as printed is not true "
         "([local-dp-fedsel.md](../local-dp-fedsel.md)); of all other arms the printed epsilon is "
@@ -147,16 +141,79 @@ def _parts(figures: Figures) -> Iterator[Part]:
     )
     labels = (TABLE, MODEL, RATE, Column("epsilon of a report", "epsilon", "g"))
     two_stages = {"PM": "PM", **{f"{name}-PM": name for name in HONEST}}
-    yield _by_arm("", labels, two_stages, _beside_pm, figures["figure2f"])
+    yield _by_arm(labels, two_stages, _beside_pm, figures["figure2f"])
     yield Text("Two epochs, so twice the epsilon in all:")
-    yield _by_arm("", labels, two_stages, _beside_pm, figures["figure2g"])
+    yield _by_arm(labels, two_stages, _beside_pm, figures["figure2g"])
     yield Text(
         "## Figure 2 (h) and (i)\n\nMisclassification in %, and its standard deviation over all "
         "runs."
     )
     others = figures["figure2hi"]
-    yield _by_arm("", (TABLE, RATE), {row["arm"]: row["arm"] for row in others}, _error, others)
+    yield _by_arm((TABLE, RATE), {row["arm"]: row["arm"] for row in others}, _error, others)
     yield Text(READING.format_map(plan))
+
+
+# The arms that are drawn
+STYLES: Final = [
+    Style("NP", GREY, "D", ":"),
+    Style("PM", ORANGE, "o", "--"),
+    Style("RND-PM", AMBER, "P", "--"),
+    Style("EXP-PM", BLUE, "s", "-"),
+    Style("PE-PM", PINK, "v", "-"),
+    Style("PS-PM", GREEN, "^", "-"),
+]
+
+CONSTANT: Final = Style("constant answer", "black")
+
+
+def plot_rates(figures: Figures) -> Figure:
+    """Plot accuracy and balanced accuracy against the learning rate; logistic regression."""
+    tables = figures["tables"]
+    figure, axes = panels(2, len(tables), 4.4 * len(tables), 6.4)
+    for column, (name, about) in enumerate(tables.items()):
+        tuned = where(figures["tuning"], table=name, model=SWEPT)
+        rows = {row["arm"]: row for row in tuned}
+        for line, measure in enumerate(("accuracy", "balanced")):
+            panel = axes[line][column]
+            for look in (each for each in STYLES if each.label in rows):
+                row = rows[look.label]
+                points = zip(row["rates"], row[measure], strict=True)
+                curve(panel, [{"x": x, "y": y} for x, y in points], "x", "y", look)
+            if measure == "accuracy":
+                level(panel, about["majority"], CONSTANT)
+            title = "" if line else f"{name}, {SWEPT}, epsilon = {figures['plan']['epsilon']:g}"
+            label = {"accuracy": "accuracy", "balanced": "balanced accuracy"}[measure]
+            legend: Legend = None if line or column else "best"
+            shown = "" if column else label
+            dress(panel, "learning rate", shown, title, log="x", percents=True, legend=legend)
+    return figure
+
+
+def plot_epsilons(figures: Figures) -> Figure:
+    """Plot accuracy against epsilon: common rate and own rates, one epoch and two."""
+    tables = figures["tables"]
+    common = f"{figures['plan']['figure_rate']:g}"
+    lines = [(part, mode) for part in ("figure2f", "figure2g") for mode in (common, OWN)]
+    figure, axes = panels(len(lines), len(tables), 4.4 * len(tables), 3.2 * len(lines))
+    for line, (part, mode) in enumerate(lines):
+        epochs = "one epoch" if part == "figure2f" else "two epochs"
+        for column, (name, about) in enumerate(tables.items()):
+            panel = axes[line][column]
+            rows = where(figures[part], table=name, mode=mode)
+            looks = {look.label: look for look in STYLES}
+            curves(panel, rows, "arm", looks, "epsilon", "accuracy.mean", "accuracy.half")
+            level(panel, about["majority"], CONSTANT)
+            dress(
+                panel,
+                "epsilon of a report",
+                "" if column else "accuracy",
+                f"{name}, {epochs}, rate: {mode}",
+                log="x",
+                percents=True,
+                ticks=sorted({row["epsilon"] for row in rows}),
+                legend=None if line or column else "best",
+            )
+    return figure
 
 
 CAMPAIGN = Campaign(
@@ -164,6 +221,7 @@ CAMPAIGN = Campaign(
     title="FedSel: what was measured",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"rates": plot_rates, "epsilon": plot_epsilons},
 )

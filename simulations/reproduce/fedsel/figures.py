@@ -7,8 +7,9 @@ how well the accuracy *on this table* is known.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -19,23 +20,23 @@ from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, data_dir_here
 from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
-from simulations.reproduce.fedsel.arms import (
+from simulations.reproduce.fedsel.plan import (
     HONEST,
+    PAPER_TABLE3,
+    SWEPT,
     Arm,
+    Model,
+    Plan,
     baseline,
     flat,
     other_arms,
     staged,
     table3_arms,
 )
-from simulations.reproduce.fedsel.claims import claims
-from simulations.reproduce.fedsel.plan import PAPER_TABLE3, SWEPT, Plan
 from simulations.reproduce.fedsel.tables import Examples, load
-from simulations.reproduce.fedsel.training import Model, Task, cross_validated
+from simulations.reproduce.fedsel.training import Task, cross_validated
 
-OWN: Final = "own"
-"""Every arm at its own best rate."""
-
+OWN: Final = "own"  # every arm at its own best rate
 Tuned = tuple[str, Model, Arm]
 
 
@@ -66,20 +67,17 @@ class Bench:
         """Return what is trained."""
         return self.study.plan
 
-    def rate(self, mode: str, table: str, model: Model, arm: Arm) -> float:
-        """Return the common rate, or the arm's own at this epsilon."""
-        return self.tuned[table, model, arm].chosen if mode == OWN else float(mode)
-
     def result(
-        self, table: str, model: Model, arm: Arm, rate: float, repeats: int, **task: Any
-    ) -> Result:
-        """Return the result in the first repetitions."""
+        self, table: str, model: Model, mode: str, arm: Arm, repeats: int, **task: Any
+    ) -> tuple[Result, float]:
+        """Return the result at the common rate, or at the arm's own, and that rate."""
+        rate = self.tuned[table, model, arm].chosen if mode == OWN else float(mode)
         asked = cell(self.study, table, Task(model, rate, **task), arm, tuple(range(repeats)))
         if asked.name in self.results:
-            return self.results[asked.name]
+            return self.results[asked.name], rate
         self.wanted.append(asked)
         halves = np.full((repeats, self.plan.folds), 0.5)
-        return Result(halves, halves)
+        return Result(halves, halves), rate
 
     def train(self) -> None:
         """Train what was asked for."""
@@ -103,26 +101,26 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     bench = Bench(study, tables, _rates(study))
     _parts(bench)
     bench.train()
-    parts = _parts(bench)
-    return {**parts, "claims": claims(parts)}
+    return _parts(bench)
 
 
 def _parts(bench: Bench) -> dict[str, Any]:
+    tables = {
+        name: {
+            "rows": len(table.labels),
+            "features": table.inputs.shape[1],
+            "majority": table.majority,
+        }
+        for name, table in bench.tables.items()
+    }
     return {
-        "tables": {
-            name: {
-                "rows": len(table.labels),
-                "features": table.inputs.shape[1],
-                "majority": table.majority,
-            }
-            for name, table in bench.tables.items()
-        },
-        "spent": _spent(bench),
-        "tuning": _tuning(bench),
-        "table3": _table3(bench),
-        "figure2f": _sweep(bench, epochs=1),
-        "figure2g": _sweep(bench, epochs=2),
-        "figure2hi": _others(bench),
+        "tables": tables,
+        "spent": list(_spent(bench)),
+        "tuning": list(_tuning(bench)),
+        "table3": list(_table3(bench)),
+        "figure2f": list(_sweep(bench, epochs=1)),
+        "figure2g": list(_sweep(bench, epochs=2)),
+        "figure2hi": list(_others(bench)),
     }
 
 
@@ -137,29 +135,24 @@ def _rates(study: Study[Plan]) -> dict[Tuned, Outcome[float]]:
     ]
     arms = {model: everywhere for model in plan.models}
     arms[SWEPT] = [*arms.get(SWEPT, [baseline()]), *swept, *other_arms(plan.epsilon)]
-    tuned: list[Tuned] = list(
-        dict.fromkeys(
-            (table, model, arm)
-            for table in plan.tables
-            for model, found in arms.items()
-            for arm in found
+    repeats = tried(0, plan.tuning_repeats)
+
+    def way(table: str, model: Model, arm: Arm) -> Way[float]:
+        return Way(
+            grid(plan.rates),
+            lambda rate: [cell(study, table, Task(model, rate), arm, repeats)],
+            # What is evaluated depends on the figure.
+            lambda rate: [],
+            # Of equals the larger rate.
+            lambda means: max(means, key=lambda rate: (means[rate], rate)),
         )
-    )
-    ways = [_way(study, *each) for each in tuned]
-    outcomes = tune_then_evaluate(study, ways, lambda found: float(np.mean(found["accuracy"])))
-    return dict(zip(tuned, outcomes, strict=True))
 
-
-def _way(study: Study[Plan], table: str, model: Model, arm: Arm) -> Way[float]:
-    repeats = tried(0, study.plan.tuning_repeats)
-    return Way(
-        grid(study.plan.rates),
-        lambda rate: [cell(study, table, Task(model, rate), arm, repeats)],
-        # What is evaluated depends on the figure.
-        lambda rate: [],
-        # Of equals the larger rate.
-        lambda means: max(means, key=lambda rate: (means[rate], rate)),
-    )
+    ways = {
+        (table, model, arm): way(table, model, arm)
+        for table, model in product(plan.tables, arms)
+        for arm in arms[model]
+    }
+    return tune_then_evaluate(study, ways, lambda found: float(np.mean(found["accuracy"])))
 
 
 def _interval(values: NDArray[np.float64]) -> dict[str, Any]:
@@ -173,8 +166,11 @@ def modes(rates: Iterable[float]) -> list[str]:
     return [*(f"{rate:g}" for rate in rates), OWN]
 
 
+def _difference(one: Result, other: Result) -> dict[str, Any]:
+    return _interval(one.accuracy - other.accuracy)
+
+
 def _row(result: Result, reference: Result | None, **what: Any) -> dict[str, Any]:
-    """Return one arm's figures, and its difference from a reference."""
     row = {
         **what,
         "accuracy": _interval(result.accuracy),
@@ -182,44 +178,36 @@ def _row(result: Result, reference: Result | None, **what: Any) -> dict[str, Any
         "deviation": float(result.accuracy.std(ddof=1)),
         "runs": result.accuracy.size,
     }
-    if reference is not None:
-        row["gain"] = _interval(result.accuracy - reference.accuracy)
-    return row
+    return row if reference is None else {**row, "gain": _difference(result, reference)}
 
 
-def _table3(bench: Bench) -> list[dict[str, Any]]:
-    """Return every arm of Table 3, with its difference from PM; of controls also the loss."""
-    plan, rows = bench.plan, []
-    for table in plan.tables:
-        for model in plan.models:
-            for mode in modes(plan.common_rates):
-                rows += _table3_part(bench, table, model, mode)
-    return rows
+Rows = Iterator[dict[str, Any]]
 
 
-def _table3_part(bench: Bench, table: str, model: Model, mode: str) -> list[dict[str, Any]]:
-    plan, rows, found = bench.plan, [], {}
-    for arm in [*table3_arms(plan.epsilon), baseline()]:
-        rate = bench.rate(mode, table, model, arm)
-        result = bench.result(table, model, arm, rate, plan.repeats)
-        found[arm.name] = result
-        where = {"table": table, "model": model, "mode": mode, "arm": arm.name, "rate": rate}
-        row = _row(result, found["PM"] if arm.name != "PM" else None, **where)
-        if arm.name.endswith("-C"):
-            plain = found[arm.name.removesuffix("-C")]
-            row["loss"] = _interval(result.accuracy - plain.accuracy)
-            row |= _printed(table, model, arm)
-        rows.append(row)
-    honest, printed = found["PE-PM"], found["PE-printed-PM"]
-    for row in rows:
-        if row["arm"] in [f"{selection}-PM" for selection in HONEST]:
-            ahead = found[row["arm"]].accuracy - found["RND-PM"].accuracy
-            row["over_blind"] = _interval(ahead)
-        if row["arm"] == "PE-printed-PM":
-            row["over_honest"] = _interval(printed.accuracy - honest.accuracy)
-        if row["arm"] == "PS-PM":
-            row["over_encoding"] = _interval(found["PS-PM"].accuracy - honest.accuracy)
-    return rows
+def _table3(bench: Bench) -> Rows:
+    """Yield every arm of Table 3, with its difference from PM; of controls also the loss."""
+    plan = bench.plan
+    everywhere = product(plan.tables, plan.models, modes(plan.common_rates))
+    for table, model, mode in everywhere:
+        rows, found = [], {}
+        for arm in [*table3_arms(plan.epsilon), baseline()]:
+            result, rate = bench.result(table, model, mode, arm, plan.repeats)
+            found[arm.name] = result
+            where = {"table": table, "model": model, "mode": mode, "arm": arm.name, "rate": rate}
+            row = _row(result, found["PM"] if arm.name != "PM" else None, **where)
+            if arm.name.endswith("-C"):
+                row["loss"] = _difference(result, found[arm.name.removesuffix("-C")])
+                row |= _printed(table, model, arm)
+            rows.append(row)
+        for row in rows:
+            mine = found[row["arm"]]
+            if row["arm"] in [f"{selection}-PM" for selection in HONEST]:
+                row["over_blind"] = _difference(mine, found["RND-PM"])
+            if row["arm"] == "PE-printed-PM":
+                row["over_honest"] = _difference(mine, found["PE-PM"])
+            if row["arm"] == "PS-PM":
+                row["over_encoding"] = _difference(mine, found["PE-PM"])
+        yield from rows
 
 
 def _printed(table: str, model: Model, arm: Arm) -> dict[str, float]:
@@ -231,101 +219,80 @@ def _printed(table: str, model: Model, arm: Arm) -> dict[str, float]:
     return {"paper_gain": figures[place] / 100.0, "paper_loss": figures[place + 1] / 100.0}
 
 
-def _spent(bench: Bench) -> list[dict[str, Any]]:
-    """Return what one report of each arm is said to spend, and what it spends."""
-    rows = []
+def _spent(bench: Bench) -> Rows:
+    """Yield what one report of each arm is said to spend, and what it spends."""
     for name, table in bench.tables.items():
         dimension = table.inputs.shape[1]
         for arm in table3_arms(bench.plan.epsilon):
-            printed = arm.choice_epsilon + arm.value_epsilon
             selector = arm.selector(dimension)
-            rows.append(
-                {
-                    "table": name,
-                    "arm": arm.name,
-                    "printed": printed,
-                    "choice_printed": arm.choice_epsilon,
-                    "choice_exact": 0.0 if selector is None else selector.law.epsilon,
-                    "exact": arm.epsilon(dimension),
-                }
-            )
-    return rows
+            yield {
+                "table": name,
+                "arm": arm.name,
+                "printed": arm.choice_epsilon + arm.value_epsilon,
+                "choice_printed": arm.choice_epsilon,
+                "choice_exact": 0.0 if selector is None else selector.law.epsilon,
+                "exact": arm.epsilon(dimension),
+            }
 
 
-def _tuning(bench: Bench) -> list[dict[str, Any]]:
-    """Return accuracy by learning rate, of one epoch."""
-    plan, rows = bench.plan, []
-    for table in plan.tables:
-        for model in plan.models:
-            for arm in [*table3_arms(plan.epsilon), baseline()]:
-                tuned = bench.tuned[table, model, arm]
-                balanced = [
-                    float(np.mean(tuned.trials[rate][0]["balanced"])) for rate in plan.rates
-                ]
-                rows.append(
-                    {
-                        "table": table,
-                        "model": model,
-                        "arm": arm.name,
-                        "rates": list(plan.rates),
-                        "accuracy": [tuned.tried[rate] for rate in plan.rates],
-                        "balanced": balanced,
-                    }
-                )
-    return rows
+def _tuning(bench: Bench) -> Rows:
+    """Yield accuracy by learning rate, of one epoch."""
+    plan = bench.plan
+    arms = [*table3_arms(plan.epsilon), baseline()]
+    for table, model, arm in product(plan.tables, plan.models, arms):
+        tuned = bench.tuned[table, model, arm]
+        trials = [tuned.trials[rate][0] for rate in plan.rates]
+        yield {
+            "table": table,
+            "model": model,
+            "arm": arm.name,
+            "rates": list(plan.rates),
+            "accuracy": [tuned.tried[rate] for rate in plan.rates],
+            "balanced": [float(np.mean(trial["balanced"])) for trial in trials],
+        }
 
 
-def _sweep(bench: Bench, epochs: int) -> list[dict[str, Any]]:
-    """Return PM and FedSel by epsilon, logistic regression."""
-    plan, rows = bench.plan, []
-    for table in plan.tables:
-        for mode in modes([plan.figure_rate]):
-            for epsilon in sorted({*plan.sweep, plan.epsilon}):
-                rows += _sweep_point(bench, table, mode, epsilon, epochs)
-    return rows
+def _sweep(bench: Bench, epochs: int) -> Rows:
+    """Yield PM and FedSel by epsilon, logistic regression."""
+    plan = bench.plan
+    points = product(plan.tables, modes([plan.figure_rate]), sorted({*plan.sweep, plan.epsilon}))
+    for table, mode, epsilon in points:
+        given = (bench, table, mode, epsilon, epochs)
+        pm, where = _swept(*given, flat("PM", epsilon))
+        yield _row(pm, None, **where)
+        for selection in HONEST:
+            arm = staged(selection, "PM", epsilon)
+            result, where = _swept(*given, arm)
+            row = _row(result, pm, **where)
+            if epochs > 1:
+                forgetful, _ = _swept(*given, arm, accumulate=False)
+                row["by_keeping"] = _difference(result, forgetful)
+            yield row
+        if epochs == 1:
+            result, where = _swept(*given, baseline())
+            yield _row(result, None, **where)
 
 
-def _sweep_point(
-    bench: Bench, table: str, mode: str, epsilon: float, epochs: int
-) -> list[dict[str, Any]]:
-    plan, model, rows = bench.plan, SWEPT, []
-
-    def made(arm: Arm, **task: Any) -> tuple[Result, dict[str, Any]]:
-        rate = bench.rate(mode, table, model, arm)
-        result = bench.result(table, model, arm, rate, plan.sweep_repeats, epochs=epochs, **task)
-        where = {"table": table, "model": model, "mode": mode, "epsilon": epsilon}
-        return result, {**where, "arm": arm.name, "rate": rate}
-
-    pm, where = made(flat("PM", epsilon))
-    rows.append(_row(pm, None, **where))
-    for selection in HONEST:
-        arm = staged(selection, "PM", epsilon)
-        result, where = made(arm)
-        row = _row(result, pm, **where)
-        if epochs > 1:
-            forgetful, _ = made(arm, accumulate=False)
-            row["by_keeping"] = _interval(result.accuracy - forgetful.accuracy)
-        rows.append(row)
-    if epochs == 1:
-        result, where = made(baseline())
-        rows.append(_row(result, None, **where))
-    return rows
+def _swept(
+    bench: Bench, table: str, mode: str, epsilon: float, epochs: int, arm: Arm, **task: Any
+) -> tuple[Result, dict[str, Any]]:
+    repeats = bench.plan.sweep_repeats
+    result, rate = bench.result(table, SWEPT, mode, arm, repeats, epochs=epochs, **task)
+    where = {"table": table, "model": SWEPT, "mode": mode, "epsilon": epsilon}
+    return result, {**where, "arm": arm.name, "rate": rate}
 
 
-def _others(bench: Bench) -> list[dict[str, Any]]:
-    """Return other value mechanisms and random projection, at Table 3's epsilon."""
-    plan, model, rows = bench.plan, SWEPT, []
+def _others(bench: Bench) -> Rows:
+    """Yield other value mechanisms and random projection, at Table 3's epsilon."""
+    plan = bench.plan
     arms = [flat("PM", plan.epsilon), staged("PS", "PM", plan.epsilon), *other_arms(plan.epsilon)]
-    for table in plan.tables:
-        for mode in modes([plan.figure_rate]):
-            found: dict[str, Result] = {}
-            for arm in arms:
-                rate = bench.rate(mode, table, model, arm)
-                result = bench.result(table, model, arm, rate, plan.repeats)
-                found[arm.name] = result
-                reference = found.get(arm.values) if arm.selection == "PS" else None
-                if arm.selection == "projected":
-                    reference = found["PS-PM"]
-                where = {"table": table, "model": model, "mode": mode, "arm": arm.name}
-                rows.append(_row(result, reference, rate=rate, **where))
-    return rows
+    for table, mode in product(plan.tables, modes([plan.figure_rate])):
+        found: dict[str, Result] = {}
+        for arm in arms:
+            result, rate = bench.result(table, SWEPT, mode, arm, plan.repeats)
+            found[arm.name] = result
+            reference = found.get(arm.values) if arm.selection == "PS" else None
+            if arm.selection == "projected":
+                reference = found["PS-PM"]
+            where = {"rate": rate, "table": table, "model": SWEPT, "mode": mode, "arm": arm.name}
+            yield _row(result, reference, **where)

@@ -1,18 +1,105 @@
-"""What FedSel's experiments train: tables, arms, learning rates, repetitions.
+"""What FedSel's experiments train: ways to report, tables, learning rates, repetitions.
 
-Source: Liu et al. 2020 (arXiv 2003.10637), Section 5.
+Source: Liu et al. 2020 (arXiv 2003.10637), Table 2 and Section 5.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
-from simulations.reproduce.fedsel.training import Model
+from dp.local.selection import (
+    RankSelector,
+    exponential,
+    perturbed_encoding,
+    perturbed_sampling,
+    printed_perturbed_encoding,
+)
 
-SWEPT: Final[Model] = "logistic"
-"""The model of Figure 2."""
+# Coordinates that are sent; "blind" is a random one that is not scaled up
+Selection = Literal["all", "random", "projected", "blind", "EXP", "PE", "PE-printed", "PS"]
 
+Model = Literal["logistic", "SVM"]
+
+Values = Literal["exact", "PM", "HM", "Duchi"]  # how what is sent is randomised
+KEPT_SHARE: Final = 0.1  # k/d, the share of coordinates that count as large
+# Those that choose privately, or say so
+SELECTIONS: Final[tuple[Selection, ...]] = ("EXP", "PE", "PE-printed", "PS")
+
+HONEST: Final[tuple[Selection, ...]] = ("EXP", "PE", "PS")  # those that keep their promise
+CHOICE_SHARE: Final = 0.1  # mu, the share of epsilon for choosing
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One way to report."""
+
+    name: str  # as the paper abbreviates it
+    selection: Selection  # which coordinates are sent
+    values: Values = "exact"  # how a value is randomised
+    choice_epsilon: float = 0.0  # of the selection; 0 where it does not look
+    value_epsilon: float = math.inf  # of all values of a report; infinite if exact
+
+    def selector(self, dimension: int) -> RankSelector | None:
+        """Return the private selector, if it is one."""
+        top = min(max(1, round(KEPT_SHARE * dimension)), dimension - 1)
+        makers: dict[str, Callable[[], RankSelector]] = {
+            "blind": lambda: perturbed_sampling(dimension, top, 0.0),
+            "EXP": lambda: exponential(dimension, self.choice_epsilon),
+            "PE": lambda: perturbed_encoding(dimension, top, self.choice_epsilon),
+            "PE-printed": lambda: printed_perturbed_encoding(dimension, top, self.choice_epsilon),
+            "PS": lambda: perturbed_sampling(dimension, top, self.choice_epsilon),
+        }
+        return makers[self.selection]() if self.selection in makers else None
+
+    def epsilon(self, dimension: int) -> float:
+        """Return what one report really spends."""
+        selector = self.selector(dimension)
+        chosen = 0.0 if selector is None else selector.epsilon
+        return chosen + self.value_epsilon
+
+
+def flat(values: Values, epsilon: float) -> Arm:
+    """Sampled coordinates, as many as epsilon allows."""
+    return Arm(values, "random", values, 0.0, epsilon)
+
+
+def blind(epsilon: float) -> Arm:
+    """Return FedSel without looking: a random coordinate, all of epsilon for its value."""
+    return Arm("RND-PM", "blind", "PM", 0.0, epsilon)
+
+
+def staged(selection: Selection, values: Values, epsilon: float, *, control: bool = False) -> Arm:
+    """FedSel: epsilon in two parts, or, in the controls "-C", all of it for the value and more."""
+    for_choice = CHOICE_SHARE * epsilon
+    name = f"{selection}-{values}" + ("-C" if control else "")
+    return Arm(name, selection, values, for_choice, epsilon if control else epsilon - for_choice)
+
+
+def baseline() -> Arm:
+    """Return the arm without privacy, which sends whole gradients."""
+    return Arm("NP", "all")
+
+
+def table3_arms(epsilon: float) -> list[Arm]:
+    """PM, scaled up and not, and every selector with and without the additional budget."""
+    controls = [staged(s, "PM", epsilon, control=True) for s in SELECTIONS]
+    plain = [staged(s, "PM", epsilon) for s in SELECTIONS]
+    return [flat("PM", epsilon), blind(epsilon), *plain, *controls]
+
+
+def other_arms(epsilon: float) -> list[Arm]:
+    """Figure 2 (h) and (i): other value mechanisms, and random projection."""
+    projected = Arm("PM-RP", "projected", "PM", 0.0, epsilon)
+    pairs = [(flat(v, epsilon), staged("PS", v, epsilon)) for v in ("HM", "Duchi")]
+    return [*(arm for pair in pairs for arm in pair), projected]
+
+
+SWEPT: Final[Model] = "logistic"  # the model of Figure 2
+
+# The paper's gain and loss of EXP, PE and PS, in points of accuracy
 PAPER_TABLE3: Final[dict[tuple[str, str], tuple[float, ...]]] = {
     ("syn-L-0.01-0.9", "logistic"): (8.6074, 0.3517, 5.410, 1.192, 5.975, 0.4970),
     ("syn-L-0.01-0.9", "SVM"): (7.1950, 2.1593, 3.7704, 0.8533, 5.065, 2.0816),
@@ -23,41 +110,26 @@ PAPER_TABLE3: Final[dict[tuple[str, str], tuple[float, ...]]] = {
     ("ADULT", "logistic"): (5.5745, 0.2935, 5.6445, 1.3096, 6.0535, 0.8091),
     ("ADULT", "SVM"): (5.5361, 0.1949, 5.6057, 0.9550, 5.1442, 0.3852),
 }
-"""The paper's gain and loss of EXP, PE and PS, in points of accuracy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is trained.
+    """What is trained."""
 
-    Attributes:
-        tables: of Table 3: BANK, ADULT, KDD or such as syn-H-0.1-0.6.
-        models: of Table 3.
-        epsilon: of a report, in Table 3.
-        sweep: further epsilons of a report, in Figure 2 (f) and (g).
-        common_rates: at which all arms of Table 3 are compared.
-        figure_rate: the common rate of the figures.
-        rates: among which each arm finds its own.
-        repeats: of the cross-validation in Table 3.
-        sweep_repeats: the same in the figures.
-        tuning_repeats: the same to find rates.
-        folds: of each.
-
-    Raises:
-        ValueError: intervals cannot be made.
-    """
-
+    # Of Table 3: BANK, ADULT, KDD or such as syn-H-0.1-0.6
     tables: tuple[str, ...] = ("syn-L-0.01-0.9", "BANK", "KDD", "ADULT")
-    models: tuple[Model, ...] = ("logistic", "SVM")
-    epsilon: float = 2.0
+    models: tuple[Model, ...] = ("logistic", "SVM")  # of Table 3
+    epsilon: float = 2.0  # of a report, in Table 3
+    # Further epsilons of a report, in Figure 2 (f) and (g)
     sweep: tuple[float, ...] = (0.5, 1.0, 4.0)
-    common_rates: tuple[float, ...] = (0.1, 0.3, 1.0)
-    figure_rate: float = 1.0
+    common_rates: tuple[float, ...] = (0.1, 0.3, 1.0)  # at which all arms of Table 3 are compared
+    figure_rate: float = 1.0  # the common rate of the figures
+    # Among which each arm finds its own
     rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-    repeats: int = 10
-    sweep_repeats: int = 4
-    tuning_repeats: int = 2
-    folds: int = 5
+    repeats: int = 10  # of the cross-validation in Table 3
+    sweep_repeats: int = 4  # the same in the figures
+    tuning_repeats: int = 2  # the same to find rates
+    folds: int = 5  # of each
 
     def __post_init__(self) -> None:
         for name, least in (("repeats", 2), ("sweep_repeats", 2), ("folds", 2)):

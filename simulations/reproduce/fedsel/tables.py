@@ -54,17 +54,11 @@ _KDD99_BINARY: Final = ("land", "logged_in", "is_host_login", "is_guest_login")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """Rows to learn from.
+    """Rows to learn from."""
 
-    Attributes:
-        name: as the paper has it.
-        inputs: float32[N, d].
-        labels: float32[N], -1 or +1.
-    """
-
-    name: str
-    inputs: Floats
-    labels: Floats
+    name: str  # as the paper has it
+    inputs: Floats  # float32[N, d]
+    labels: Floats  # float32[N], -1 or +1
 
     @property
     def majority(self) -> float:
@@ -88,10 +82,7 @@ def adult(folder: DataFolder) -> Examples:
     """Read ADULT, both files in one: float32[48842, 123]."""
     train, train_subject = read_uci(folder, catalog.ADULT_TRAIN, ADULT_SCHEMA)
     test, test_subject = read_uci(folder, catalog.ADULT_TEST, ADULT_SCHEMA)
-    labels = [
-        train.labels(ADULT_CLASSES, train_subject),
-        test.labels(ADULT_CLASSES, test_subject),
-    ]
+    labels = [train.labels(ADULT_CLASSES, train_subject), test.labels(ADULT_CLASSES, test_subject)]
     blocks = []
     for name in ADULT_SCHEMA.numbers:
         numbers = np.concatenate([train.numbers[name], test.numbers[name]])
@@ -122,18 +113,11 @@ def kdd99_of(table: Table) -> Examples:
 def synthetic(
     rows: int, features: int, small: float, share: float, seed: int, name: str
 ) -> Examples:
-    """Draw a table in which most features are small.
+    """Draw a table of N rows and d features in which most features are small.
 
     Dense rows z and a separator are standard normal, and the label is the side on which z lies.
-    Feature j is b_j z_j with b_j uniform in [0, 1], times ``small`` if it is at most ``share``.
-
-    Args:
-        rows: N.
-        features: d.
-        small: C1.
-        share: C2.
-        seed: of everything.
-        name: of the table.
+    Feature j is b_j z_j with b_j uniform in [0, 1], times ``small`` (C1) if it is at most ``share``
+    (C2).
     """
     rng = np.random.default_rng(seed)
     dense = rng.standard_normal((rows, features), dtype=np.float32)
@@ -151,28 +135,15 @@ LOADERS: Final[dict[str, Callable[[DataFolder], Examples]]] = {
     "ADULT": adult,
 }
 
-SYNTHETIC: Final = {
-    "syn-L": (60_000, 100),
-    "syn-H": (100_000, 300),
-    "syn-S": (4_000, 20),
-}
-"""Rows and features. S is this project's own, to try things out."""
+# Rows and features. S is this project's own, to try things out.
+SYNTHETIC: Final = {"syn-L": (60_000, 100), "syn-H": (100_000, 300), "syn-S": (4_000, 20)}
 
 SYNTHETIC_SEED: Final = 1
 
 
 @cache
 def load(name: str, data_dir: Path | None = None) -> Examples:
-    """Return a table by its name: BANK, KDD, ADULT, or such as syn-L-0.01-0.9; once a process.
-
-    Args:
-        name: of the table.
-        data_dir: folder of data sets; None for what the environment says.
-
-    Raises:
-        ConfigurationError: an unknown name, or no folder where files are needed.
-        DataError: a file is missing, of another version or broken.
-    """
+    """Return a table by its name: BANK, KDD, ADULT, or such as syn-L-0.01-0.9; once a process."""
     if name in LOADERS:
         return LOADERS[name](DataFolder(find_data_dir(data_dir)))
     found = re.fullmatch(r"(syn-[LHS])-([0-9.]+)-([0-9.]+)", name)
@@ -206,11 +177,7 @@ def intervals(numbers: Floats, edges: NDArray[np.float64]) -> Floats:
 
 
 def indicators(parts: Sequence[Categorical]) -> Floats:
-    """Return one indicator for each value that occurs; a missing value has none.
-
-    Args:
-        parts: one column, cut into several tables.
-    """
+    """Return one indicator for each value that occurs in the parts of a column, none if missing."""
     present = {part.values[code] for part in parts for code in np.unique(part.codes)}
     values = sorted(present - {MISSING})
     return np.concatenate(

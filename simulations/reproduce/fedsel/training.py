@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,39 +28,25 @@ from dp.local.scalars import DUCHI_BELOW
 from dp.local.selection import NOTHING, RankLaw, indices_at
 from simulations.reproduce.engine.seeds import rng_of, seed_of
 from simulations.reproduce.engine.study import data_dir_here
-from simulations.reproduce.fedsel.arms import Arm, Values
+from simulations.reproduce.fedsel.plan import Arm, Model, Values
 from simulations.reproduce.fedsel.tables import Examples, load
 
 Floats = NDArray[np.float64]
-Model = Literal["logistic", "SVM"]
 
-REGULARISATION: Final = 1e-4
-"""lambda, the weight of half the squared norm."""
-
-PROJECTED_SHARE: Final = 0.1
-"""Dimensions left by a random projection, of all."""
-
-BATCH_SHARE: Final = 0.01
-"""Users of a step, of all that train."""
+REGULARISATION: Final = 1e-4  # lambda, the weight of half the squared norm
+PROJECTED_SHARE: Final = 0.1  # dimensions left by a random projection, of all
+BATCH_SHARE: Final = 0.01  # users of a step, of all that train
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained, the same for all arms.
+    """What is trained, the same for all arms."""
 
-    Attributes:
-        model: which loss.
-        rate: alpha.
-        epochs: how often everybody reports.
-        accumulate: whether clients keep what was not chosen for their next report.
-        momentum: eta, of what was kept.
-    """
-
-    model: Model
-    rate: float
-    epochs: int = 1
-    accumulate: bool = True
-    momentum: float = 0.5
+    model: Model  # which loss
+    rate: float  # alpha
+    epochs: int = 1  # how often everybody reports
+    accumulate: bool = True  # whether clients keep what was not chosen for their next report
+    momentum: float = 0.5  # eta, of what was kept
 
 
 def slopes(model: Model, margins: Floats, labels: Floats) -> Floats:
@@ -105,23 +91,14 @@ def piecewise(values: Floats, epsilon: float, rng: np.random.Generator) -> Float
 
 
 class Run:
-    """One model, trained by some of the users of a table.
+    """One model, trained by some of the users of a table, who have one example each.
 
-    Args:
-        task: model and schedule.
-        arm: how users report.
-        table: all users, one example each.
-        users: int64[n], who takes part; a step asks one in a hundred of them.
-        seed: of order, choice and noise. Arms of one seed ask the users in the same order.
+    A step asks one in a hundred of the users, int64[n]. Arms of one seed ask them in the same
+    order.
     """
 
     def __init__(
-        self,
-        task: Task,
-        arm: Arm,
-        table: Examples,
-        users: NDArray[np.int64],
-        seed: Sequence[int],
+        self, task: Task, arm: Arm, table: Examples, users: NDArray[np.int64], seed: Sequence[int]
     ) -> None:
         self._task, self._arm, self._table, self._users = task, arm, table, users
         self._order = np.random.default_rng([*seed, 0])
@@ -205,15 +182,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How well a model does on the test part.
+    """How well a model does on the test part."""
 
-    Attributes:
-        accuracy: share of right answers.
-        balanced: mean of the shares of right answers among either label; a constant answer has
-            one half, however unequal labels are.
-    """
-
-    accuracy: float
+    accuracy: float  # share of right answers
+    # Mean of the shares of right answers among either label; a constant answer has one half,
+    # however unequal labels are
     balanced: float
 
 
@@ -232,18 +205,8 @@ def cross_validated(
 ) -> dict[str, Any]:
     """Train and test in some repetitions of a cross-validation; a cell of the campaign.
 
-    Arms of one repetition have the same folds and the same order of users.
-
-    Args:
-        table: its name.
-        task: what is trained.
-        arm: how users report.
-        repeats: numbers of the repetitions.
-        folds: of each.
-        seed: fixes everything.
-
-    Returns:
-        "accuracy" and "balanced", each a list by repetition of lists by fold.
+    Arms of one repetition have the same folds and the same order of users. Returns "accuracy" and
+    "balanced", each a list by repetition of lists by fold.
     """
     examples = load(table, data_dir_here())
     scores = [_folds(examples, task, arm, folds, seed_of(seed, table, each)) for each in repeats]

@@ -22,27 +22,18 @@ from sketch import SketchSpec, spec_for_size
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 
-BASIS_BYTES = 8
-"""Of an entry of a basis: a double."""
+BASIS_BYTES = 8  # of an entry of a basis: a double
 
 
 @dataclass(frozen=True, slots=True)
 class RoundBytes:
-    """Of one client in one round, both directions.
+    """Of one client in one round, both directions."""
 
-    Attributes:
-        numbers: of all vectors.
-        vectors: messages with a masked vector.
-        handshakes: all other messages.
-        bases: what a server sends beside, for PowerSGD.
-        sums: secure sums, each with a handshake of its own.
-    """
-
-    numbers: int
-    vectors: int
-    handshakes: int
-    bases: int = 0
-    sums: int = 1
+    numbers: int  # of all vectors
+    vectors: int  # messages with a masked vector
+    handshakes: int  # all other messages
+    bases: int = 0  # what a server sends beside, for PowerSGD
+    sums: int = 1  # secure sums, each with a handshake of its own
 
     @property
     def total(self) -> int:
@@ -56,19 +47,15 @@ class RoundBytes:
 
 Measure = Callable[[RoundBytes], int]
 
+# What a sketch and PowerSGD may have in common
 EQUAL: dict[str, Measure] = {
     "all messages": lambda cost: cost.total,
     "vectors alone": lambda cost: cost.vectors,
 }
-"""What a sketch and PowerSGD may have in common."""
 
 
 def round_bytes(config: RunConfig, layers: LayerShapes) -> RoundBytes:
-    """Return the bytes of a round of a configuration.
-
-    Raises:
-        ParameterError: it cannot be run.
-    """
+    """Return the bytes of a round of a configuration."""
     if config.powersgd is not None:
         return _power_bytes(config, FactorShapes(layers, config.powersgd.rank))
     dimension = layers.dimension + (config.clipping is not None)

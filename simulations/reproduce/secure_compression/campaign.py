@@ -7,30 +7,33 @@ best is evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from statistics import fmean
 from typing import Any, Final
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
+
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.data import Dataset
 from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.federated import data_of
-from simulations.reproduce.engine.render import (
-    Column,
-    Figures,
-    Grid,
-    Part,
-    Row,
-    percent,
-    pivot,
-    points,
-    table,
-)
+from simulations.reproduce.engine.federated import data_of, outcome
+from simulations.reproduce.engine.plots import Style, curve, dress, panels
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
+from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import Outcome, Way, climb, tune_then_evaluate
+from simulations.reproduce.engine.tuning import (
+    Outcome,
+    Way,
+    climb,
+    grouped,
+    smallest_best,
+    tune_then_evaluate,
+)
 from simulations.reproduce.secure_compression.bytes import matched_sketches, round_bytes
 from simulations.reproduce.secure_compression.claims import (
     alone,
@@ -46,14 +49,13 @@ from simulations.reproduce.secure_compression.plan import (
     Family,
     Plan,
     Point,
+    times,
 )
-from simulations.reproduce.secure_compression.plot import plot
-from simulations.reproduce.secure_compression.training import run
 from sketch.layers import LayerShapes
 
+# Powers of two by which Denoise's first rate is above that of the release alone: its second clip
+# shortens means that are mostly noise
 DENOISED_STEP: Final = 1
-"""Powers of two by which Denoise's first rate is above that of the release alone: its second clip
-shortens means that are mostly noise."""
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -65,17 +67,24 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     listed = list(plan.points(matched))
     for point in listed:
         plan.config(point, 1.0, study.seed).check()
-    releases = [point for point in listed if point.average == ALONE]
-    starts = {point: plan.first_exponent(point.arm) for point in releases}
+    starts = {p: plan.first_exponent(p.arm) for p in listed if p.average == ALONE}
     found = _tuned(study, starts)
     # What follows a release begins at its best rate.
-    starts |= {
+    behind = {
         point: found[Point(point.arm)].chosen + DENOISED_STEP * (point.average.kind == "denoise")
         for point in listed
         if point.average != ALONE
     }
-    found |= _tuned(study, {point: start for point, start in starts.items() if point not in found})
-    rows = [_row(plan, layers, point, starts[point], found[point]) for point in listed]
+    found |= _tuned(study, behind)
+    starts |= behind
+    rows = [
+        {
+            **_evaluated(plan, layers, point, ended.chosen, ended.runs),
+            "tried": [[2.0**k, ended.tried[k]] for k in sorted(ended.tried)],
+            "at_edge": abs(ended.chosen - starts[point]) == plan.climb,
+        }
+        for point, ended in ((point, found[point]) for point in listed)
+    ]
     figures = {
         "parameters": layers.dimension,
         "layers": [[name, list(shape)] for name, shape in layers.shapes],
@@ -84,10 +93,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "rows": rows,
         "common": _common(study, layers, found[Point(UNCOMPRESSED)].chosen),
     }
-    facts = {**study.facts(), **figures}
-    compared = comparisons(facts)
-    concluded = {"comparisons": [asdict(each) for each in compared], "verdicts": verdicts(compared)}
-    return facts | {"conclusions": concluded, "claims": claims(compared)}
+    compared = comparisons({**study.facts(), **figures})
+    return figures | {"conclusions": {"comparisons": compared, "verdicts": verdicts(compared)}}
 
 
 def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
@@ -99,12 +106,8 @@ def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
 
 def _cells(study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int]) -> list[Cell]:
     """Return the runs of a point at a learning rate of two to a power."""
-    return [
-        Cell(
-            f"{point.name} {exponent} {seed}", run, (study.plan.config(point, 2.0**exponent, seed),)
-        )
-        for seed in seeds
-    ]
+    configs = [(seed, study.plan.config(point, 2.0**exponent, seed)) for seed in seeds]
+    return [Cell(f"{point.name} {exponent} {seed}", outcome, (config,)) for seed, config in configs]
 
 
 def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[int]]:
@@ -116,42 +119,26 @@ def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[
             climb(start, study.plan.climb),
             lambda exponent: _cells(study, point, exponent, trials),
             lambda exponent: _cells(study, point, exponent, study.seeds),
-            # Ties go to the smaller rate, so that the order of trials decides nothing.
-            lambda means: max(sorted(means), key=lambda exponent: means[exponent]),
+            smallest_best,
         )
 
-    ways = [way(point, start) for point, start in starts.items()]
-    return dict(zip(starts, tune_then_evaluate(study, ways), strict=True))
-
-
-def _row(
-    plan: Plan, layers: LayerShapes, point: Point, start: int, outcome: Outcome[int]
-) -> dict[str, Any]:
-    best = outcome.chosen
-    return {
-        **_evaluated(plan, layers, point, best, outcome.runs),
-        "tried": [[2.0**k, outcome.tried[k]] for k in sorted(outcome.tried)],
-        "at_edge": abs(best - start) == plan.climb,
-    }
+    return tune_then_evaluate(study, {point: way(point, at) for point, at in starts.items()})
 
 
 def _common(study: Study[Plan], layers: LayerShapes, exponent: int) -> list[dict[str, Any]]:
     """Return all clips at the learning rate of the right one: nobody sought theirs."""
-    clips = [
-        Point(arm) for arm in study.plan.arms() if arm.family in (Family.CLIP, Family.FOLLOWING)
-    ]
-    cells = [_cells(study, point, exponent, study.seeds) for point in clips]
-    results = iter(study.results(cell for group in cells for cell in group))
+    plan, families = study.plan, (Family.CLIP, Family.FOLLOWING)
+    clips = [Point(arm) for arm in plan.arms() if arm.family in families]
+    runs = grouped(study, [_cells(study, point, exponent, study.seeds) for point in clips])
     return [
-        _evaluated(study.plan, layers, point, exponent, [next(results) for _ in group])
-        for point, group in zip(clips, cells, strict=True)
+        _evaluated(plan, layers, point, exponent, found)
+        for point, found in zip(clips, runs, strict=True)
     ]
 
 
 def _evaluated(
     plan: Plan, layers: LayerShapes, point: Point, exponent: int, runs: Sequence[Row]
 ) -> dict[str, Any]:
-    """Return what the runs of a point come to."""
     accuracies = [result["accuracy"] for result in runs]
     return {
         "name": point.name,
@@ -172,11 +159,6 @@ def _evaluated(
     }
 
 
-def _accuracy(row: Row) -> str:
-    lost = f", {row['diverged']} lost" if row["diverged"] else ""
-    return points(row["accuracy"], half_width(row["accuracies"])) + lost
-
-
 def _clips(row: Row) -> str | None:
     """Return the range of the clips at which runs ended, of those that follow."""
     clips = [clip for clip in row["last_clips"] if clip is not None]
@@ -188,12 +170,8 @@ def _average(row: Row) -> str:
     return "no average" if kind == "none" else f"{kind} {row['momentum']:g}"
 
 
-def _trials(row: Row) -> str:
-    return ", ".join(f"{rate:g}: {100 * mean:.1f}" for rate, mean in row["tried"])
-
-
 WAY = Column("way", "title")
-ACCURACY = Column("accuracy, %", _accuracy)
+ACCURACY = Column("accuracy, %", with_lost)
 CLIPS = Column("last clip", _clips)
 
 COMPARED = (
@@ -218,11 +196,12 @@ RATED = (
     WAY,
     Column("average", _average),
     Column("chosen", lambda row: f"{row['rate']:g}" + " (at the edge)" * row["at_edge"]),
-    Column("tried", _trials),
+    Column("tried", lambda row: ", ".join(f"{x:g}: {100 * mean:.1f}" for x, mean in row["tried"])),
 )
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
+    rows = figures["rows"]
     yield table("Comparisons", COMPARED, figures["conclusions"]["comparisons"])
     released = alone(figures)
     title = "Ways to release a mean, nothing behind"
@@ -230,25 +209,85 @@ def _parts(figures: Figures) -> Iterator[Part]:
     clips = (WAY, Column("rate", "rate", "g"), ACCURACY, CLIPS)
     same_rate = [released["sketch-1"], *figures["common"]]
     yield table("Clips at the right clip's learning rate", clips, same_rate)
-    yield _by_average(figures["rows"])
-    for other, name in (("none", "no average"), ("momentum", "momentum")):
-        one_by_one = [asdict(each) for each in by_arm(figures, "denoise", other)]
-        yield table(f"Denoise against {name}, way by way", COMPARED, one_by_one)
-    yield table("Learning rates: chosen, and accuracy in the trials, %", RATED, figures["rows"])
-
-
-def _by_average(rows: Sequence[Row]) -> Grid:
-    """Return accuracies of the ways that are followed by every average."""
     followed = {row["arm"] for row in rows if row["average"] != "none"}
-    return pivot(
-        "Accuracy behind every average, %",
-        (WAY,),
-        _average,
-        Column("", _accuracy),
-        [row for row in rows if row["arm"] in followed],
-        head=str,
-        brief=True,
-    )
+    shown = [row for row in rows if row["arm"] in followed]
+    title, cell = "Accuracy behind every average, %", Column("", with_lost)
+    yield pivot(title, (WAY,), _average, cell, shown, head=str, brief=True)
+    for other, name in (("none", "no average"), ("momentum", "momentum")):
+        one_by_one = by_arm(figures, "denoise", other)
+        yield table(f"Denoise against {name}, way by way", COMPARED, one_by_one)
+    yield table("Learning rates: chosen, and accuracy in the trials, %", RATED, rows)
+
+
+def plot(figures: Figures) -> Figure:
+    """Draw accuracy by bytes, accuracy by clip, and what averages gain behind every way."""
+    figure, [[left, middle, right]] = panels(1, 3, 17, 7)
+    rows = list(alone(figures).values())
+    _by_bytes(left, rows)
+    _by_clip(middle, rows, figures)
+    _by_average(right, figures)
+    return figure
+
+
+def _half(row: Row) -> float:
+    return half_width(row["accuracies"]) or 0.0
+
+
+def _by_bytes(axes: Axes, rows: Sequence[Row]) -> None:
+    """Filled marks count all messages, open ones the masked vectors alone."""
+    for family, label, colour, marker in (
+        ("sketch", "sketches", GREY, "o"),
+        ("powersgd", "secure PowerSGD", ORANGE, "s"),
+    ):
+        for measure, name in (("total", "all messages"), ("vectors", "vectors alone")):
+            look = Style(f"{label}, {name}", colour, marker, hollow=measure == "vectors")
+            found = where(rows, family=family)
+            curve(axes, found, f"bytes.{measure}", "accuracy", look, _half)
+    x, title = "bytes of a client in a round, both directions", "at equal epsilon, by bytes"
+    dress(axes, x, "test accuracy", title, log="x", percents=True, legend="below")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _by_clip(axes: Axes, rows: Sequence[Row], figures: Figures) -> None:
+    """Full lines have learning rates of their own, dotted ones that of the right clip."""
+    # The right clip is the sketch of rate 1, whose value is 1 as well.
+    right = where(rows, arm="sketch-1")
+    clips = [*right, *where(rows, family="clip"), *where(rows, family="following")]
+    for family, label, colour, marker, beside in (
+        ("clip", "fixed", GREY, "o", right),
+        ("following", "following, by its first clip", BLUE, "s", []),
+    ):
+        for source, line, rates in ((rows, "-", "own rate"), (figures["common"], ":", "one rate")):
+            look = Style(f"{label}, {rates}", colour, marker, line)
+            found = where(source, family=family) + beside
+            curve(axes, found, "value", "accuracy", look, _half)
+    x, title = "clip over the right one", "fixed clips and those that follow"
+    dress(axes, x, "test accuracy", title, log="x", percents=True, legend="below")
+    axes.xaxis.set_major_locator(FixedLocator(sorted({row["value"] for row in clips})))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: times(value).split(" ")[0]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _by_average(axes: Axes, figures: Figures) -> None:
+    pairs = (("none", "no average", BLUE), ("momentum", "the server's momentum", GREEN))
+    for place, (other, label, colour) in enumerate(pairs):
+        found = by_arm(figures, "denoise", other)
+        axes.errorbar(
+            [100.0 * each["mean"] for each in found],
+            [number + 0.3 * place for number in range(len(found))],
+            xerr=[100.0 * (each["half_width"] or 0.0) for each in found],
+            fmt="o",
+            color=colour,
+            markersize=4,
+            capsize=2.0,
+            label=f"against {label}",
+        )
+        names = [f"{each['question']}, {each['what'].split(', ')[-1]}" for each in found]
+        axes.set_yticks(range(len(found)), names, fontsize=7)
+    axes.axvline(0.0, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    title = "Denoise behind every way, by momentum"
+    dress(axes, "points of accuracy that Denoise gains, 95 %", "", title, legend="below")
 
 
 CAMPAIGN = Campaign(
@@ -256,6 +295,7 @@ CAMPAIGN = Campaign(
     title="Secure PowerSGD, clips that follow, Denoise: do they help?",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"accuracy by bytes, by clip, and what averages gain": plot},
 )

@@ -9,157 +9,109 @@ Figures in, claims out: must not know models, data or protocols.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, agreed, gains
+from simulations.reproduce.engine.claims import OURS, Claim, agreed, compared, gains
 from simulations.reproduce.engine.render import points
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 
-NEGLIGIBLE: Final = 0.005
-"""A gain in accuracy that is surely below half a point is none."""
-
-NAMES: Final = {
-    "none": "no average",
-    "momentum": "the server's momentum",
-    "denoise": "Denoise",
-}
-
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
+NEGLIGIBLE: Final = 0.005  # a gain in accuracy that is surely below half a point is none
+NAMES: Final = {"none": "no average", "momentum": "the server's momentum", "denoise": "Denoise"}
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One way against another.
-
-    Attributes:
-        question: that it helps to decide.
-        what: the one.
-        against: the other.
-        mean: of the differences in accuracy.
-        half_width: of their interval; None with one seed.
-        verdict: on "it is better".
-    """
-
-    question: str
-    what: str
-    against: str
-    mean: float
-    half_width: float | None
-    verdict: str
+def comparison(question: str, what: str, against: str, found: Sequence[float]) -> dict[str, Any]:
+    """Return one way against another: what differences, one for each seed, come to."""
+    named = {"question": question, "what": what, "against": against}
+    return {**named, **compared(found, NEGLIGIBLE)}
 
 
-def compared(question: str, what: str, against: str, found: Sequence[float]) -> Comparison:
-    """Return the comparison that differences, one for each seed, come to."""
-    seen = Interval.of(found)
-    width = None if len(found) < 2 else seen.half()
-    return Comparison(question, what, against, seen.mean, width, above(seen, 0.0, NEGLIGIBLE))
+def _of_rows(question: str, one: Row, other: Row) -> dict[str, Any]:
+    return comparison(question, one["title"], other["title"], _gains(one, other))
 
 
-def comparisons(figures: Figures) -> list[Comparison]:
+def comparisons(figures: Figures) -> list[dict[str, Any]]:
     """Return every comparison that decides a question."""
-    return [*power(figures), *sketches(figures), *following(figures), *averages(figures)]
+    parts = (power, sketches, following, averages)
+    return [each for part in parts for each in part(figures)]
 
 
-def verdicts(found: Sequence[Comparison]) -> dict[str, str]:
+def verdicts(found: Sequence[Row]) -> dict[str, str]:
     """Return the verdict on every question; its comparisons have to agree."""
-    questions = dict.fromkeys(each.question for each in found)
-    return {q: agreed(each.verdict for each in found if each.question == q) for q in questions}
+    return {
+        question: agreed(each["verdict"] for each in where(found, question=question))
+        for question in distinct(found, "question")
+    }
 
 
-def claims(found: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """Return a claim for every question."""
-    rows = []
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield a claim for every question."""
+    found = figures["conclusions"]["comparisons"]
     for question, verdict in verdicts(found).items():
-        mine = [each for each in found if each.question == question]
-        seen = ", ".join(points(each.mean, each.half_width, "+.1f") for each in mine)
-        claim = Claim(
-            statement=f"better: {question}",
-            source=OURS,
-            tolerance=NEGLIGIBLE,
-            verdict=verdict,
-            seen=f"{seen} points",
-        )
-        rows.append(claim.figures())
-    return rows
+        mine = where(found, question=question)
+        seen = ", ".join(points(each["mean"], each["half_width"], "+.1f") for each in mine)
+        yield Claim(f"better: {question}", OURS, verdict, f"{seen} points", tolerance=NEGLIGIBLE)
 
 
-def power(figures: Figures) -> list[Comparison]:
+def power(figures: Figures) -> Iterator[dict[str, Any]]:
     """Compare secure PowerSGD with the sketches that are as dear."""
-    rows, found = alone(figures), []
+    rows = alone(figures)
     for role, sketch in figures["matched"].items():
         measure, rank = role.rsplit(", rank ", 1)
-        one, other = rows[f"powersgd-{rank}"], rows[sketch]
         question = f"secure PowerSGD, against sketches of as many bytes in {measure}"
-        found.append(compared(question, one["title"], other["title"], _gains(one, other)))
-    return found
+        yield _of_rows(question, rows[f"powersgd-{rank}"], rows[sketch])
 
 
-def sketches(figures: Figures) -> list[Comparison]:
+def sketches(figures: Figures) -> Iterator[dict[str, Any]]:
     """Compare sketches of fixed rates with no compression, at the same epsilon."""
-    rows, found = alone(figures), []
+    rows, question = alone(figures), "sketches, against no compression"
     for rate in figures["plan"]["rates"]:
         if rate > 1.0:
-            one, other = rows[f"sketch-{rate:.6g}"], rows["sketch-1"]
-            question = "sketches, against no compression"
-            found.append(compared(question, one["title"], other["title"], _gains(one, other)))
-    return found
+            yield _of_rows(question, rows[f"sketch-{rate:.6g}"], rows["sketch-1"])
 
 
-def following(figures: Figures) -> list[Comparison]:
+def following(figures: Figures) -> Iterator[dict[str, Any]]:
     """Compare clips that follow with the right one, and with the one at which they began."""
-    found = []
     own = alone(figures)
     common = {row["arm"]: row for row in figures["common"]} | {"sketch-1": own["sketch-1"]}
     for rates, rows in (("its own learning rate", own), ("the right clip's rate", common)):
+        about = f"a following clip at {rates}, against"
         for start in figures["plan"]["starts"]:
-            one, right = rows[f"following-{start:.6g}"], rows["sketch-1"]
-            question = f"a following clip at {rates}, against the right one"
-            found.append(compared(question, one["title"], right["title"], _gains(one, right)))
-            first = rows.get(f"clip-{start:.6g}")
-            if first is not None:
-                question = f"a following clip at {rates}, against staying at a wrong one"
-                found.append(compared(question, one["title"], first["title"], _gains(one, first)))
-    return found
+            one, wrong = rows[f"following-{start:.6g}"], rows.get(f"clip-{start:.6g}")
+            yield _of_rows(f"{about} the right one", one, rows["sketch-1"])
+            if wrong is not None:
+                yield _of_rows(f"{about} staying at a wrong one", one, wrong)
 
 
-def averages(figures: Figures) -> list[Comparison]:
+def averages(figures: Figures) -> Iterator[dict[str, Any]]:
     """Compare Denoise and momentum with nothing, and with one another, over all ways at once.
 
     The difference of a seed is the mean over all ways to release: what is asked is whether an
     average helps whatever it follows. `by_arm` has the ways one by one.
     """
-    found = []
     for momentum in figures["plan"]["momenta"]:
         for one, other in (("denoise", "none"), ("denoise", "momentum"), ("momentum", "none")):
             pairs = _pairs(figures, momentum, one, other)
             by_seed = zip(*(_gains(*pair) for pair in pairs), strict=True)
-            question = f"{NAMES[one]}, against {NAMES[other]}"
-            found.append(
-                compared(
-                    question,
-                    f"{NAMES[one]}, {momentum:g}",
-                    NAMES[other] + ("" if other == "none" else f", {momentum:g}"),
-                    [fmean(values) for values in by_seed],
-                )
+            yield comparison(
+                f"{NAMES[one]}, against {NAMES[other]}",
+                f"{NAMES[one]}, {momentum:g}",
+                NAMES[other] + ("" if other == "none" else f", {momentum:g}"),
+                [fmean(values) for values in by_seed],
             )
-    return found
 
 
-def by_arm(figures: Figures, one: str, other: str) -> list[Comparison]:
+def by_arm(figures: Figures, one: str, other: str) -> list[dict[str, Any]]:
     """Compare two averages behind every way to release, at every momentum."""
-    found = []
-    for momentum in figures["plan"]["momenta"]:
-        for first, second in _pairs(figures, momentum, one, other):
-            what = f"{NAMES[one]}, {momentum:g}"
-            found.append(compared(first["title"], what, NAMES[other], _gains(first, second)))
-    return found
+    return [
+        comparison(left["title"], f"{NAMES[one]}, {momentum:g}", NAMES[other], _gains(left, right))
+        for momentum in figures["plan"]["momenta"]
+        for left, right in _pairs(figures, momentum, one, other)
+    ]
 
 
 def _gains(one: Row, other: Row) -> list[float]:
-    """Return the differences in accuracy, seed by seed."""
     return gains(one["accuracies"], other["accuracies"])
 
 
@@ -173,4 +125,4 @@ def _pairs(figures: Figures, momentum: float, one: str, other: str) -> list[tupl
 
 def alone(figures: Figures) -> dict[str, Row]:
     """Return the rows without an average, by way to release."""
-    return {row["arm"]: row for row in figures["rows"] if row["average"] == "none"}
+    return {row["arm"]: row for row in where(figures["rows"], average="none")}

@@ -16,9 +16,7 @@ from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.overrides import changed
 
-TESTED_EVERY = 2
-"""Rounds between tests; accuracy is the mean of those in the last fifth of a run."""
-
+TESTED_EVERY = 2  # rounds between tests; accuracy is the mean of those in the last fifth of a run
 Changes = tuple[tuple[str, Any], ...]
 
 
@@ -33,17 +31,11 @@ class Family(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to release a mean.
+    """One way to release a mean."""
 
-    Attributes:
-        family: of its ways.
-        value: rate of the sketch, rank, or the (first) clip over the right one.
-        role: of a sketch that is as dear as PowerSGD of a rank: what is equal, and the rank.
-    """
-
-    family: Family
-    value: float
-    role: str = ""
+    family: Family  # of its ways
+    value: float  # rate of the sketch, rank, or the (first) clip over the right one
+    role: str = ""  # of a sketch that is as dear as PowerSGD of a rank: what is equal, and the rank
 
     @property
     def name(self) -> str:
@@ -69,21 +61,15 @@ def times(value: float) -> str:
     return f"{value:g} times" if value >= 1.0 else f"1/{1.0 / value:g} of"
 
 
-UNCOMPRESSED = Arm(Family.SKETCH, 1.0)
-"""The right clip as well."""
+UNCOMPRESSED = Arm(Family.SKETCH, 1.0)  # the right clip as well
 
 
 @dataclass(frozen=True, slots=True)
 class Average:
-    """What the server does over time with the means that it released.
+    """What the server does over time with the means that it released."""
 
-    Attributes:
-        kind: "none", "momentum" of the server's own, or "denoise".
-        momentum: of the average.
-    """
-
-    kind: str = "none"
-    momentum: float = 0.0
+    kind: str = "none"  # "none", "momentum" of the server's own, or "denoise"
+    momentum: float = 0.0  # of the average
 
     @property
     def name(self) -> str:
@@ -93,8 +79,7 @@ class Average:
     def changes(self, step: float) -> Changes:
         """Return what it means for a configuration.
 
-        Args:
-            step: by which the model moves along a mean, over all rounds in which it counts.
+        The step is by which the model moves along a mean, over all rounds in which it counts.
         """
         rate = ("server.learning_rate", step)
         if self.kind == "denoise":
@@ -122,42 +107,27 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The task and what is varied.
+    """The task and what is varied."""
 
-    Attributes:
-        data: a data set by name.
-        hidden: units of the one hidden layer.
-        rounds: of a run, in which every client takes part once.
-        cohort: clients of a round; all of them survive.
-        least: examples of the poorest client.
-        epsilon, delta: against the server, over all rounds.
-        clip: the right one: about the median norm of an update.
-        rates: of count sketches, with 1.
-        ranks: of PowerSGD.
-        clips: fixed ones, over the right one; beside it.
-        starts: first clips of those that follow, over the right one.
-        momenta: of Denoise and of the server.
-        seeds: runs of a point.
-        tuning_seeds: runs of a learning rate that is tried.
-        climb: most steps of a factor of two from the first rate that is tried, each way.
-    """
-
-    data: str = "mnist"
-    hidden: int = 12
-    rounds: int = 20
-    cohort: int = 48
-    least: int = 5
+    data: str = "mnist"  # a data set by name
+    hidden: int = 12  # units of the one hidden layer
+    rounds: int = 20  # of a run, in which every client takes part once
+    cohort: int = 48  # clients of a round; all of them survive
+    least: int = 5  # examples of the poorest client
+    # epsilon, delta: against the server, over all rounds
     epsilon: float = 5.0
     delta: float = 1e-5
-    clip: float = 0.3
-    rates: tuple[float, ...] = (1.0, 4.0, 16.0)
-    ranks: tuple[int, ...] = (1, 2, 4)
+    clip: float = 0.3  # the right one: about the median norm of an update
+    rates: tuple[float, ...] = (1.0, 4.0, 16.0)  # of count sketches, with 1
+    ranks: tuple[int, ...] = (1, 2, 4)  # of PowerSGD
+    # Fixed ones, over the right one; beside it
     clips: tuple[float, ...] = (1 / 16, 1 / 4, 4.0, 16.0)
+    # First clips of those that follow, over the right one
     starts: tuple[float, ...] = (1 / 16, 1.0, 16.0)
-    momenta: tuple[float, ...] = (0.5, 0.9)
-    seeds: int = 5
-    tuning_seeds: int = 2
-    climb: int = 6
+    momenta: tuple[float, ...] = (0.5, 0.9)  # of Denoise and of the server
+    seeds: int = 5  # runs of a point
+    tuning_seeds: int = 2  # runs of a learning rate that is tried
+    climb: int = 6  # most steps of a factor of two from the first rate that is tried, each way
 
     @property
     def averages(self) -> tuple[Average, ...]:
@@ -175,11 +145,7 @@ class Plan:
         ]
 
     def points(self, matched: list[Arm]) -> Iterator[Point]:
-        """Yield everything that gets a learning rate of its own; what follows nothing first.
-
-        Args:
-            matched: sketches as dear as PowerSGD.
-        """
+        """Yield everything that gets a learning rate of its own; what follows nothing first."""
         arms = self.arms()
         for arm in dict.fromkeys([*arms, *(Arm(a.family, a.value) for a in matched)]):
             yield Point(arm)
@@ -196,14 +162,7 @@ class Plan:
         return 4 if arm.family is Family.FOLLOWING else 1
 
     def config(self, point: Point, step: float, seed: int) -> RunConfig:
-        """Return the configuration of one run.
-
-        Args:
-            step: learning rate of the server; what a momentum adds up over rounds is in it.
-
-        Raises:
-            ConfigurationError: figures do not fit together.
-        """
+        """Return the configuration of one run; what a momentum adds up is in the step."""
         base = parse(
             {
                 "seed": seed,
@@ -248,6 +207,7 @@ class Plan:
         )
 
 
+# The quick one says nothing, and says it within seconds
 PRESETS = {
     "mnist": Plan(),
     "quick": Plan(
@@ -266,4 +226,3 @@ PRESETS = {
         climb=1,
     ),
 }
-"""The quick one says nothing, and says it within seconds."""

@@ -11,30 +11,18 @@ from itertools import chain
 from statistics import fmean
 from typing import Any
 
-import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from protocol.errors import ConfigurationError
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
-from simulations.reproduce.engine.render import (
-    Column,
-    Figures,
-    Part,
-    Row,
-    percent,
-    pivot,
-    points,
-    table,
-)
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.rows import Figures, Row
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
-from simulations.reproduce.sqsgd.plan import PRESETS, Plan, build_model, runs
-from simulations.reproduce.sqsgd.theory import theory
+from simulations.reproduce.sqsgd.plan import PRESETS, Plan, Run, build_model, runs, theory
 from simulations.reproduce.sqsgd.training import trained
 
 TITLES = {
@@ -60,23 +48,21 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Train every way at every seed."""
     plan, task = study.plan, build_model(study.plan.model)
     data, chosen = dataset(plan.data), runs(study.plan, task.dimension)
-    cells = [
-        Cell(f"{run.name} {seed}", trained, (plan.setting, run.algorithm, run.name, seed))
-        for seed in study.seeds
-        for run in chosen
-    ]
-    results = study.results(cells)
+
+    def training(run: Run, seed: int) -> Cell:
+        return Cell(f"{run.name} {seed}", trained, (plan.setting, run.algorithm, run.name, seed))
+
     rows = [
         {
             "name": run.name,
             "figures": list(run.figures),
             **run.facts,
             "report_bytes": None if run.algorithm is None else run.algorithm.report_bytes,
-            "results": results[place :: len(chosen)],
+            "results": results,
         }
-        for place, run in enumerate(chosen)
+        for run, results in zip(chosen, study.by_arm(chosen, training), strict=True)
     ]
-    figures = {
+    return {
         "plan": {**plain(plan), "seeds": list(study.seeds)},
         "data": data.name,
         "model": plan.model,
@@ -88,19 +74,6 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "theory": theory(plan, task.dimension),
         "runs": rows,
     }
-    return {**figures, "claims": claims(figures)}
-
-
-def check(plan: Plan) -> None:
-    """Refuse weeks of training.
-
-    Raises:
-        ConfigurationError: ResNet-110 without a GPU, or there is no such network.
-    """
-    build_model(plan.model)
-    if plan.model == "resnet110" and not (plan.force or torch.cuda.is_available()):
-        problem = "resnet110 on a CPU takes weeks"
-        raise ConfigurationError("model", problem, "a machine with a GPU, or --set force=true")
 
 
 def _spread(values: list[float]) -> str:
@@ -140,14 +113,11 @@ SETTINGS = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    yield table("Runs", RUNS, figures["runs"], brief=True)
-    yield pivot(
-        "Accuracy by epoch, mean over seeds, %",
-        (Column("run", "name"),),
-        "epoch",
-        percent("", "mean"),
-        [{**row, **point} for row in figures["runs"] for point in _curve(row)],
-    )
+    rows = figures["runs"]
+    yield table("Runs", RUNS, rows, brief=True)
+    curves = [{**row, **point} for row in rows for point in _curve(row)]
+    title = "Accuracy by epoch, mean over seeds, %"
+    yield pivot(title, (Column("run", "name"),), "epoch", percent("", "mean"), curves)
     yield table("What the settings mean", SETTINGS, figures["theory"])
 
 
@@ -170,21 +140,17 @@ def plot(figures: Figures) -> Figure:
     Means over seeds, and bars from the lowest to the highest.
     """
     figure, axes = panels(2, 2, 14, 10)
+    plain_row, *others = figures["runs"]
     for panel, (number, title) in zip(chain(*axes), PANELS.items(), strict=True):
-        _draw(panel, figures["runs"], number, title)
+        curve(panel, _curve(plain_row), "epoch", "mean", Style(TITLES["plain"], "black", ""))
+        drawn = [each for each in others if number in (each["figures"] or [0])]
+        for place, row in enumerate(drawn):
+            levels = "" if row["levels"] is None else f", K = {row['levels']}"
+            label = f"{TITLES[row['way']]}{levels}, epsilon = {row['epsilon']:g}"
+            curve(panel, _curve(row), "epoch", "mean", style(place, label), "range")
+        dress(panel, "epochs", "test accuracy, higher is better", title, percents=True)
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
-
-
-def _draw(axes: Axes, rows: list[Row], number: int, title: str) -> None:
-    plain_row, *others = rows
-    curve(axes, _curve(plain_row), "epoch", "mean", Style(TITLES["plain"], "black", ""))
-    drawn = [row for row in others if (number in row["figures"] if number else not row["figures"])]
-    for place, row in enumerate(drawn):
-        levels = "" if row["levels"] is None else f", K = {row['levels']}"
-        label = f"{TITLES[row['way']]}{levels}, epsilon = {row['epsilon']:g}"
-        curve(axes, _curve(row), "epoch", "mean", style(place, label), "range")
-    dress(axes, "epochs", "test accuracy, higher is better", title, percents=True)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 CAMPAIGN = Campaign(
@@ -192,8 +158,9 @@ CAMPAIGN = Campaign(
     title="sqSGD: accuracy by levels, epsilon and baseline",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"accuracy": plot},
     stem="sqsgd-{data}",
-    check=check,
+    check=Plan.check,
 )

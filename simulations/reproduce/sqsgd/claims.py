@@ -9,9 +9,9 @@ Figures in, claims out: must not know torch, models or data.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from dp.local import ReconstructionProtection
 from simulations.reproduce.engine.claims import (
@@ -25,18 +25,13 @@ from simulations.reproduce.engine.claims import (
     gain,
     within,
 )
+from simulations.reproduce.engine.rows import Figures, Row, first
 
+# What "significant" and "significantly" shall mean of an accuracy: a point
 SIGNIFICANT: Final = 0.01
-"""What "significant" and "significantly" shall mean of an accuracy: a point."""
 
-COMPARABLE: Final = 0.02
-"""And "comparable": no more than two points apart."""
-
-RARE: Final = 1e-6
-"""Probability of a reconstruction that counts as protection."""
-
-Figures = Mapping[str, Any]
-Row = Mapping[str, Any]
+COMPARABLE: Final = 0.02  # and "comparable": no more than two points apart
+RARE: Final = 1e-6  # probability of a reconstruction that counts as protection
 Measure = Callable[[Row], list[float]]
 
 
@@ -50,13 +45,13 @@ def mean_accuracies(row: Row) -> list[float]:
     return [fmean(point["accuracy"] for point in result["curve"]) for result in row["results"]]
 
 
-def claims(figures: Figures) -> list[dict[str, Any]]:
-    """Return every claim that these figures have something to say of."""
-    found = [*_levels(figures), *_epsilons(figures), *_baselines(figures), *_theory(figures)]
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield every claim that these figures have something to say of."""
+    for part in (_levels, _epsilons, _baselines, _theory):
+        yield from part(figures)
     if figures["model"] != "resnet110":
         text, why = "Figures 1 to 3 on ResNet-110", "not run: `--preset resnet110` needs a GPU"
-        found.append(Claim(statement=text, source="Section 4", verdict=UNDECIDED, seen=why))
-    return [claim.figures() for claim in found]
+        yield Claim(text, "Section 4", UNDECIDED, why)
 
 
 def _levels(figures: Figures) -> Iterator[Claim]:
@@ -67,25 +62,20 @@ def _levels(figures: Figures) -> Iterator[Claim]:
     others = [row for levels, row in rows.items() if levels > 2]
     for name, measure in (("accuracy", final_accuracies), ("speed", mean_accuracies)):
         found = [_gain(row, rows[2], measure) for row in others]
+        gained = zip(others, found, strict=True)
         yield Claim(
-            statement=f"K = 2 is significantly worse than more levels: {name}",
-            source="Figure 1",
+            f"K = 2 is significantly worse than more levels: {name}",
+            "Figure 1",
+            every(above(each, SIGNIFICANT) for each in found),
+            "; ".join(f"K = {row['levels']} over K = 2: {shown(each)}" for row, each in gained),
             tolerance=SIGNIFICANT,
-            verdict=every(above(each, SIGNIFICANT) for each in found),
-            seen="; ".join(
-                f"K = {row['levels']} over K = 2: {shown(each)}"
-                for row, each in zip(others, found, strict=True)
-            ),
         )
     errors = ", ".join(f"K = {levels}: {row['error']:,.0f}" for levels, row in rows.items())
     least = min(rows.values(), key=lambda row: float(row["error"]))
     largest = max(rows.values(), key=lambda row: float(row["error"]))
-    yield Claim(
-        statement="K = 2 has the largest error of a report (of a zero vector, exact)",
-        source="Figure 1",
-        verdict=fact(largest["levels"] == 2),
-        seen=f"{errors}; least at K = {least['levels']}",
-    )
+    text = "K = 2 has the largest error of a report (of a zero vector, exact)"
+    seen = f"{errors}; least at K = {least['levels']}"
+    yield Claim(text, "Figure 1", fact(largest["levels"] == 2), seen)
 
 
 def _epsilons(figures: Figures) -> Iterator[Claim]:
@@ -120,15 +110,15 @@ def _baselines(figures: Figures) -> Iterator[Claim]:
             text = f"vqSGD is comparable on the smaller model, {at}, its repeats not paid for"
             seen = f"sqSGD over vqSGD: {shown(found)}; vqSGD spends {spent:,.0f}"
             verdict = within(found, COMPARABLE)
-            yield Claim.about(text, "Figure 3", found, verdict, tolerance=COMPARABLE, seen=seen)
+            yield Claim.about(text, "Figure 3", found, verdict, seen, tolerance=COMPARABLE)
         if paid := rows.get(("vqsgd-paid", epsilon)):
             found = _gain(own, paid)
             text = f"sqSGD beats vqSGD at the same true epsilon, {at}"
             seen = f"{shown(found)}, at {own['bits']:,} and {paid['bits']:,} bits"
             yield _better(text, OURS, found, 0.0, seen)
-    narrow = next((r for r in figures["runs"] if r["way"] == "sqsgd-narrow"), None)
+    narrow = first(figures["runs"], way="sqsgd-narrow")
     usual = narrow and rows.get(("sqsgd", narrow["epsilon"]))
-    if narrow and usual:
+    if usual:
         found = _gain(narrow, usual)
         text = f"a tenth of U = 10 and the best division of epsilon at K = {narrow['levels']}"
         text += f" beat the paper's choice at K = {usual['levels']}"
@@ -145,12 +135,8 @@ def _theory(figures: Figures) -> Iterator[Claim]:
         for setting in settings
         if setting["kept"] == shortest and not setting["kappa_in_printed_range"]
     ]
-    yield Claim(
-        statement="kappa in 0 .. d - 1 can be chosen as described, for all of these settings",
-        source="Section 3.1",
-        verdict=fact(not outside),
-        seen="; ".join(outside) or "all in range",
-    )
+    text = "kappa in 0 .. d - 1 can be chosen as described, for all of these settings"
+    yield Claim(text, "Section 3.1", fact(not outside), "; ".join(outside) or "all in range")
     epsilon, parameters = max(figures["plan"]["epsilons"]), figures["parameters"]
     for targets, what in ((shortest, "what is sent"), (parameters, "the gradient")):
         found = ReconstructionProtection(targets, epsilon).closeness_for(RARE)
@@ -165,23 +151,19 @@ def _theory(figures: Figures) -> Iterator[Claim]:
 
 
 def _protects(statement: str, closeness: float | None, seen: str) -> Claim:
-    verdict = fact(closeness is not None)
-    return Claim(statement=statement, source="Theorem 1", verdict=verdict, seen=seen)
+    return Claim(statement, "Theorem 1", fact(closeness is not None), seen)
 
 
 def _better(text: str, source: str, found: Interval, margin: float, seen: str) -> Claim:
-    """Return a claim of a gain of more than the margin."""
-    return Claim.about(text, source, found, above(found, margin), tolerance=margin, seen=seen)
+    return Claim.about(text, source, found, above(found, margin), seen, tolerance=margin)
 
 
 def _of(figures: Figures, number: int) -> list[Row]:
-    """Return the rows of one of the paper's figures."""
     return [row for row in figures["runs"] if number in row["figures"]]
 
 
-def _gain(first: Row, second: Row, measure: Measure = final_accuracies) -> Interval:
-    """Return first minus second, seed by seed."""
-    return gain(measure(first), measure(second))
+def _gain(one: Row, other: Row, measure: Measure = final_accuracies) -> Interval:
+    return gain(measure(one), measure(other))
 
 
 def shown(found: Interval) -> str:

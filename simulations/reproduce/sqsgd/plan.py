@@ -9,7 +9,7 @@ which the paper counts the Piecewise Mechanism. Beside them:
 - sqSGD with what theory says is better: a tenth of U, the best division of epsilon, eight levels.
 
 Source: sqSGD ("Practical Locally Private Federated Learning with Communication Efficiency"),
-Section 4.
+Sections 3.1 and 4.
 """
 
 from __future__ import annotations
@@ -17,19 +17,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
+import torch
 
 from dp.local import (
     CrossPolytope,
     Piecewise,
+    PrivQuant,
     SampledCoordinates,
     best_priv_quant,
     sampled_piecewise,
 )
 from dp.local.base import shared_epsilon
-from dp.local.calibration import printed_priv_quant
+from dp.local.calibration import printed_priv_quant, share_of_kappa
 from dp.local.sampled import EPSILON_EACH, sampled_count
 from protocol.errors import ConfigurationError
 from simulations.learning.local_dp import LocalAlgorithm
@@ -38,15 +41,11 @@ from simulations.learning.local_dp.vectors import RandomizedVectors, clip_coordi
 from simulations.learning.models import Lenet5Task, Task, TinyCnnTask
 from simulations.learning.models.residual import ResidualTask
 
-FLOAT_BITS: Final = 32
-"""Of a coordinate of the Piecewise Mechanism, as the paper counts it."""
-
-NARROWER: Final = 0.1
-"""Of U, in the run with a smaller one."""
-
+FLOAT_BITS: Final = 32  # of a coordinate of the Piecewise Mechanism, as the paper counts it
+NARROWER: Final = 0.1  # of U, in the run with a smaller one
 BEST_LEVELS: Final = 8
+# Of vqSGD where they are paid for: beyond it each has too little to say which vertex it is
 MOST_REPEATS: Final = 64
-"""Of vqSGD where they are paid for: beyond it each has too little to say which vertex it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +71,23 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A network, its data, and what is varied.
+    """A network, its data, and what is varied."""
 
-    Attributes:
-        data: a data set of pictures.
-        model: "lenet5", "resnet110", or "tiny" for 8 x 8 pixels.
-        clients: that share the examples equally; all take part in every round.
-        batch: examples of a client in a round.
-        rate: of the server.
-        bound: U, norm of an update and largest coordinate of a report.
-        ratio: r, coordinates that are sent, of all.
-        epochs: of every run; an epoch is as many rounds as it takes to see all examples once.
-        levels: K of Figure 1.
-        epsilons: of Figure 2.
-        middle: K of Figure 2.
-        compared: epsilons of Figure 3.
-        compared_levels: K of Figure 3.
-        seeds: runs of everything, each with first parameters, batches and noise of its own.
-        force: whether to train ResNet-110 without a GPU, which takes weeks.
-    """
-
-    data: str = "mnist"
-    model: str = "lenet5"
-    clients: int = 10
-    batch: int = 32
-    rate: float = 0.001
-    bound: float = 10.0
-    ratio: float = 0.005
-    epochs: int = 3
-    levels: tuple[int, ...] = (2, 8, 32)
-    epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)
-    middle: int = 16
-    compared: tuple[float, ...] = (200.0, 400.0)
-    compared_levels: int = 16
-    seeds: int = 3
-    force: bool = False
+    data: str = "mnist"  # a data set of pictures
+    model: str = "lenet5"  # "lenet5", "resnet110", or "tiny" for 8 x 8 pixels
+    clients: int = 10  # that share the examples equally; all take part in every round
+    batch: int = 32  # examples of a client in a round
+    rate: float = 0.001  # of the server
+    bound: float = 10.0  # U, norm of an update and largest coordinate of a report
+    ratio: float = 0.005  # r, coordinates that are sent, of all
+    epochs: int = 3  # of every run; an epoch is as many rounds as it takes to see all examples once
+    levels: tuple[int, ...] = (2, 8, 32)  # K of Figure 1
+    epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)  # of Figure 2
+    middle: int = 16  # K of Figure 2
+    compared: tuple[float, ...] = (200.0, 400.0)  # epsilons of Figure 3
+    compared_levels: int = 16  # K of Figure 3
+    seeds: int = 3  # runs of everything, each with first parameters, batches and noise of its own
+    force: bool = False  # whether to train ResNet-110 without a GPU, which takes weeks
 
     @property
     def figure1_epsilon(self) -> float:
@@ -117,6 +98,13 @@ class Plan:
     def setting(self) -> Setting:
         """Return what all runs have in common."""
         return Setting(self.data, self.model, self.clients, self.batch, self.rate, self.epochs)
+
+    def check(self) -> None:
+        """Refuse an unknown network, and weeks of training, with a `ConfigurationError`."""
+        build_model(self.model)
+        if self.model == "resnet110" and not (self.force or torch.cuda.is_available()):
+            problem = "resnet110 on a CPU takes weeks"
+            raise ConfigurationError("model", problem, "a machine with a GPU, or --set force=true")
 
 
 PRESETS = {
@@ -145,19 +133,12 @@ PRESETS = {
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One way to train.
+    """One way to train."""
 
-    Attributes:
-        name: also that of its files.
-        figures: of the paper to which it belongs.
-        algorithm: of the clients; None for no privacy.
-        facts: what is known before: epsilon, bits, levels, error of a report.
-    """
-
-    name: str
-    figures: tuple[int, ...]
-    algorithm: LocalAlgorithm | None
-    facts: Mapping[str, Any]
+    name: str  # also that of its files
+    figures: tuple[int, ...]  # of the paper to which it belongs
+    algorithm: LocalAlgorithm | None  # of the clients; None for no privacy
+    facts: Mapping[str, Any]  # what is known before: epsilon, bits, levels, error of a report
 
 
 MODELS: Final[Mapping[str, Callable[[], Task]]] = {
@@ -168,11 +149,7 @@ MODELS: Final[Mapping[str, Callable[[], Task]]] = {
 
 
 def build_model(name: str) -> Task:
-    """Return a network.
-
-    Raises:
-        ConfigurationError: there is none of this name.
-    """
+    """Return a network."""
     if name not in MODELS:
         raise ConfigurationError("model", f"value {name!r}", ", ".join(MODELS))
     return MODELS[name]()
@@ -250,19 +227,16 @@ def _sqsgd(
     calibrate = best_priv_quant if best else printed_priv_quant
     randomizer = calibrate(kept, levels, 1.0, epsilon)
     algorithm = SqSgd(dimension, randomizer, plan.bound)
-    error = kept * plan.bound**2 * float(randomizer.variance(np.zeros(1))[0])
-    known = _facts(
-        way,
-        algorithm,
-        epsilon,
-        levels=levels,
-        bits=kept * randomizer.quantizer.bits,
-        kept=kept,
-        kappa=randomizer.kappa,
-        factor=randomizer.factor,
-        bound=plan.bound,
-        error=error,
-    )
+    facts: dict[str, Any] = {
+        "levels": levels,
+        "bits": kept * randomizer.quantizer.bits,
+        "kept": kept,
+        "kappa": randomizer.kappa,
+        "factor": randomizer.factor,
+        "bound": plan.bound,
+        "error": kept * plan.bound**2 * float(randomizer.variance(np.zeros(1))[0]),
+    }
+    known = _facts(way, algorithm, epsilon, **facts)
     return Run(f"{way}-k{levels}-{epsilon:g}", (), algorithm, known)
 
 
@@ -289,3 +263,37 @@ def _facts(
     known = dict.fromkeys(("levels", "bits", "kept", "kappa", "factor", "bound", "error"))
     true = None if algorithm is None else algorithm.epsilon
     return {"way": way, "epsilon": epsilon, "epsilon_report": true, **known, **more}
+
+
+def theory(plan: Plan, dimension: int) -> list[dict[str, Any]]:
+    """Return what the settings of a plan mean for a gradient of so many numbers.
+
+    Two lengths of a report: k = floor(r d), and the power of two of Algorithm 2. Variances are of a
+    coordinate that is zero, in U^2.
+    """
+    kept = kept_count(dimension, plan.ratio)
+    lengths = (kept, 1 << (kept - 1).bit_length())
+    levels = sorted({*plan.levels, plan.middle})
+    return [_setting(*each) for each in product(lengths, plan.epsilons, levels)]
+
+
+def _setting(length: int, epsilon: float, levels: int) -> dict[str, Any]:
+    printed = printed_priv_quant(length, levels, 1.0, epsilon)
+    return {
+        "kept": length,
+        "epsilon": epsilon,
+        "levels": levels,
+        "printed": _measures(printed),
+        "best": _measures(best_priv_quant(length, levels, 1.0, epsilon)),
+        "kappa_in_printed_range": printed.kappa >= 0,
+    }
+
+
+def _measures(randomizer: PrivQuant) -> dict[str, Any]:
+    return {
+        "kappa": randomizer.kappa,
+        "epsilon": randomizer.epsilon,
+        "factor": randomizer.factor,
+        "variance": float(randomizer.variance(np.zeros(1))[0]),
+        "share": share_of_kappa(randomizer),
+    }

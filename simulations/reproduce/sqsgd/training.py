@@ -27,25 +27,18 @@ from sketch import PublicSeed
 
 Floats = NDArray[np.float64]
 
+# Parameters this much longer than the first ones are those of a run that diverged
 LARGEST_GROWTH: Final = 10.0
-"""Parameters this much longer than the first ones are those of a run that diverged."""
 
+# Half the time of larger ones: feature maps of the first layer fit the cache
 EVALUATION_BATCH: Final = 32
-"""Half the time of larger ones: feature maps of the first layer fit the cache."""
 
 
 @one_thread()
 def trained(
     setting: Setting, algorithm: LocalAlgorithm | None, name: str, seed: int
 ) -> dict[str, Any]:
-    """Train one network; return its accuracy after every epoch.
-
-    Args:
-        setting: what is trained.
-        algorithm: of the clients; None for no privacy.
-        name: of the run, from which its noise is derived.
-        seed: fixes first parameters, partition, batches and noise.
-    """
+    """Train one network; return its accuracy after every epoch. Noise is derived from the name."""
     device = "cuda" if torch.cuda.is_available() and setting.model != "tiny" else "cpu"
     return Training(setting, dataset(setting.data), seed, device).train(algorithm, name)
 
@@ -53,14 +46,7 @@ def trained(
 class Training:
     """One network, its examples and its clients, for one seed.
 
-    Args:
-        setting: what is trained.
-        data: pictures.
-        seed: fixes first parameters, partition, batches and noise.
-        device: where gradients are computed, as torch names it.
-
-    Raises:
-        ValueError: a client would have no examples.
+    The seed fixes first parameters, partition, batches and noise.
     """
 
     def __init__(self, setting: Setting, data: Dataset, seed: int, device: str = "cpu") -> None:

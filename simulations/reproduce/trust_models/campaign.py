@@ -5,33 +5,25 @@ For every setting candidates are tried, and the best is evaluated with other see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.render import (
-    Column,
-    Figures,
-    Grid,
-    Part,
-    Row,
-    Text,
-    percent,
-    pivot,
-    points,
-    table,
-)
+from simulations.reproduce.engine.plots import Style, curves, dress, level, panels
+from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
+from simulations.reproduce.engine.rows import Figures, Row, first, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
 from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
 from simulations.reproduce.trust_models.findings import claims, findings
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
 from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
-from simulations.reproduce.trust_models.plot import plot
 from simulations.reproduce.trust_models.training import overhead_bytes, run
 
 
@@ -42,8 +34,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     for setting in settings:
         for candidate in plan.candidates(setting):
             plan.config(setting, candidate, study.seed).check()
-    found = tune_then_evaluate(study, [_way(study, setting) for setting in settings])
-    outcomes = dict(zip(settings, found, strict=True))
+    outcomes = tune_then_evaluate(study, {each: _way(study, each) for each in settings})
     labels = data.test.labels
     figures = {
         "clients": plan.rounds * plan.cohort,
@@ -52,15 +43,13 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "majority": float(np.bincount(labels).max() / len(labels)),
         "rows": [_row(study, setting, outcome) for setting, outcome in outcomes.items()],
     }
-    facts = {**study.facts(), **figures}
-    return facts | {"findings": findings(facts), "claims": claims(facts)}
+    return figures | {"findings": findings({**study.facts(), **figures})}
 
 
 def _way(study: Study[Plan], setting: Setting) -> Way[Candidate]:
     plan, seed = study.plan, study.seed
 
     def cells(setting: Setting, candidate: Candidate, seeds: Sequence[int]) -> list[Cell]:
-        """Return the runs of one candidate."""
         name = f"{setting.name} {candidate.bound:g} {candidate.reach:g}"
         return [Cell(f"{name} {s}", run, (plan.config(setting, candidate, s),)) for s in seeds]
 
@@ -74,35 +63,32 @@ def _way(study: Study[Plan], setting: Setting) -> Way[Candidate]:
 
 def _row(study: Study[Plan], setting: Setting, outcome: Outcome[Candidate]) -> dict[str, Any]:
     """Return what a setting comes to: its runs, and the candidate that was chosen for it."""
-    plan, chosen, first = study.plan, outcome.chosen, outcome.runs[0]
+    plan, chosen, one = study.plan, outcome.chosen, outcome.runs[0]
     config = plan.config(setting, chosen, study.seed)
     accuracies = [result["accuracy"] for result in outcome.runs]
     overhead = 0
     if setting.of.trust is Trust.COHORT:
-        given = (config, first["parameters"])
+        given = (config, one["parameters"])
         overhead = study.result(Cell(f"bytes {setting.name}", overhead_bytes, given))
-    parts = {
-        "by_epsilon": plan.by_epsilon,
-        "by_bytes": plan.by_bytes,
-        "by_clients": plan.by_clients,
-    }
     return {
         **asdict(setting),
-        **{name: setting in getattr(plan, name)() for name in parts},
+        "by_epsilon": setting in plan.by_epsilon(),
+        "by_bytes": setting in plan.by_bytes(),
+        "by_clients": setting in plan.by_clients(),
         "title": setting.of.title,
         "trust": setting.of.trust.value,
         "clients": config.task.population,
         "cohort": config.cohort.size,
         "reports": config.participations,
-        "parameters": first["parameters"],
+        "parameters": one["parameters"],
         "accuracy": float(np.mean(accuracies)),
         "half_width": half_width(accuracies),
         "accuracies": accuracies,
-        "recorded_bytes": first["bytes"],
+        "recorded_bytes": one["bytes"],
         "overhead_bytes": overhead,
-        "bytes": config.participations * (first["bytes"] + overhead),
-        "epsilon_server": first["epsilon_server"],
-        "epsilon_outsider": first["epsilon_outsider"],
+        "bytes": config.participations * (one["bytes"] + overhead),
+        "epsilon_server": one["epsilon_server"],
+        "epsilon_outsider": one["epsilon_outsider"],
         "bound": chosen.bound,
         "reach": chosen.reach,
         "tried": [[c.bound, c.reach, accuracy] for c, accuracy in outcome.tried.items()],
@@ -137,33 +123,32 @@ def _edge(row: Row) -> str | None:
     return ", ".join(names) or None
 
 
-def _factor(name: str) -> Column:
+RELATIONS: Final = {
+    "=": "",
+    ">": "more than ",
+    ">=": "at least ",
+    "<": "fewer than ",
+    "<=": "at most ",
+}
+
+
+def _factor(head: str, key: str) -> Column:
     """Return the column of a factor that is known, or bounded from one side."""
-    words = {"=": "", ">": "more than ", ">=": "at least ", "<": "fewer than ", "<=": "at most "}
-
-    def shown(row: Row) -> str:
-        """Return it in words."""
-        factor: Mapping[str, Any] = row[name]
-        return f"{words[factor['relation']]}{factor['value']:.3g}"
-
-    heads = {
-        "epsilon_factor": "times the epsilon that local needs to be as good",
-        "clients_factor": "clients of local in the place of one",
-    }
-    return Column(heads[name], shown)
+    return Column(head, lambda row: f"{RELATIONS[row[key]['relation']]}{row[key]['value']:.3g}")
 
 
+EPSILON: Final = Column("epsilon", "epsilon", "g")
 ACCURACY: Final = percent("accuracy, %", "accuracy", "half_width")
 FOUND: Final = (
-    Column("epsilon", "epsilon", "g"),
+    EPSILON,
     percent("central", "central"),
     percent("distributed", "distributed"),
     percent("best local", "local"),
     Column("which", lambda row: BY_NAME[row["best_local"]].title),
     percent("ahead of local", "ahead", "ahead_half_width", "+.1f"),
     percent("below central", "below_central"),
-    _factor("epsilon_factor"),
-    _factor("clients_factor"),
+    _factor("times the epsilon that local needs to be as good", "epsilon_factor"),
+    _factor("clients of local in the place of one", "clients_factor"),
 )
 BYTES: Final = (
     Column("method", "title"),
@@ -174,7 +159,7 @@ BYTES: Final = (
 )
 CHOSEN: Final = (
     Column("method", "title"),
-    Column("epsilon", "epsilon", "g"),
+    EPSILON,
     Column("knob", "knob", "g"),
     Column("clients", "clients", ","),
     Column("clip", "bound", "g"),
@@ -187,47 +172,90 @@ def _parts(figures: Figures) -> Iterator[Part]:
     rows, found = figures["rows"], figures["findings"]
     yield table("The best of each kind, %", FOUND, found["by_epsilon"], brief=True)
     yield Text(_on_bytes(found["by_bytes"]), brief=True)
-    yield _by_epsilon(rows)
-    order = {method.name: place for place, method in enumerate(METHODS)}
-    varied = [row for row in rows if row["by_bytes"]]
-    varied.sort(key=lambda row: (order[row["method"]], row["knob"]))
+    yield pivot(
+        "Accuracy at equal epsilon, %",
+        (Column("method", _named), Column("trusts", "trust")),
+        "epsilon",
+        Column("", _with_spent),
+        where(rows, by_epsilon=True),
+        head="epsilon {:g}".format,
+        brief=True,
+    )
+    order = list(BY_NAME)
+    varied = where(rows, by_bytes=True)
+    varied.sort(key=lambda row: (order.index(row["method"]), row["knob"]))
     title = f"Accuracy by bytes, epsilon = {figures['plan']['byte_epsilon']:g}"
     yield table(title, BYTES, varied, brief=True)
-    fewer = sorted((row for row in rows if row["by_clients"]), key=lambda row: -row["clients"])
     yield pivot(
         "The distributed sum with fewer clients, %",
-        (Column("epsilon", "epsilon", "g"),),
+        (EPSILON,),
         "clients",
         ACCURACY,
-        fewer,
+        sorted(where(rows, by_clients=True), key=lambda row: -row["clients"]),
         head="{:,} clients".format,
     )
     yield table("What was chosen by trial", CHOSEN, rows)
 
 
-def _by_epsilon(rows: Sequence[Row]) -> Grid:
-    """Return a line for every method, a column for every epsilon."""
-    labels = (Column("method", _named), Column("trusts", "trust"))
-    found = [row for row in rows if row["by_epsilon"]]
-    title, cell = "Accuracy at equal epsilon, %", Column("", _with_spent)
-    head = "epsilon {:g}".format
-    return pivot(title, labels, "epsilon", cell, found, head=head, brief=True)
-
-
-def _on_bytes(found: Mapping[str, Any]) -> str:
-    local, sums = found["local"], found["distributed"]
-
-    def span(part: Mapping[str, Any]) -> str:
-        """Return the fewest and the most bytes."""
-        return f"{part['fewest_bytes']:,.0f} to {part['most_bytes']:,.0f}"
-
+def _on_bytes(found: Row) -> str:
+    local, sums = (
+        f"{found[kind]['fewest_bytes']:,.0f} to {found[kind]['most_bytes']:,.0f}"
+        for kind in ("local", "distributed")
+    )
     apart = "overlap" if found["overlap"] else "do not overlap: below, only local privacy can speak"
     return (
-        f"At epsilon = {found['epsilon']:g} a local client sends {span(local)} bytes, a client of "
-        f"the real protocol sends and receives {span(sums)}; they {apart}. The cheapest "
+        f"At epsilon = {found['epsilon']:g} a local client sends {local} bytes, a client of "
+        f"the real protocol sends and receives {sums}; they {apart}. The cheapest "
         f"distributed sum takes {found['bytes_factor']:,.0f} times the bytes of the best local "
         "method."
     )
+
+
+STYLES: Final = {
+    "central": ("black", "s"),
+    "distributed": (BLUE, "o"),
+    "piecewise": (ORANGE, "^"),
+    "hybrid": (AMBER, "v"),
+    "cross_polytope": (GREEN, "D"),
+    "sqsgd": (PINK, "P"),
+    "fedsel_ps": (SKY, "X"),
+    "fedsel_pe": (GREY, "<"),
+}
+LINES: Final = {Trust.SERVER: "--", Trust.COHORT: "-", Trust.NOBODY: ":"}
+MARGIN: Final = 0.03  # above the highest accuracy and below the lowest
+
+
+def plot(figures: Figures) -> Figure:
+    """Draw accuracy by epsilon and by bytes."""
+    figure, [[left, right]] = panels(1, 2, 14, 5.6)
+    rows, plan = figures["rows"], figures["plan"]
+    by_bytes = {}
+    for method in METHODS:
+        if method.trust is Trust.EVERYBODY:
+            continue
+        look = (*STYLES[method.name], LINES[method.trust])
+        shown = where(rows, method=method.name, by_epsilon=True)
+        names = {False: method.title, True: f"{method.title}, sketch"}
+        looks = {hollow: Style(name, *look, hollow) for hollow, name in names.items()}
+        usual = method.knob.usual
+        sketched = [{**row, "sketched": row["knob"] != usual} for row in shown]
+        curves(left, sketched, "sketched", looks, "epsilon", "accuracy", "half_width")
+        by_bytes[method.name] = Style(f"{method.title}: {method.knob.label}", *look)
+    curves(right, where(rows, by_bytes=True), "method", by_bytes, "bytes", "accuracy", "half_width")
+    plain = first(rows, trust=Trust.EVERYBODY.value)
+    for axes in (left, right):
+        level(axes, plain["accuracy"], Style("no privacy", "black"))
+        level(axes, figures["majority"], Style("one answer", GREY, line="-."))
+    ticks, x = [*plan["epsilons"], *plan["more_epsilons"]], "epsilon of a client, whole run"
+    title = "equal epsilon, one report of each client"
+    dress(left, x, "test accuracy", title, log="x", percents=True, ticks=ticks)
+    title, x = f"by bytes, epsilon = {plan['byte_epsilon']:g}", "bytes of a client, whole run"
+    dress(right, x, "test accuracy", title, log="x", percents=True)
+    # By the means: with few seeds an interval may be longer than all there is.
+    heights = [figures["majority"], *(row["accuracy"] for row in rows)]
+    for axes in (left, right):
+        axes.set_ylim(max(0.0, min(heights) - MARGIN), min(1.0, max(heights) + MARGIN))
+    return figure
 
 
 CAMPAIGN = Campaign(
@@ -235,6 +263,7 @@ CAMPAIGN = Campaign(
     title="Local, distributed and central privacy on one task",
     presets=PRESETS,
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"accuracy": plot},
 )

@@ -6,29 +6,27 @@ which has the most methods to choose from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, half_width
+from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.trust_models.methods import Trust
 
-Row = Mapping[str, Any]
-Figures = Mapping[str, Any]
+MODELS: Final = {
+    "central": Trust.SERVER.value,
+    "distributed": Trust.COHORT.value,
+    "local": Trust.NOBODY.value,
+}
 
 
 def findings(figures: Figures) -> dict[str, Any]:
-    """Return the verdicts by epsilon and by bytes, from the plan and the rows of `reproduce`."""
+    """Return what follows by epsilon and by bytes, from the plan and the rows of `reproduce`."""
     return {
         "by_epsilon": [at_epsilon(figures, e) for e in figures["plan"]["epsilons"]],
         "by_bytes": by_bytes(figures),
     }
-
-
-def by_epsilon(figures: Figures, trust: Trust) -> list[Row]:
-    """Return the rows of one trust model with all clients and one report of each, by epsilon."""
-    rows = [row for row in figures["rows"] if row["trust"] == trust.value and row["by_epsilon"]]
-    return sorted(rows, key=lambda row: row["epsilon"] or 0.0)
 
 
 def best(rows: Sequence[Row]) -> Row:
@@ -36,17 +34,14 @@ def best(rows: Sequence[Row]) -> Row:
     return max(rows, key=lambda row: float(row["accuracy"]))
 
 
-def best_at(figures: Figures, epsilon: float) -> tuple[Row, Row, Row]:
-    """Return the best rows at one epsilon: central, distributed and local."""
-    central, distributed, local = (
-        best([row for row in by_epsilon(figures, trust) if row["epsilon"] == epsilon])
-        for trust in (Trust.SERVER, Trust.COHORT, Trust.NOBODY)
-    )
-    return central, distributed, local
+def best_at(figures: Figures, epsilon: float) -> list[Row]:
+    """Return the best rows at one epsilon, one report each: central, distributed and local."""
+    rows = where(figures["rows"], by_epsilon=True, epsilon=epsilon)
+    return [best(where(rows, trust=trust)) for trust in MODELS.values()]
 
 
 def at_epsilon(figures: Figures, epsilon: float) -> dict[str, Any]:
-    """Return the verdict at one epsilon."""
+    """Return what follows at one epsilon."""
     central, distributed, local = best_at(figures, epsilon)
     ahead = paired(distributed, local)
     return {
@@ -71,31 +66,21 @@ def paired(one: Row, other: Row) -> list[float]:
     return [a - b for a, b in zip(one["accuracies"], other["accuracies"], strict=False)]
 
 
-def claims(figures: Figures) -> list[dict[str, Any]]:
-    """Return, for every epsilon, whether the distributed sum beats the best local method."""
-    found = []
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield, for every epsilon, whether the distributed sum beats the best local method."""
     for epsilon in figures["plan"]["epsilons"]:
         _, distributed, local = best_at(figures, epsilon)
         ahead = Interval.of(paired(distributed, local))
         said = f"at epsilon = {epsilon:g} the distributed sum beats the best local method"
         seen = f"{100 * distributed['accuracy']:.1f} % against {100 * local['accuracy']:.1f} %"
-        claim = Claim.about(said, OURS, ahead, above(ahead, 0.0), seen=f"{seen}, {local['method']}")
-        found.append(claim.figures())
-    return found
+        yield Claim.about(said, OURS, ahead, above(ahead, 0.0), f"{seen}, {local['method']}")
 
 
 def crossing(xs: Sequence[float], ys: Sequence[float], target: float) -> dict[str, Any]:
     """Return where a curve first reaches a target, between two points by the logarithm of x.
 
-    A point counts for all larger x as well: whoever may spend more need not.
-
-    Args:
-        xs: ascending and positive.
-        ys: of the same length.
-
-    Returns:
-        ``value``, and ``relation``: ``=``, or ``<=`` if the first point is enough, or ``>`` if
-        the last is not.
+    A point counts for all larger x as well: whoever may spend more need not. The relation is ``=``,
+    or ``<=`` if the first point is enough, or ``>`` if the last is not.
     """
     if ys[0] >= target:
         return {"value": xs[0], "relation": "<="}
@@ -110,39 +95,27 @@ def crossing(xs: Sequence[float], ys: Sequence[float], target: float) -> dict[st
 
 def _epsilon_factor(figures: Figures, epsilon: float, target: float) -> dict[str, Any]:
     """How many times the epsilon local privacy needs to be as good as the distributed sum."""
-    rows = by_epsilon(figures, Trust.NOBODY)
-    epsilons = sorted({row["epsilon"] for row in rows})
-    tops = [best([row for row in rows if row["epsilon"] == e])["accuracy"] for e in epsilons]
+    rows = where(figures["rows"], trust=MODELS["local"], by_epsilon=True)
+    epsilons = sorted(distinct(rows, "epsilon"))
+    tops = [best(where(rows, epsilon=each))["accuracy"] for each in epsilons]
     found = crossing(epsilons, tops, target)
     return {"value": found["value"] / epsilon, "relation": found["relation"]}
 
 
 def _clients_factor(figures: Figures, epsilon: float, target: float) -> dict[str, Any]:
     """How many times the clients local privacy has when the distributed sum is just as good."""
-    rows = sorted(
-        (
-            row
-            for row in figures["rows"]
-            if row["trust"] == Trust.COHORT.value
-            and row["epsilon"] == epsilon
-            and row["by_clients"]
-        ),
-        key=lambda row: float(row["share"]),
-    )
+    rows = where(figures["rows"], trust=MODELS["distributed"], epsilon=epsilon, by_clients=True)
+    rows.sort(key=lambda row: float(row["share"]))
     found = crossing([r["share"] for r in rows], [r["accuracy"] for r in rows], target)
     opposite = {"=": "=", "<=": ">=", ">": "<"}
     return {"value": 1.0 / found["value"], "relation": opposite[found["relation"]]}
 
 
 def by_bytes(figures: Figures) -> dict[str, Any]:
-    """Return the verdict on bytes: each trust model's cheapest and best, at one epsilon."""
+    """Return what follows for bytes: each trust model's cheapest and best, at one epsilon."""
     at = figures["plan"]["byte_epsilon"]
-    rows = [row for row in figures["rows"] if row["by_bytes"] and row["epsilon"] == at]
-    models = {"central": Trust.SERVER, "distributed": Trust.COHORT, "local": Trust.NOBODY}
-    parts = {
-        name: _extremes([row for row in rows if row["trust"] == trust.value])
-        for name, trust in models.items()
-    }
+    rows = where(figures["rows"], by_bytes=True, epsilon=at)
+    parts = {name: _extremes(where(rows, trust=trust)) for name, trust in MODELS.items()}
     return {
         "epsilon": at,
         **parts,

@@ -26,19 +26,12 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """What changes the bytes.
+    """What changes the bytes."""
 
-    Attributes:
-        key: of the configuration; `reports` stands for passes over the population.
-        label: of its values.
-        usual: at which privacy is varied.
-        values: at which bytes are compared.
-    """
-
-    key: str
-    label: str
-    usual: float
-    values: tuple[float, ...]
+    key: str  # of the configuration; `reports` stands for passes over the population
+    label: str  # of its values
+    usual: float  # at which privacy is varied
+    values: tuple[float, ...]  # at which bytes are compared
 
     def changes(self, value: float, rounds: int) -> Changes:
         """Return what a value means, for a run of so many rounds a pass."""
@@ -50,15 +43,11 @@ class Knob:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Two figures of a run that are chosen by trial.
+    """Two figures of a run that are chosen by trial."""
 
-    Attributes:
-        bound: clip, in units of an update: l2 norm, or of a coordinate where the method has that.
-        reach: bound times the server's learning rate in the first round.
-    """
-
+    # Clip, in units of an update: l2 norm, or of a coordinate where the method has that
     bound: float
-    reach: float
+    reach: float  # bound times the server's learning rate in the first round
 
     @property
     def learning_rate(self) -> float:
@@ -68,30 +57,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way from updates to their mean.
+    """One way from updates to their mean."""
 
-    Attributes:
-        name: of its rows and files.
-        title: for readers.
-        trust: whom clients trust.
-        changes: to the task's configuration.
-        bounds, reaches: grid of candidates.
-        knob: what changes the bytes.
-        tuned_as: another method whose choice is taken over.
-        slow: whether it gets fewer runs.
-        extended: whether it also runs at the larger epsilons.
-    """
-
-    name: str
-    title: str
-    trust: Trust
-    changes: Changes
+    name: str  # of its rows and files
+    title: str  # for readers
+    trust: Trust  # whom clients trust
+    changes: Changes  # to the task's configuration
+    # bounds, reaches: grid of candidates
     bounds: tuple[float, ...] = ()
     reaches: tuple[float, ...] = ()
-    knob: Knob
-    tuned_as: str | None = None
-    slow: bool = False
-    extended: bool = False
+    knob: Knob  # what changes the bytes
+    tuned_as: str | None = None  # another method whose choice is taken over
+    slow: bool = False  # whether it gets fewer runs
+    extended: bool = False  # whether it also runs at the larger epsilons
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -199,5 +177,4 @@ METHODS = (
 
 BY_NAME = {method.name: method for method in METHODS}
 
-SKETCHED = 4.0
-"""Rate of the fixed sketch that stands beside the distributed sum without one."""
+SKETCHED = 4.0  # rate of the fixed sketch that stands beside the distributed sum without one

@@ -23,28 +23,18 @@ from simulations.reproduce.trust_models.methods import (
     Trust,
 )
 
-DECAY = 0.1
-"""The server's last learning rate over its first, in all runs."""
-
-SKETCH_ROWS = 3
-"""Fewer than usual: sketches of this task have a few dozen cells."""
+DECAY = 0.1  # the server's last learning rate over its first, in all runs
+SKETCH_ROWS = 3  # fewer than usual: sketches of this task have a few dozen cells
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a method is evaluated.
+    """Where a method is evaluated."""
 
-    Attributes:
-        method: its name.
-        epsilon: of a client over the whole run; None without privacy.
-        knob: value of the method's knob.
-        share: of the clients that there are; the others' records are not used.
-    """
-
-    method: str
-    epsilon: float | None
-    knob: float
-    share: float = 1.0
+    method: str  # its name
+    epsilon: float | None  # of a client over the whole run; None without privacy
+    knob: float  # value of the method's knob
+    share: float = 1.0  # of the clients that there are; the others' records are not used
 
     @property
     def of(self) -> Method:
@@ -60,38 +50,26 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The task and what is varied.
+    """The task and what is varied."""
 
-    Attributes:
-        data: a data set by name; two classes make the model a vector.
-        rounds: of a run in which every client reports once.
-        cohort: clients of a round.
-        dropouts, colluders: tolerated, as shares of the cohort; nobody is lost here.
-        epsilons: equal for all methods.
-        more_epsilons: of cheap local methods, to see where they catch up.
-        byte_epsilon: at which bytes are compared.
-        shares: of the clients, with which the distributed sum has to make do.
-        delta: of the promises that have one.
-        seeds: runs of a setting; `slow_seeds` of slow methods.
-        tuning_seeds: runs of a candidate; `slow_tuning_seeds` of slow methods.
-        thrifty: try only the first two candidates of each method.
-    """
-
-    data: str = "adult"
-    rounds: int = 100
-    cohort: int = 325
+    data: str = "adult"  # a data set by name; two classes make the model a vector
+    rounds: int = 100  # of a run in which every client reports once
+    cohort: int = 325  # clients of a round
+    # dropouts, colluders: tolerated, as shares of the cohort; nobody is lost here
     dropouts: float = 0.05
     colluders: float = 0.01
-    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)
+    epsilons: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0)  # equal for all methods
+    # Of cheap local methods, to see where they catch up
     more_epsilons: tuple[float, ...] = (16.0, 32.0, 64.0)
-    byte_epsilon: float = 4.0
+    byte_epsilon: float = 4.0  # at which bytes are compared
+    # Of the clients, with which the distributed sum has to make do
     shares: tuple[float, ...] = (1 / 4, 1 / 16, 1 / 64)
-    delta: float = 1e-5
-    seeds: int = 5
+    delta: float = 1e-5  # of the promises that have one
+    seeds: int = 5  # runs of a setting; `slow_seeds` of slow methods
     slow_seeds: int = 3
-    tuning_seeds: int = 2
+    tuning_seeds: int = 2  # runs of a candidate; `slow_tuning_seeds` of slow methods
     slow_tuning_seeds: int = 1
-    thrifty: bool = False
+    thrifty: bool = False  # try only the first two candidates of each method
 
     def settings(self) -> list[Setting]:
         """Return all settings, each once: by epsilon, by bytes, by clients."""
@@ -147,11 +125,7 @@ class Plan:
         return max(2, round(self.cohort * share))
 
     def config(self, setting: Setting, candidate: Candidate, seed: int) -> RunConfig:
-        """Return the configuration of one run.
-
-        Raises:
-            ConfigurationError: figures do not fit together.
-        """
+        """Return the configuration of one run."""
         method, cohort = setting.of, self.cohort_of(setting.share)
         rate = candidate.learning_rate
         base: dict[str, Any] = {

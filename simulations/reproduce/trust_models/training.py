@@ -17,8 +17,7 @@ from simulations.learning.data import Dataset, Split
 from simulations.reproduce.engine.federated import data_of, run_of
 from simulations.reproduce.engine.seeds import rng_of
 
-_STREAM = 7
-"""Tells the choice of records apart from the engine's own streams of a seed."""
+_STREAM = 7  # tells the choice of records apart from the engine's own streams of a seed
 
 
 def run(config: RunConfig) -> dict[str, Any]:
@@ -36,11 +35,7 @@ def run(config: RunConfig) -> dict[str, Any]:
 
 
 def one_each(data: Dataset, clients: int, seed: int) -> Dataset:
-    """Return the data with as many training records as there are clients, chosen by the seed.
-
-    Raises:
-        ValueError: there are fewer records than clients.
-    """
+    """Return the data with as many training records as there are clients, chosen by the seed."""
     train = data.train
     if clients > len(train):
         raise ValueError(f"{clients} clients with one record each, but {len(train)} records")
@@ -52,9 +47,6 @@ def overhead_bytes(config: RunConfig, dimension: int) -> int:
     """Return what a client of the real protocol sends and receives in a round beside its vector.
 
     The packed vector alone is what the ideal sum records.
-
-    Args:
-        dimension: of an update.
     """
     plan = build_plan(config, config.participations)
     sketch = config.sketch.build(config.rounds).initial(dimension, plan.prior).spec

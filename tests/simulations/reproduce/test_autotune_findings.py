@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -16,7 +16,13 @@ from simulations.reproduce.autotune.findings import (
     compared,
 )
 from simulations.reproduce.autotune.plan import Plan, paper_arm_of
-from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
+from simulations.reproduce.engine.claims import (
+    NOT_REPRODUCED,
+    REPRODUCED,
+    UNDECIDED,
+    Claim,
+    Interval,
+)
 
 PLAN = Plan(noise=(1.0,), rates=(4.0, 16.0), gammas=(0.2, 0.1), published=(0.1,), seeds=3)
 
@@ -151,24 +157,60 @@ def test_the_first_rounds_and_what_was_lost_midway() -> None:
     assert cell_of([untested], [free], WIRE)["lost_midway"] is None
 
 
+def judged(rows: list[dict[str, Any]], plan: Plan = PLAN) -> list[Claim]:
+    return list(claims({"plan": asdict(plan), "results": rows}))
+
+
 def verdict(statement: str, **given: Any) -> str:
     """Of the one claim whose statement has these words."""
-    (found,) = [each for each in claims(PLAN, [row_of(**given)]) if statement in each["statement"]]
-    return str(found["verdict"])
+    (found,) = [each for each in judged([row_of(**given)]) if statement in each.statement]
+    return found.verdict
+
+
+SCATTERED = [0.9 - 0.03, 0.91 + 0.02, 0.89 - 0.01]
+"""Accuracies that are neither surely as good as 0.9 nor surely worse."""
+
+AS_FREE = "as accurate as no compression"
+AHEAD = "Genie's rate is above"  # which is 16
+ARRIVING = "raises the rate over the whole run"  # beside a published rule whose rate is 5
+HALF = "0.1 has half"  # of the Genie's rate, at no more loss than its own, which is none
+TUNING = "0.1 is as accurate as a fixed rate"  # fixed rates lose nothing here
+LAW = "proportional to gamma"
 
 
 @pytest.mark.parametrize(
-    ("accuracies", "word"),
+    ("statement", "rates", "accuracies", "word"),
     [
-        (lost_by(SLACK / 2.0), REPRODUCED),
-        (lost_by(-2.0 * SLACK), REPRODUCED),
-        (lost_by(2.0 * SLACK), NOT_REPRODUCED),
-        ([0.9 - 0.03, 0.91 + 0.02, 0.89 - 0.01], UNDECIDED),
+        (AS_FREE, 10.0, lost_by(SLACK / 2.0), REPRODUCED),
+        (AS_FREE, 10.0, lost_by(-2.0 * SLACK), REPRODUCED),
+        (AS_FREE, 10.0, lost_by(2.0 * SLACK), NOT_REPRODUCED),
+        (AS_FREE, 10.0, SCATTERED, UNDECIDED),
+        (AHEAD, [10.0, 11.0, 10.5], lost_by(0.0), REPRODUCED),
+        (AHEAD, [20.0, 21.0, 20.5], lost_by(0.0), NOT_REPRODUCED),
+        (AHEAD, [10.0, 20.0, 17.0], lost_by(0.0), UNDECIDED),
+        (ARRIVING, [10.0, 11.0, 10.5], lost_by(0.0), REPRODUCED),
+        (ARRIVING, [4.0, 4.1, 4.2], lost_by(0.0), NOT_REPRODUCED),
+        (ARRIVING, [4.0, 8.0, 5.0], lost_by(0.0), UNDECIDED),
+        (HALF, 8.0, lost_by(SLACK / 2.0), REPRODUCED),
+        (HALF, 7.9, lost_by(0.0), NOT_REPRODUCED),
+        (HALF, 8.0, lost_by(2.0 * SLACK), NOT_REPRODUCED),
+        (HALF, 8.0, SCATTERED, UNDECIDED),
+        (HALF, 7.9, SCATTERED, NOT_REPRODUCED),
+        (TUNING, 10.0, lost_by(0.0), REPRODUCED),
+        (TUNING, 10.0, lost_by(0.005), REPRODUCED),
+        (TUNING, 10.0, lost_by(0.03), NOT_REPRODUCED),
+        (LAW, 10.0, lost_by(0.0), REPRODUCED),
+        (LAW, 9.5, lost_by(0.0), REPRODUCED),
+        (LAW, 8.0, lost_by(0.0), NOT_REPRODUCED),
     ],
 )
-def test_as_accurate_as_no_compression(accuracies: list[float], word: str) -> None:
-    found = verdict("as accurate as no compression", accuracies={"adapt_norm 0.1": accuracies})
-    assert found == word
+def test_verdicts(
+    statement: str, rates: float | list[float], accuracies: list[float], word: str
+) -> None:
+    """Of Adapt Norm at the paper's gamma; the other gamma has twice the rate, and loses much."""
+    each = rates if isinstance(rates, list) else [rates] * 3
+    given = {"adapt_norm 0.1": accuracies, "adapt_norm 0.2": lost_by(0.1)}
+    assert verdict(statement, rates={"adapt_norm 0.1": each}, accuracies=given) == word
 
 
 def test_noise_multipliers_together_are_averaged_within_a_seed() -> None:
@@ -181,9 +223,9 @@ def test_noise_multipliers_together_are_averaged_within_a_seed() -> None:
             for z, (a, b, c) in enumerate([first, second], start=1)
         ]
         (found,) = [
-            (each["verdict"], each["half_width"])
-            for each in claims(PLAN, rows)
-            if each["statement"].startswith("all noise multipliers: Adapt Norm")
+            (each.verdict, each.half_width)
+            for each in judged(rows)
+            if each.statement.startswith("all noise multipliers: Adapt Norm")
         ]
         return found
 
@@ -202,36 +244,10 @@ def test_the_loss_of_the_tables(lost: float, word: str) -> None:
     """0.8 points there, to a point."""
     plan = replace(PLAN, published_loss=0.008)
     rows = [row_of(accuracies={"adapt_norm 0.1": lost_by(lost)}) for _ in range(2)]
-    (found,) = [each for each in claims(plan, rows) if "in the tables" in each["statement"]]
-    assert (found["verdict"], found["published"]) == (word, 0.008)
-    assert found["measured"] == pytest.approx(lost)
-    assert not [each for each in claims(PLAN, rows) if "in the tables" in each["statement"]]
-
-
-@pytest.mark.parametrize(
-    ("rates", "word"),
-    [
-        ([10.0, 11.0, 10.5], REPRODUCED),
-        ([20.0, 21.0, 20.5], NOT_REPRODUCED),
-        ([10.0, 20.0, 17.0], UNDECIDED),
-    ],
-)
-def test_the_genie_is_ahead(rates: list[float], word: str) -> None:
-    """Its rate is 16."""
-    assert verdict("Genie's rate is above", rates={"adapt_norm 0.1": rates}) == word
-
-
-@pytest.mark.parametrize(
-    ("rates", "word"),
-    [
-        ([10.0, 11.0, 10.5], REPRODUCED),
-        ([4.0, 4.1, 4.2], NOT_REPRODUCED),
-        ([4.0, 8.0, 5.0], UNDECIDED),
-    ],
-)
-def test_arriving_pays(rates: list[float], word: str) -> None:
-    """Beside a published rule whose rate is 5, seed by seed."""
-    assert verdict("raises the rate over the whole run", rates={"adapt_norm 0.1": rates}) == word
+    (found,) = [each for each in judged(rows, plan) if "in the tables" in each.statement]
+    assert (found.verdict, found.published) == (word, 0.008)
+    assert found.measured == pytest.approx(lost)
+    assert not [each for each in judged(rows) if "in the tables" in each.statement]
 
 
 def test_what_a_single_seed_does_not_decide() -> None:
@@ -239,63 +255,30 @@ def test_what_a_single_seed_does_not_decide() -> None:
         name: cell_of(runs_of([0.9], [rate]), runs_of([0.9], [1.0]), WIRE)
         for name, rate in RATES.items()
     }
-    found = claims(PLAN, [compared(PLAN, 1.0, cells)])
-    undecided = {each["statement"] for each in found if each["verdict"] == UNDECIDED}
-    assert len(undecided) == 7 and all(each["half_width"] is None for each in found)
-
-
-@pytest.mark.parametrize(
-    ("rate", "accuracies", "word"),
-    [
-        (8.0, lost_by(SLACK / 2.0), REPRODUCED),
-        (7.9, lost_by(0.0), NOT_REPRODUCED),
-        (8.0, lost_by(2.0 * SLACK), NOT_REPRODUCED),
-        (8.0, [0.9 - 0.03, 0.91 + 0.02, 0.89 - 0.01], UNDECIDED),
-        (7.9, [0.9 - 0.03, 0.91 + 0.02, 0.89 - 0.01], NOT_REPRODUCED),
-    ],
-)
-def test_half_of_the_genie(rate: float, accuracies: list[float], word: str) -> None:
-    """Of its rate of 16, by one gamma, at no more loss than the Genie's own, which is none."""
-    given = {"adapt_norm 0.1": [rate] * 3}
-    found = verdict("0.1 has half", rates=given, accuracies={"adapt_norm 0.1": accuracies})
-    assert found == word
+    found = judged([compared(PLAN, 1.0, cells)])
+    undecided = {each.statement for each in found if each.verdict == UNDECIDED}
+    assert len(undecided) == 7 and all(each.half_width is None for each in found)
 
 
 def test_half_of_the_genie_has_to_be_reached_at_every_noise() -> None:
     rows = [row_of(), row_of(rates={"adapt_norm 0.1": [7.0] * 3}) | {"noise_multiplier": 2.0}]
-    words = {each["statement"]: each["verdict"] for each in claims(PLAN, rows)}
+    words = {each.statement: each.verdict for each in judged(rows)}
     assert [word for name, word in words.items() if "0.2 has half" in name] == [REPRODUCED]
     assert [word for name, word in words.items() if "0.1 has half" in name] == [NOT_REPRODUCED]
-
-
-@pytest.mark.parametrize(
-    ("lost", "word"), [(0.0, REPRODUCED), (0.005, REPRODUCED), (0.03, NOT_REPRODUCED)]
-)
-def test_tuning_beside_a_fixed_rate_of_equal_bytes(lost: float, word: str) -> None:
-    """Fixed rates lose nothing here, so what a gamma loses is the price of tuning."""
-    given = {"adapt_norm 0.1": lost_by(lost), "adapt_norm 0.2": lost_by(0.1)}
-    assert verdict("0.1 is as accurate as a fixed rate", accuracies=given) == word
-
-
-@pytest.mark.parametrize(
-    ("rate", "word"), [(20.0, REPRODUCED), (21.0, REPRODUCED), (25.0, NOT_REPRODUCED)]
-)
-def test_the_law_is_decided(rate: float, word: str) -> None:
-    assert verdict("proportional to gamma", rates={"adapt_norm 0.2": [rate] * 3}) == word
 
 
 def test_no_claim_is_made_of_arms_that_are_not_there() -> None:
     plan = Plan(noise=(1.0,), rates=(4.0,), gammas=(0.25,), seeds=3)
     free = runs_of([0.9] * 3, [1.0] * 3)
     cells = {arm.name: cell_of(free, free, WIRE) for arm in plan.arms()}
-    found = claims(plan, [compared(plan, 1.0, cells)])
+    found = judged([compared(plan, 1.0, cells)], plan)
     # None of the paper's gamma, of the published rule, or with a slope.
-    assert len(found) == 2 and all("gamma = 0.25" in each["statement"] for each in found)
+    assert len(found) == 2 and all("gamma = 0.25" in each.statement for each in found)
 
 
 def test_without_fixed_rates_nothing_is_said_of_the_genie() -> None:
     plan = paper_arm_of(PLAN, 3)
     assert [arm.name for arm in plan.arms()] == ["genie 1", "adapt_norm 0.1"]
     cells = {name: each for name, each in cells_of().items() if name in ("genie 1", PAPER_ARM)}
-    found = claims(plan, [compared(plan, 1.0, cells)])
-    assert ["as accurate as no compression" in each["statement"] for each in found] == [True]
+    found = judged([compared(plan, 1.0, cells)], plan)
+    assert ["as accurate as no compression" in each.statement for each in found] == [True]

@@ -41,10 +41,18 @@ from simulations.reproduce.engine.claims import (
 )
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
+from simulations.reproduce.engine.rows import distinct, first, where
 from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, spawned, tried
 from simulations.reproduce.engine.store import Cell, Result, Store, plain
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import Way, climb, grid, tune_then_evaluate
+from simulations.reproduce.engine.tuning import (
+    Way,
+    climb,
+    first_best,
+    grid,
+    smallest_best,
+    tune_then_evaluate,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +82,13 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for number in plan.numbers
         for seed in study.seeds
     ]
-    claim = Claim(statement="four is a [square]", source="Section 1", verdict=REPRODUCED)
-    return {"rows": study.results(cells), "claims": [claim.figures()]}
+    return {"rows": study.results(cells)}
+
+
+def claims_of(figures: Any) -> Iterator[Claim]:
+    """One claim, from the rows alone."""
+    least = min(row["square"] for row in figures["rows"])
+    yield Claim("four is a [square]", "Section 1", REPRODUCED, f"of {least:g}")
 
 
 def parts(figures: Any) -> Iterator[Part]:
@@ -99,6 +112,7 @@ CAMPAIGN = Campaign(
     title="Squares",
     presets={"usual": Plan(), "quick": Plan(numbers=(2.0,), word="quick")},
     figures=figures_of,
+    claims=claims_of,
     parts=parts,
     plots={"curve": plot},
     stem="squares-{plan[word]}",
@@ -274,8 +288,8 @@ class TestTuning:
 
     def test_a_grid_is_tried_and_its_best_is_run(self, tmp_path: Path) -> None:
         with Study(Plan(), tmp_path) as study:
-            ways = [self.way(top, grid([1.0, 2.0, 3.0])) for top in (2.2, 9.0)]
-            low, high = tune_then_evaluate(study, ways)
+            ways = {top: self.way(top, grid([1.0, 2.0, 3.0])) for top in (2.2, 9.0)}
+            low, high = tune_then_evaluate(study, ways).values()
         assert (low.chosen, high.chosen) == (2.0, 3.0)
         assert list(low.tried) == [1.0, 2.0, 3.0] and low.runs == [{"accuracy": low.tried[2.0]}]
         assert low.trials[1.0] == [{"accuracy": low.tried[1.0]}]
@@ -285,10 +299,32 @@ class TestTuning:
         self, tmp_path: Path, top: int, most: int
     ) -> None:
         with Study(Plan(), tmp_path) as study:
-            [found] = tune_then_evaluate(study, [self.way(top, climb(0, most))])
+            found = tune_then_evaluate(study, {"": self.way(top, climb(0, most))})[""]
         assert found.chosen == max(-most, min(most, top))
         # Nothing is tried behind what is already worse.
         assert len(found.tried) <= most + 2
+
+    def test_of_equals_the_first_or_the_smallest_is_chosen(self) -> None:
+        tried = {2: 1.0, 1: 1.0, 0: 0.5}
+        assert (first_best(tried), smallest_best(tried)) == (2, 1)
+
+
+def test_arms_have_their_results_seed_by_seed(tmp_path: Path) -> None:
+    MADE.clear()
+    with Study(Plan(), tmp_path, seed=5, seeds=2) as study:
+        arms = [3.0, 1.0]
+        found = study.by_arm(arms, lambda x, seed: Cell(f"{x} {seed}", squared, (x, 0.0, seed)))
+    assert [[(row["number"], row["seed"]) for row in each] for each in found] == [
+        [(arm, 5), (arm, 6)] for arm in arms
+    ]
+    assert MADE == [(3.0, 5), (1.0, 5), (3.0, 6), (1.0, 6)]
+
+
+def test_rows_are_found_by_their_values() -> None:
+    rows = [{"a": 2, "b": 1}, {"a": 1, "b": 1}, {"a": 2, "b": 2}]
+    assert distinct(rows, "a") == [2, 1] and distinct(rows, lambda row: row["b"]) == [1, 2]
+    assert where(rows, a=2) == [rows[0], rows[2]] and where(rows, a=2, b=2) == [rows[2]]
+    assert first(rows, b=1) is rows[0] and first(rows, a=3) is None
 
 
 def height(top: float, x: float) -> dict[str, float]:
@@ -334,8 +370,15 @@ class TestClaims:
         assert agreed([NOT_REPRODUCED, REPRODUCED]) == agreed([]) == UNDECIDED
 
     def test_a_claim_says_what_it_rests_on(self) -> None:
-        found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED).figures()
-        assert (found["measured"], found["half_width"], found["tolerance"]) == (1.0, None, 0.0)
+        found = Claim.about("more", "Figure 1", Interval.of([1.0]), UNDECIDED)
+        assert (found.measured, found.half_width, found.tolerance) == (1.0, None, 0.0)
+
+    def test_figures_that_are_kept_can_be_judged_again(self) -> None:
+        kept = {"rows": [{"square": 9.0}], "claims": ["another verdict"]}
+        (claim,) = CAMPAIGN.judged(kept)["claims"]
+        assert (claim["verdict"], claim["seen"]) == (REPRODUCED, "of 9")
+        unjudged = replace(CAMPAIGN, claims=None)
+        assert unjudged.judged(kept) == kept
 
 
 class TestPage:

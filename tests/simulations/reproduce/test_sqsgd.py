@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,8 +17,7 @@ from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
 from simulations.reproduce.sqsgd.campaign import CAMPAIGN
 from simulations.reproduce.sqsgd.claims import claims, shown
-from simulations.reproduce.sqsgd.plan import PRESETS, Run, build_model, equal_bits, runs
-from simulations.reproduce.sqsgd.theory import theory
+from simulations.reproduce.sqsgd.plan import PRESETS, Run, build_model, equal_bits, runs, theory
 from simulations.reproduce.sqsgd.training import Training
 
 QUICK = replace(PRESETS["quick"], epochs=2)
@@ -32,14 +29,9 @@ def runs_of_quick() -> list[Run]:
 
 
 @pytest.mark.slow
-def test_a_quick_campaign_writes_everything(
-    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
-) -> None:
-    shorter = ("--set", "epochs=2", "--seeds", "1", "--out", tmp_path)
-    figures = reproduced("sqsgd", "--quick", *shorter)
-    assert json.loads((tmp_path / "sqsgd-digits.json").read_text()) == figures
-    assert (tmp_path / "sqsgd-digits.png").read_bytes().startswith(b"\x89PNG")
-    page = (tmp_path / "sqsgd-digits.md").read_text()
+def test_a_quick_campaign_has_every_run(written: Callable[..., Any]) -> None:
+    figures, folder = written(CAMPAIGN, replace(QUICK, seeds=1))
+    page = (folder / "sqsgd-digits.md").read_text()
     for row in figures["runs"]:
         assert f"| {row['name']} |" in page
         assert [len(result["curve"]) for result in row["results"]] == [2]
@@ -175,7 +167,7 @@ def verdicts(rows: list[dict[str, Any]]) -> dict[str, str]:
         "theory": theory(plan, 119_850),
         "runs": rows,
     }
-    return {claim["statement"]: claim["verdict"] for claim in claims(figures)}
+    return {claim.statement: claim.verdict for claim in claims(figures)}
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,9 @@ from sketch.spec import DEFAULT_ROWS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptNormMean:
-    """Two rounds; unbiased. The norm takes a tenth of the budget, or half of a central epsilon.
+    """Two rounds; unbiased. The norm takes a tenth of the budget, or half of a central epsilon."""
 
-    Args:
-        rows: R of the first sketch.
-    """
-
-    rows: int = DEFAULT_ROWS
+    rows: int = DEFAULT_ROWS  # R of the first sketch
     gauged = True
 
     def releases(self, task: MeanTask) -> int:

@@ -31,30 +31,24 @@ from simulations.reproduce.adaptive_mean.estimation.bounds import jl_size, media
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.probed import PROBE_SHARE
 
-THRESHOLD: Final = 1.5
-"""How many times the expected noise an error may be."""
+THRESHOLD: Final = 1.5  # how many times the expected noise an error may be
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptTailMean:
-    """At most ceil(log2 d) rounds.
+    """At most ceil(log2 d) rounds."""
 
-    Args:
-        copies: M, odd. A copy is a single row: all rows are one sketch whose clip bounds the
-            sensitivity, however many there are.
-        first_columns: P of the first round. With P = 4 k a row leaves an entry alone with
-            probability 3/4; Lemma 2.
-        fresh: spend what is left of the budget on one more round at the last size, so that the
-            result is unbiased.
-        tail: None for Theorem 3. A number asks for the variant of Theorem 6: round j keeps the
-            2^j largest entries only, and is held against `tail` G plus the noise in that many
-            entries. It must be known beforehand how large a tail is acceptable, and the result is
-            biased.
-    """
-
+    # M, odd. A copy is a single row: all rows are one sketch whose clip bounds the sensitivity,
+    # however many there are.
     copies: int = 5
+    # P of the first round. With P = 4 k a row leaves an entry alone with probability 3/4; Lemma 2.
     first_columns: int = 4
+    # Spend what is left of the budget on one more round at the last size, so that the result is
+    # unbiased
     fresh: bool = False
+    # None for Theorem 3. A number asks for the variant of Theorem 6: round j keeps the 2^j largest
+    # entries only, and is held against `tail` G plus the noise in that many entries. It must be
+    # known beforehand how large a tail is acceptable, and the result is biased.
     tail: float | None = None
     gauged = True
 

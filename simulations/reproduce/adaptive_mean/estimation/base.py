@@ -22,76 +22,52 @@ from sketch import Probe, SketchSpec
 
 Floats = NDArray[np.float64]
 
+# beta, the probability that sizes or errors are not what the theorems promise
 FAILURE: Final = 0.05
-"""beta, the probability that sizes or errors are not what the theorems promise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MeanTask:
-    """Whose mean is wanted.
+    """Whose mean is wanted."""
 
-    Args:
-        dimension: d, coordinates of a vector, at least 2.
-        clients: n, at least 2; all of them take part in every round.
-        clip_l2: G; longer vectors are clipped to it, by the clients themselves.
-        updates: gives the vector of a client by its index, float32|float64[d], in every round the
-            same.
-    """
-
-    dimension: int
-    clients: int
-    clip_l2: float
+    dimension: int  # d, coordinates of a vector, at least 2
+    clients: int  # n, at least 2; all of them take part in every round
+    clip_l2: float  # G; longer vectors are clipped to it, by the clients themselves
+    # Gives the vector of a client by its index, float32|float64[d], in every round the same
     updates: Callable[[int], NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Released:
-    """One noisy mean.
+    """One noisy mean."""
 
-    Attributes:
-        update: float64[d], decoded.
-        spec: of everything that clients sent for it.
-        noise_variance: per coordinate of the mean sketch that was decoded, in squared units of a
-            vector.
-        event: what it has to be accounted as.
-    """
-
-    update: Floats
-    spec: SketchSpec
+    update: Floats  # float64[d], decoded
+    spec: SketchSpec  # of everything that clients sent for it
+    # Per coordinate of the mean sketch that was decoded, in squared units of a vector
     noise_variance: float
-    event: Event
+    event: Event  # what it has to be accounted as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NormReading:
-    """What is known of the length of the mean.
+    """What is known of the length of the mean."""
 
-    Attributes:
-        value: the estimate n_hat, at least 0.
-        slack: n_hat + slack is at least the length of the sketched mean, but for the stated
-            probability of failure.
-        spec, event: as for `Released`.
-    """
-
-    value: float
+    value: float  # the estimate n_hat, at least 0
+    # n_hat + slack is at least the length of the sketched mean, but for the stated probability of
+    # failure
     slack: float
+    # spec, event: as for `Released`
     spec: SketchSpec
     event: Event
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What errors are held against.
+    """What errors are held against."""
 
-    Args:
-        height: error below which a mean is good enough, before slack.
-        failure: of one round's comparison.
-        questions: comparisons at most, over all rounds.
-    """
-
-    height: float
-    failure: float
-    questions: int
+    height: float  # error below which a mean is good enough, before slack
+    failure: float  # of one round's comparison
+    questions: int  # comparisons at most, over all rounds
 
 
 class NoisyMeans(Protocol):
@@ -122,29 +98,20 @@ class NoisyMeans(Protocol):
     ) -> tuple[Released, bool]:
         """Run one round with both sketches; return a mean, and whether its error is small.
 
-        Args:
-            spec: of the first sketch, without a probe.
-            probe: the second sketch.
-            share: of the whole round.
-            bar: what the error is held against.
-            top: keep that many of the largest entries of the decoded mean; None keeps all.
+        The first sketch is `spec` without a probe, the second `probe`; both together have the
+        share. Of the decoded mean only the `top` largest entries are kept, or all.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """The mean, and what it cost.
+    """The mean, and what it cost."""
 
-    Attributes:
-        update: float64[d].
-        steps: what was released, round by round.
-        spent: epsilon of these releases, as if they had been fixed beforehand: a reading. What
-            holds is the goal of the whole estimation: how many rounds there were, and of what
-            size, depended on what they released.
-    """
-
-    update: Floats
-    steps: Sequence[Released | NormReading]
+    update: Floats  # float64[d]
+    steps: Sequence[Released | NormReading]  # what was released, round by round
+    # Epsilon of these releases, as if they had been fixed beforehand: a reading. What holds is the
+    # goal of the whole estimation: how many rounds there were, and of what size, depended on what
+    # they released.
     spent: float
 
     @property

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from scipy import integrate, special
 
+# Laurent and Massart at L = 16 t: 1 - 2 sqrt(t / L) = 1/2, 1 + 2 sqrt(t / L) + 2 t / L = 13/8
 _JL_FACTOR = 16.0
-"""Laurent and Massart at L = 16 t: 1 - 2 sqrt(t / L) = 1/2, 1 + 2 sqrt(t / L) + 2 t / L = 13/8."""
 
 
 def jl_size(vectors: int, failure: float) -> int:
@@ -31,12 +31,7 @@ def squared_norm_upper(measured: float, size: int, noise_variance: float, failur
 
     With t = ln(1 / failure): |v + xi|^2 >= m + L s - 2 sqrt((L s^2 + 2 s m) t), m = |v|^2, but for
     probability exp(-t). It grows with m beyond its least point; the answer solves it for m.
-
-    Args:
-        measured: |v + xi|^2.
-        size: L.
-        noise_variance: s per coordinate.
-        failure: in (0, 1).
+    `measured` is |v + xi|^2, `size` L, `noise_variance` s per coordinate.
 
     Source: Birge 2001, "An alternative point of view on Lepski's method", Lemma 8.1.
     """
@@ -60,13 +55,10 @@ def squared_norm_excess(
 
 @lru_cache(maxsize=64)
 def median_factor(copies: int) -> float:
-    """Variance of the median of M copies over that of their mean, for normal noise.
+    """Variance of the median of M copies, odd, over that of their mean, for normal noise.
 
-    1 for one copy, 1.35 for three, pi / 2 in the limit: what a median costs where nothing is
-    gained from it.
-
-    Args:
-        copies: M, odd.
+    1 for one copy, 1.35 for three, pi / 2 in the limit: what a median costs where nothing is gained
+    from it.
     """
     half = copies // 2
     log_choose = special.gammaln(copies + 1) - 2.0 * special.gammaln(half + 1)

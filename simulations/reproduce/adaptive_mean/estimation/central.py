@@ -38,7 +38,6 @@ from dp.keystream import Usage
 from dp.sampling import RoundedGaussianLaw, sample_law
 from dp.search import bracketed
 from secagg.keys import os_random
-from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
 from simulations.reproduce.adaptive_mean.estimation.base import (
     Bar,
     Floats,
@@ -46,26 +45,21 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     NormReading,
     Released,
 )
-from simulations.reproduce.adaptive_mean.estimation.laplace import LaplaceMechanism
+from simulations.reproduce.adaptive_mean.estimation.laplace import AboveThreshold, LaplaceMechanism
 from sketch import LinearSketch, Probe, PublicSeed, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
 
-SKETCH_CLIP = 2.0
-"""B = 2 G."""
-
+SKETCH_CLIP = 2.0  # B = 2 G
+# In integer units, whatever the round: one table for all, and rounding adds 1e-8 of it for each
+# client
 _NOISE = RoundedGaussianLaw(4096.0)
-"""In integer units, whatever the round: one table for all, and rounding adds 1e-8 of it for each
-client."""
 
 
 class CentralMeans:
-    """Noisy means by a trusted server.
+    """Noisy means by a trusted server, with epsilon and delta of the whole estimation.
 
-    Args:
-        task: whose mean.
-        epsilon, delta: of the whole estimation; a client's vector may be zeroed.
-        gauged: whether half of epsilon is set aside for norms and errors.
+    `gauged`: half of epsilon is set aside for norms and errors.
     """
 
     def __init__(self, task: MeanTask, epsilon: float, delta: float, *, gauged: bool) -> None:

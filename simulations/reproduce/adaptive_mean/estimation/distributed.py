@@ -5,7 +5,12 @@ are computed from what was released, and cost nothing on top. A norm is a round 
 small sketch; an error comes from a second sketch that travels in the same sum. No AboveThreshold is
 needed: there is no un-noised number to compare.
 
-Source: docs/mean-estimation.md.
+One goal is divided up among rounds. Gaussian privacy adds up in squares: releases that are
+dominated by shifts mu_t are together dominated by the shift with mu^2 = sum of mu_t^2. A round's
+share is its part of that sum, the same thing as its share of zero-concentrated privacy,
+rho = mu^2 / 2.
+
+Source: docs/mean-estimation.md; docs/accounting.md, Gaussian domination.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dp import Ledger
+from dp.accounting import gaussian_epsilon, gaussian_mu
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.exchange.aggregators import Aggregator
 from protocol.goal import PrivacyGoal
@@ -25,38 +31,24 @@ from protocol.training.charged_sums import ChargedSums
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
-from simulations.reproduce.adaptive_mean.estimation.base import (
-    Bar,
-    MeanTask,
-    NormReading,
-    Released,
-)
+from simulations.reproduce.adaptive_mean.estimation.base import Bar, MeanTask, NormReading, Released
 from simulations.reproduce.adaptive_mean.estimation.bounds import (
     squared_norm_excess,
     squared_norm_upper,
 )
-from simulations.reproduce.adaptive_mean.estimation.shares import round_goal
 from sketch import Probe, PublicSeed, SketchKind, SketchSpec, spec_for_size
 from sketch.hashing import SEED_BYTES
 from sketch.topk import top_k
 
-_NO_MODEL = bytes(32)
-"""Clients bring vectors of their own; no model was sent to them."""
+_NO_MODEL = bytes(32)  # clients bring vectors of their own; no model was sent to them
 
 
 class DistributedMeans:
     """Noisy means through the whole pipeline, with nobody dropping out and nobody colluding.
 
-    Args:
-        task: whose mean.
-        goal: of the whole estimation; its `rounds` is the most releases there will be.
-        cohort: identity keys of the clients, in the order of their indices.
-        aggregator: real or ideal.
-        ledger: open; events already in it count.
-        rand: source of public seeds; leave it alone except in tests.
-
-    Raises:
-        ParameterError: the ledger belongs to a run with another goal.
+    The goal is that of the whole estimation, its `rounds` the most releases there will be. The
+    cohort is identity keys in the order of the clients' indices. Events already in the ledger
+    count; public seeds come from `rand`.
     """
 
     def __init__(
@@ -177,3 +169,23 @@ def roomy_clip(clip_l2: float, spec: SketchSpec) -> float:
     if spec.probe is not None:
         spread += share**2 / spec.probe.size
     return clip_l2 * (1.0 + math.sqrt(2.0 * spread))
+
+
+_ROUNDING = 1e-9  # relative room for bisections, so that shares of 1 in all stay within the goal
+
+
+def largest_mu(goal: PrivacyGoal) -> float:
+    """Return the shift of all releases together: what is left of delta behind the reserve."""
+    return gaussian_mu(goal.epsilon, goal.delta - goal.reserve.total) * (1.0 - _ROUNDING)
+
+
+def round_goal(goal: PrivacyGoal, share: float) -> PrivacyGoal:
+    """Return the goal of one round with this share, in (0, 1], of a goal counted by domination.
+
+    Its failure probability delta0 is that of every round of the whole goal, whose `rounds` is the
+    most releases there will be; so both count the same event alike, see `FailureReserve`.
+    """
+    delta = goal.delta / goal.rounds
+    one = PrivacyGoal(goal.epsilon, delta, 1)
+    mu = largest_mu(goal) * math.sqrt(share)
+    return PrivacyGoal(gaussian_epsilon(mu, delta - one.reserve.total), delta, 1)

@@ -42,8 +42,7 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
     NoisyMeans,
 )
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
-from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
+from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
 from sketch import SketchSpec
 
 EPSILON = 4.0

@@ -19,10 +19,12 @@ from protocol.schemes.pairwise import pairwise_setup
 from secagg import Identity, TooFewSurvivorsError
 from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
 from simulations.reproduce.adaptive_mean.estimation.base import Estimate
-from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
-from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
-from simulations.reproduce.adaptive_mean.estimation.shares import largest_mu, round_goal
+from simulations.reproduce.adaptive_mean.estimation.distributed import (
+    DistributedMeans,
+    largest_mu,
+    round_goal,
+)
+from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
 from sketch import PublicSeed, spec_for_size
 
 TASK = task_of(table(6, 64, np.zeros(64)))

@@ -12,11 +12,9 @@ from scipy import stats
 
 from dp import NoiseSeed, PrivacyError
 from dp.events import AboveThresholdRelease
-from simulations.reproduce.adaptive_mean.estimation.above_threshold import (
+from simulations.reproduce.adaptive_mean.estimation.laplace import (
     AboveThreshold,
     HaltedError,
-)
-from simulations.reproduce.adaptive_mean.estimation.laplace import (
     LaplaceMechanism,
     grid_point,
     steps_for,

@@ -13,7 +13,6 @@ from scipy import stats
 from dp import Ledger, NoiseSeed, noise_multiplier_for_epsilon
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
-from simulations.reproduce.adaptive_mean.estimation.above_threshold import AboveThreshold
 from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
 from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTailMean
 from simulations.reproduce.adaptive_mean.estimation.base import Bar, Floats, Released
@@ -25,8 +24,8 @@ from simulations.reproduce.adaptive_mean.estimation.bounds import (
 )
 from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
-from simulations.reproduce.adaptive_mean.estimation.doubling import Doubling
-from simulations.reproduce.adaptive_mean.estimation.fixed import FixedRateMean
+from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
+from simulations.reproduce.adaptive_mean.estimation.laplace import AboveThreshold
 from sketch import Probe, SketchKind, SketchSpec, spec_for_size
 
 EPSILON, DELTA = 1.0, 1e-5
