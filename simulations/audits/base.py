@@ -93,19 +93,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """A picture for a report.
+    """A picture for a report."""
 
-    Attributes:
-        title: what it shows.
-        text: the same in words, for those who do not see it.
-        media_type: "image/png" or "image/svg+xml".
-        data: the file.
-    """
-
-    title: str
-    text: str
-    media_type: str
-    data: bytes = field(repr=False)
+    title: str  # what it shows
+    text: str  # the same in words, for those who do not see it
+    media_type: str  # "image/png" or "image/svg+xml"
+    data: bytes = field(repr=False)  # the file
 
     def __post_init__(self) -> None:
         """Check the type."""
@@ -174,18 +167,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One promise about privacy, and the mutants of which a check of it rejects every one.
+    """One promise about privacy, and the mutants of which a check of it rejects every one."""
 
-    Attributes:
-        id: of its check.
-        promise: in words.
-        product: tests the real system; its figures have ``rejected``.
-        mutants: likewise, by what is wrong; the first is shown, so it is one of the nearest.
-    """
-
-    id: str
-    promise: str
-    product: Callable[[], Figures]
+    id: str  # of its check
+    promise: str  # in words
+    product: Callable[[], Figures]  # tests the real system; its figures have ``rejected``
+    # likewise, by what is wrong; the first is shown, so it is one of the nearest
     mutants: Mapping[str, Callable[[], Figures]]
 
     def check(self) -> Check:

@@ -47,9 +47,7 @@ def canary_scores(path: WholePath, included: NDArray[np.bool_], seed: int) -> Fl
     """Run one round and score its clients.
 
     Args:
-        path: whose cohort are the canaries.
         included: bool[m].
-        seed: fixes the directions.
 
     Returns:
         float64[m]: inner products of the released sum, by its size about 0 or the clip.
@@ -72,8 +70,6 @@ def canary_figures(path: WholePath, seed: int, alpha: float = ALPHA) -> Figures:
     Args:
         path: whose cohort are the canaries; the epsilon of its round is what the bound at level
             ``alpha`` must not pass.
-        seed: fixes coins and directions.
-        alpha: level; the bound that holds with 95 % is there for information.
     """
     event = path.claimed.events(path.settings.cohort).server
     claim = Claim.of_event(event, CANARY_DELTA)

@@ -154,7 +154,6 @@ def chi_square(noise: Floats, claimed: ClaimedRelease) -> float:
 
     Args:
         noise: float64[N], centred.
-        claimed: as for ``noise_test``.
     """
     # Coins count their heads; other noise is symmetric around zero.
     mean = claimed.coins / 2.0 if isinstance(claimed, BinomialRelease) else 0.0

@@ -17,8 +17,6 @@ def upper_bound(successes: ArrayLike, trials: int, alpha: float) -> Floats:
 
     Args:
         successes: int[...], in 0..trials.
-        trials: >= 1.
-        alpha: probability with which the true one may lie above, for each entry on its own.
     """
     k = np.asarray(successes, np.float64)
     inside = np.asarray(stats.beta.isf(alpha, k + 1.0, np.maximum(trials - k, 1e-9)))

@@ -34,21 +34,17 @@ def noise_settings(
 
 
 def noise_figures(
-    path: WholePath,
-    rounds: int,
-    dropouts: Dropouts,
+    path: WholePath,  # with or without a mistake
+    rounds: int,  # how many; the coordinates of all of them are the samples
+    dropouts: Dropouts,  # who vanishes, and when
     colluders: Sequence[int] = (),
-    alpha: float = ALPHA,
+    alpha: float = ALPHA,  # level
 ) -> Figures:
     """Run rounds and hold their noise against the law that the announced round accounts for.
 
     Args:
-        path: with or without a mistake.
-        rounds: how many; the coordinates of all of them are the samples.
-        dropouts: who vanishes, and when.
         colluders: survivors whose noise the adversary subtracts, as many as are tolerated; nobody
             for an outsider.
-        alpha: level.
     """
     noise: list[Floats] = []
     survivors = path.settings.cohort

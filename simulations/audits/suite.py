@@ -24,12 +24,7 @@ from simulations.audits.whole_runs import audit_model_noise, audit_runs
 
 
 def audits(effort: Effort, seed: int) -> list[Audit]:
-    """Return every audit, none of which has run.
-
-    Args:
-        effort: how much of everything.
-        seed: fixes all randomness.
-    """
+    """Return every audit, none of which has run."""
     # Rounds whose noise is tested, each a vector of samples, and their coordinates.
     length, rounds = effort.choose(20_000, 100_000), effort.choose(2, 10)
     # Runs in each of two worlds: of plain coins or rounds, and of many rounds.

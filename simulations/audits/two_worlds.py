@@ -244,15 +244,10 @@ class _Scores:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRuns:
-    """The runs of both worlds as scores, those that choose thresholds and those that measure.
+    """The runs of both worlds as scores, those that choose thresholds and those that measure."""
 
-    Attributes:
-        held_out: choose.
-        fresh: measure.
-    """
-
-    held_out: _Scores
-    fresh: _Scores
+    held_out: _Scores  # choose
+    fresh: _Scores  # measure
 
     def bound(self, delta: float, confidence: float) -> TwoWorldsBound:
         """Choose thresholds on the runs held out and measure rates on the others.

@@ -28,13 +28,6 @@ def bench_local(
 ) -> Figures:
     """Make one report of one vector in every way; laws that many reports share are at hand.
 
-    Args:
-        dim: coordinates of the vector.
-        levels: K of PrivQuant.
-        epsilon: of PrivQuant's report; its kappa and p are the paper's.
-        selection_epsilon: of one choice of a coordinate by EXP, PE and PS.
-        repeats: counted repetitions.
-
     Returns:
         `piecewise_seconds` randomises every coordinate, `sampled_seconds` draws k of them first,
         with k so many that each gets an epsilon of 2.5 out of `epsilon`. The limits are one copy

@@ -26,9 +26,6 @@ def bench_mask(
         `elements_per_second` counts elements times neighbours; `masked_bytes_per_second` counts
         the keystream consumed; `ratio_to_keystream` is the quotient of both byte rates,
         `ratio_to_peer` that of our element rate and the peer's.
-
-    Raises:
-        ConfigurationError: the peer is not installed.
     """
     theirs = None if peer is None else open_peer(peer).masking(dim, neighbours)
     field = PrimeField(bits)

@@ -122,12 +122,7 @@ def bench_one_shot_round(
 
 
 class _Round:
-    """All parties of a round that only adds integers: no clip, no sketch, no noise.
-
-    Args:
-        numbers: of the committee.
-        keep: all messages to the server, to play its part again.
-    """
+    """All parties of a round that only adds integers: no clip, no sketch, no noise."""
 
     def __init__(
         self,
@@ -135,9 +130,9 @@ class _Round:
         dim: int,
         lost: int,
         bits: int,
-        numbers: CommitteeNumbers,
+        numbers: CommitteeNumbers,  # of the committee
         *,
-        keep: bool = False,
+        keep: bool = False,  # all messages to the server, to play its part again
     ) -> None:
         self._keep = keep
         self._kept_uploads: list[tuple[int, bytes]] = []

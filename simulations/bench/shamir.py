@@ -25,10 +25,6 @@ def bench_shamir(
     Returns:
         Seconds of both halves, with the quotients of our time and the limit's, of the peer's time
         and ours; `correct` and `peer_correct`: the secrets came back.
-
-    Raises:
-        ConfigurationError: the peer is not installed.
-        ParameterError: the threshold is not in 1 .. holders.
     """
     chosen = [os.urandom(SECRET_BYTES) for _ in range(secrets)]
     shares = split(chosen, range(holders), threshold, os.urandom)

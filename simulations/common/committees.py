@@ -20,11 +20,7 @@ SAFE_BITS, STUCK_BITS = 40, 20
 
 
 def numbers_of(committee: tuple[int, int, int] | None) -> CommitteeNumbers:
-    """The numbers of a named committee: members, corrupt and away ones; the default if None.
-
-    Raises:
-        ParameterError: too many are corrupt or away for so many members.
-    """
+    """The numbers of a named committee: members, corrupt and away ones; the default if None."""
     return committee_numbers(*(default_committee() if committee is None else committee))
 
 

@@ -54,13 +54,10 @@ def show_protocols(
     title: str,
     protocol: ProtocolChoice,
     measures: Measures,
-    compared: Sequence[str],
+    compared: Sequence[str],  # figures of both protocols to divide
     as_json: bool,
 ) -> list[Mapping[str, Any]]:
     """Measure and print one protocol, or both and how many times as much the pairwise one takes.
-
-    Args:
-        compared: figures of both protocols to divide.
 
     Returns:
         The figures of each protocol.

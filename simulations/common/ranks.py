@@ -62,11 +62,7 @@ def own_address() -> str:
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """Meet the other ranks, if torchrun started any; leave them at the end.
-
-    Raises:
-        RankError: they cannot be reached.
-    """
+    """Meet the other ranks, if torchrun started any; leave them at the end."""
     if not launched():
         yield ALONE
         return

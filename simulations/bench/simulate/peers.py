@@ -30,15 +30,7 @@ Progress = Callable[[str], None]
 def peer_figures(
     order: Order, rounds: int, ours: float, wanted: bool, progress: Progress
 ) -> dict[str, float | None]:
-    """Client updates per second of other simulators, and ours over theirs; None if not measured.
-
-    Args:
-        order: the work.
-        rounds: that are counted.
-        ours: our updates per second.
-        wanted: whether to measure them at all.
-        progress: is told what is measured next.
-    """
+    """Client updates per second of other simulators, and ours over theirs; None if not measured."""
     figures: dict[str, float | None] = {}
     for name, seconds in (("flower", flower_seconds), ("pfl", pfl_seconds)):
         progress(name)

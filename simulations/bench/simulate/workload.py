@@ -167,7 +167,6 @@ def sequential_sum(work: Workload, clients: Iterable[int] | None = None) -> NDAr
     """Train one client after another with one module, and add up the updates: float64[d].
 
     Args:
-        work: to do.
         clients: of the cohort; all if left out.
     """
     module = work.module()

@@ -143,15 +143,7 @@ def find_data_dir(explicit: Path | None = None) -> Path:
 
 
 def unpack(blob: bytes, subject: str) -> bytes:
-    """Return gzip's contents, or the bytes themselves if they are not gzip.
-
-    Args:
-        blob: a whole file.
-        subject: what errors call it.
-
-    Raises:
-        DataError: the file ends early or is damaged.
-    """
+    """Return gzip's contents, or the bytes themselves if they are not gzip."""
     if not blob.startswith(_GZIP_MAGIC):
         return blob
     try:

@@ -38,13 +38,9 @@ def decode_idx(blob: bytes, subject: str) -> NDArray[Any]:
 
     Args:
         blob: the bytes of the file.
-        subject: what errors call it.
 
     Returns:
         Array of the type and shape in the header, in this machine's byte order.
-
-    Raises:
-        DataError: wrong magic number, unknown type, or too few or too many bytes.
     """
     dtype, axes = _read_magic(blob, subject)
     start = _HEADER_BYTES + 4 * axes

@@ -20,22 +20,12 @@ from simulations.learning.models.task import Family, Parameters, Task, centred
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(Task):
-    """An image classifier whose weights start Xavier-uniform and whose biases start at zero.
+    """An image classifier whose weights start Xavier-uniform and whose biases start at zero."""
 
-    Args:
-        channels: colours.
-        height: rows of pixels.
-        width: columns of pixels.
-        classes: labels.
-
-    Raises:
-        ValueError: a number is too small for the network.
-    """
-
-    channels: int = 1
-    height: int = 28
-    width: int = 28
-    classes: int = 10
+    channels: int = 1  # colours
+    height: int = 28  # rows of pixels
+    width: int = 28  # columns of pixels
+    classes: int = 10  # labels
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -228,14 +218,7 @@ class TinyCnnTask(ImageTask):
 
 
 def image_sides(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return channels, height and width of images of a shape.
-
-    Args:
-        shape: (pixels,) of a square image, (height, width), or (channels, height, width).
-
-    Raises:
-        ValueError: none of these.
-    """
+    """Return channels, height and width of images of a shape."""
     if len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         return 1, math.isqrt(shape[0]), math.isqrt(shape[0])
     if len(shape) in (2, 3):

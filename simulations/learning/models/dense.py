@@ -20,11 +20,7 @@ CPSGD_WIDTH = 60
 
 
 def check_widths(features: int, hidden: int, classes: int) -> None:
-    """Refuse networks without inputs, hidden units or a choice.
-
-    Raises:
-        ValueError: a width is below 1, or there are fewer than two classes.
-    """
+    """Refuse networks without inputs, hidden units or a choice."""
     if features < 1 or hidden < 1 or classes < 2:
         raise ValueError(
             f"need features >= 1, hidden >= 1 and classes >= 2, "

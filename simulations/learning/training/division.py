@@ -24,10 +24,6 @@ ENCODING = 16
 def divide(costs: Sequence[float], ranks: int) -> list[list[int]]:
     """Deal chunks out, the dearest first, each to whoever has least so far.
 
-    Args:
-        costs: of each chunk, not negative.
-        ranks: how many share them.
-
     Returns:
         the places of the chunks of each rank, ascending. The same for the same costs.
     """

@@ -54,25 +54,17 @@ LOCAL_ROUTE: Final = "pure epsilons of one client's reports, composed at delta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerGoal:
-    """The goal that every entry of a ledger states.
+    """The goal that every entry of a ledger states."""
 
-    Attributes:
-        epsilon, delta: of the whole run.
-        delta0: what each release may fail with.
-        rounds: releases that it allows.
-        aggregation: what secure aggregation may fail with in each; None in ledgers of version 0.1,
-            which set nothing aside for it.
-        moment_order: of the moments that bound the run; None for domination.
-        written: the goal as it stands in the ledger.
-    """
-
-    epsilon: float
-    delta: float
-    delta0: float
-    rounds: int
+    epsilon: float  # of the whole run
+    delta: float  # of the whole run
+    delta0: float  # what each release may fail with
+    rounds: int  # releases that it allows
+    # what secure aggregation may fail with in each; None in ledgers of version 0.1, which set
+    # nothing aside for it
     aggregation: float | None
-    moment_order: float | None
-    written: Mapping[str, object]
+    moment_order: float | None  # of the moments that bound the run; None for domination
+    written: Mapping[str, object]  # the goal as it stands in the ledger
 
     @property
     def failures(self) -> float:
@@ -89,54 +81,34 @@ class LedgerGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What holds whenever the run stops.
+    """What holds whenever the run stops."""
 
-    Attributes:
-        epsilon: of the goal; infinite if a client was charged beyond it.
-        delta: of the goal.
-        but_for: failures that it leaves out, in words; empty if none.
-    """
-
-    epsilon: float
-    delta: float
-    but_for: str
+    epsilon: float  # of the goal; infinite if a client was charged beyond it
+    delta: float  # of the goal
+    but_for: str  # failures that it leaves out, in words; empty if none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAccount:
-    """What a ledger adds up to.
+    """What a ledger adds up to."""
 
-    Attributes:
-        epsilon: of the client that has spent most.
-        delta: that it is stated at.
-        guarantee: None without a goal, for another adjacency than the goal's, or with an insecure
-            seed.
-        sybil: epsilon against a server that made up all other clients.
-        without_members: epsilon against a server that knows the noise of all members; None where
-            none comes back.
-        client: the one that has spent most.
-        releases: that it took part in.
-        entries, clients: of the ledger.
-        goal: that all entries state; None if they do not.
-        pair: the open failure, else Gaussian, that dominates its releases; None if there is none.
-        adjacency: what the epsilons are about.
-        route: how they were found, in words.
-        insecure_seed: that some of its releases followed from; None if none tells of one.
-    """
-
-    epsilon: float
-    delta: float
+    epsilon: float  # of the client that has spent most
+    delta: float  # that it is stated at
+    # None without a goal, for another adjacency than the goal's, or with an insecure seed
     guarantee: Guarantee | None
-    sybil: float
-    client: str
-    releases: int
-    entries: int
-    clients: int
-    goal: LedgerGoal | None
+    sybil: float  # epsilon against a server that made up all other clients
+    client: str  # the one that has spent most
+    releases: int  # that it took part in
+    entries: int  # of the ledger
+    clients: int  # of the ledger
+    goal: LedgerGoal | None  # that all entries state; None if they do not
+    # the open failure, else Gaussian, that dominates its releases; None if there is none
     pair: FailingGaussian | None
-    adjacency: Adjacency
-    route: str
+    adjacency: Adjacency  # what the epsilons are about
+    route: str  # how they were found, in words
+    # epsilon against a server that knows the noise of all members; None where none comes back
     without_members: float | None = None
+    # that some of its releases followed from; None if none tells of one
     insecure_seed: int | None = None
 
     @property
@@ -199,12 +171,6 @@ def account_ledger(
     goal, at its own delta: what was spent so far is a reading (docs/accounting.md, "What a stop
     may look at"), at the ``delta`` that is asked for. A
     ledger of local reports is about any two inputs of a client, all others about zero-out.
-
-    Raises:
-        ConfigurationError: delta is missing or out of range.
-        LedgerError: the file is damaged or was altered.
-        UnsupportedEventError: an event is not one that the replay knows, or some are local reports
-            and some are not.
     """
     entries = read_ledger(path)
     goal = _goal(entries)
@@ -341,11 +307,7 @@ def _replayed_pair(
 
 
 def _guarantee(spent: float, goal: LedgerGoal) -> Guarantee:
-    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it.
-
-    Args:
-        spent: by the client that was charged most, at the goal's delta.
-    """
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it."""
     kept = spent <= goal.epsilon * REPLAY_ROOM
     return Guarantee(
         epsilon=goal.epsilon if kept else math.inf,

@@ -43,18 +43,12 @@ class NoMemory:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a line must have been written with to count.
+    """What a line must have been written with to count."""
 
-    Attributes:
-        seed, effort: of the audit.
-        version: of this project, if it is installed.
-        source: hash of all its modules.
-    """
-
-    seed: int
-    effort: str
-    version: str | None
-    source: str
+    seed: int  # of the audit
+    effort: str  # of the audit
+    version: str | None  # of this project, if it is installed
+    source: str  # hash of all its modules
 
 
 class StoredExhibit(TypedDict):
@@ -87,7 +81,6 @@ class Journal:
     Args:
         path: made if it does not exist. Lines of other audits stay; a line that was cut off when
             the machine stopped is dropped.
-        key: of this audit.
     """
 
     def __init__(self, path: Path, key: Key) -> None:

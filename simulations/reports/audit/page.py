@@ -39,59 +39,35 @@ SHOWN: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An exhibit as the page shows it.
+    """An exhibit as the page shows it."""
 
-    Attributes:
-        title: what it shows.
-        text: the same in words.
-        uri: the picture itself, as a data URI.
-    """
-
-    title: str
-    text: str
-    uri: str
+    title: str  # what it shows
+    text: str  # the same in words
+    uri: str  # the picture itself
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two runs of a check.
+    """One of the two runs of a check."""
 
-    Attributes:
-        name: with or without the defence.
-        outcome: how it ended, in words.
-        headline: the same with the figure that decides it.
-        entries: all figures, those that matter first.
-    """
-
-    name: str
-    outcome: str
-    headline: str
-    entries: list[tuple[str, str]]
+    name: str  # with or without the defence
+    outcome: str  # how it ended, in words
+    headline: str  # the same with the figure that decides it
+    entries: list[tuple[str, str]]  # all figures, those that matter first
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A check as the page shows it.
+    """A check as the page shows it."""
 
-    Attributes:
-        anchor: its place on the page.
-        id: of the check.
-        name: what the attack does, in a few words; empty for other checks.
-        promise: what is promised.
-        control: how the victim differs from the product, a sentence; may be empty.
-        held: whether both sides ended as they must.
-        sides: with the defence, and without.
-        pictures: its exhibits.
-    """
-
-    anchor: str
-    id: str
-    name: str
-    promise: str
-    control: str
-    held: bool
-    sides: tuple[Side, Side]
-    pictures: list[Picture]
+    anchor: str  # its place on the page
+    id: str  # of the check
+    name: str  # what the attack does, in a few words; empty for other checks
+    promise: str  # what is promised
+    control: str  # how the victim differs from the product, a sentence; may be empty
+    held: bool  # whether both sides ended as they must
+    sides: tuple[Side, Side]  # with the defence, and without
+    pictures: list[Picture]  # its exhibits
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,13 @@ from simulations.audits.base import Check
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One promise.
+    """A promise in words, and the checks that try to break it."""
 
-    Attributes:
-        name: "P1" and on.
-        title: in a few words.
-        text: in full.
-        attacks: ids of the catalogue that try to break it.
-        prefixes: with which the ids of its other checks begin.
-    """
-
-    name: str
-    title: str
-    text: str
-    attacks: tuple[str, ...]
-    prefixes: tuple[str, ...] = ()
+    name: str  # "P1" and on
+    title: str  # in a few words
+    text: str  # in full
+    attacks: tuple[str, ...]  # ids of the catalogue that try to break it
+    prefixes: tuple[str, ...] = ()  # with which the ids of its other checks begin
 
     def covers(self, check: Check) -> bool:
         """Whether a check is about this promise."""

@@ -23,21 +23,13 @@ _SAID_FIRST: Final = {"error", "succeeded", "rejected", "refused_with", *RATE}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A success rate with its interval.
+    """A success rate with its interval."""
 
-    Attributes:
-        successes: of `trials`.
-        trials: >= 1.
-        lower: bound of Clopper and Pearson.
-        upper: likewise.
-        chance: what guessing has, or what the accounted epsilon allows; more is a success.
-    """
-
-    successes: int
-    trials: int
-    lower: float
-    upper: float
-    chance: float
+    successes: int  # of `trials`
+    trials: int  # >= 1
+    lower: float  # bound of Clopper and Pearson
+    upper: float  # likewise
+    chance: float  # what guessing has, or what the accounted epsilon allows; more is a success
 
     @property
     def share(self) -> float:

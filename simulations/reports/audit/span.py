@@ -17,12 +17,7 @@ def span_id(size: int, mode: Mode) -> str:
 
 
 def check_span(size: int, mode: Mode) -> Check:
-    """Go through all schedules of a round, of the product's clients and of every mutant.
-
-    Args:
-        size: clients of the round, 2 to 5.
-        mode: what the server may do.
-    """
+    """Go through all schedules of a round, of the product's clients and of every mutant."""
     mutants = [m for m in Mutant if m.applies(mode) and m.smallest_size <= size]
     found = span_check(size, mode)
     return Check.of(
@@ -82,11 +77,7 @@ def product_figures(report: Explored, broken: str) -> Figures:
 
 
 def mutant_figures(reports: Sequence[tuple[Explored, str]]) -> Figures:
-    """Return how many mutants were caught, and how; rejected only if all of them were.
-
-    Args:
-        reports: each with how it ended, in words.
-    """
+    """Return how many mutants were caught, and how; rejected only if all of them were."""
     caught = sum(not report.held for report, _ in reports)
     figures: Figures = {
         "schedules": sum(report.schedules for report, _ in reports),

@@ -146,11 +146,7 @@ def flower_unit(effort: Effort, seed: int) -> Unit:
 
 
 def chosen_units(units: Sequence[Unit], only: Iterable[str]) -> list[Unit]:
-    """Return the units with the ids asked for, in the order of the audit; all if none are.
-
-    Raises:
-        ConfigurationError: there is no unit with such an id.
-    """
+    """Return the units with the ids asked for, in the order of the audit; all if none are."""
     wanted = {name.strip().casefold() for entry in only for name in entry.split(",")} - {""}
     known = {unit.id.casefold() for unit in units}
     unknown = sorted(wanted - known)

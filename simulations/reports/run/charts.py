@@ -47,11 +47,7 @@ STAGE_PARTS: Final = {
 
 
 def charts_of(run: Run, number: int) -> list[Chart]:
-    """Return the plots for which the run has something to show.
-
-    Args:
-        number: of the run on its page.
-    """
+    """Return the plots for which the run has something to show."""
     if not run.records:
         return []
     prefix = f"run{number}"
