@@ -65,16 +65,12 @@ class Effort(enum.Enum):
 class Claim:
     """What a mechanism is said to satisfy.
 
-    Attributes:
-        epsilon: >= 0.
-        delta: in (0, 1).
-
     Raises:
         ParameterError: a figure is out of range.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float  # >= 0
+    delta: float  # in (0, 1)
 
     def __post_init__(self) -> None:
         """Check both figures."""
@@ -118,23 +114,15 @@ class CheckAsJson(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise, tried twice.
+    """One promise, tried twice."""
 
-    Attributes:
-        id: short, stable name.
-        title: the promise in words.
-        with_defence: figures of the real system; ``rejected``, or ``succeeded``, must be false.
-        without_defence: figures of its broken twin; the same must be true.
-        held: whether both are as they must be.
-        exhibits: pictures for a report; not part of the figures.
-    """
-
-    id: str
-    title: str
+    id: str  # short, stable name
+    title: str  # the promise in words
+    # figures of the real system; ``rejected``, or ``succeeded``, must be false
     with_defence: Figures
-    without_defence: Figures
-    held: bool
-    exhibits: tuple[Exhibit, ...] = ()
+    without_defence: Figures  # figures of its broken twin; the same must be true
+    held: bool  # whether both are as they must be
+    exhibits: tuple[Exhibit, ...] = ()  # pictures for a report; not part of the figures
 
     @classmethod
     def of(

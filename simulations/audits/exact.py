@@ -90,14 +90,13 @@ def told_twice(event: IntegerNoise) -> IntegerNoise:
 
 def accountant_margin(
     runs: Sequence[tuple[IntegerNoise, int]] = RUNS,
-    delta: float = 1e-6,
+    delta: float = 1e-6,  # in (0, 1)
     told: Callable[[IntegerNoise], IntegerNoise] = lambda event: event,
 ) -> Margin:
     """Compare every accountant with enumeration.
 
     Args:
         runs: what is released and how often; small enough to enumerate.
-        delta: in (0, 1).
         told: what the accountants under audit are told instead of an event.
 
     Raises:

@@ -46,19 +46,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A plot for a page.
+    """A plot for a page."""
 
-    Attributes:
-        title: what it shows.
-        text: the same in words.
-        svg: an `svg` element with both as its text alternative.
-        table: its figures; None if the page has them elsewhere.
-    """
-
-    title: str
-    text: str
-    svg: str
-    table: Table | None = None
+    title: str  # what it shows
+    text: str  # the same in words
+    svg: str  # an `svg` element with both as its text alternative
+    table: Table | None = None  # its figures; None if the page has them elsewhere
 
 
 def blank(width_inches: float, height_inches: float, rows: int = 1) -> tuple[Figure, list[Axes]]:

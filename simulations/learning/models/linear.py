@@ -103,12 +103,9 @@ class SvmTask(LinearTask):
 
     The margin is ``y s`` for two classes, and the right score minus the best wrong one for more
     (Crammer and Singer 2001, JMLR 2).
-
-    Args:
-        squared: square the hinge, which makes the loss smooth.
     """
 
-    squared: bool = False
+    squared: bool = False  # square the hinge, which makes the loss smooth
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every example, float32[m]."""

@@ -165,9 +165,6 @@ class LstmTask(RecurrentTask):
 class LstmClassifierTask(RecurrentTask):
     """The Surnames network: one LSTM layer, whose last output tells the class.
 
-    Args:
-        classes: labels.
-
     Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
     Learning", a thesis: 256 characters, embedding 64, 128 units, 18 classes.
     """
@@ -176,7 +173,7 @@ class LstmClassifierTask(RecurrentTask):
     embedded: int = 64
     hidden: int = 128
     layers: int = 1
-    classes: int = 18
+    classes: int = 18  # labels
 
     @property
     def outputs(self) -> int:

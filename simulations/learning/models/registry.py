@@ -27,19 +27,12 @@ from simulations.learning.models.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataShape:
-    """What a model has to know of a data set; all of it is public.
+    """What a model has to know of a data set; all of it is public."""
 
-    Args:
-        kind: what the inputs are.
-        shape: of one input.
-        classes: number of labels.
-        vocabulary: number of token values; of text only.
-    """
-
-    kind: DataKind
-    shape: tuple[int, ...]
-    classes: int
-    vocabulary: int | None = None
+    kind: DataKind  # what the inputs are
+    shape: tuple[int, ...]  # of one input
+    classes: int  # number of labels
+    vocabulary: int | None = None  # number of token values; of text only
 
     @classmethod
     def of(cls, data: Dataset) -> DataShape:
@@ -56,17 +49,12 @@ class DataShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What may be chosen beside the name.
+    """What may be chosen beside the name."""
 
-    Args:
-        hidden: tanh units of `mlp` and `ngram`; other models have the sizes of their sources.
-        l2: penalty of `logistic` and `svm`.
-        squared: square the hinge of `svm`.
-    """
-
+    # tanh units of `mlp` and `ngram`; other models have the sizes of their sources
     hidden: int = 32
-    l2: float = L2
-    squared: bool = False
+    l2: float = L2  # penalty of `logistic` and `svm`
+    squared: bool = False  # square the hinge of `svm`
 
 
 DEFAULT_OPTIONS = ModelOptions()

@@ -30,19 +30,12 @@ FLOWER: Final = "flower"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One thing to run.
+    """One thing to run."""
 
-    Attributes:
-        id: of its check; a name of its own if it gives several.
-        title: what is promised, or what it is about, for the progress display and for errors.
-        run: gives its checks.
-        defence: what the twin lacks, in words; empty if the check's title says so.
-    """
-
-    id: str
-    title: str
-    run: Callable[[], Sequence[Check]]
-    defence: str = ""
+    id: str  # of its check; a name of its own if it gives several
+    title: str  # what is promised, or what it is about, for the progress display and for errors
+    run: Callable[[], Sequence[Check]]  # gives its checks
+    defence: str = ""  # what the twin lacks, in words; empty if the check's title says so
 
 
 def all_units(effort: Effort, seed: int) -> list[Unit]:
