@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Protocol
+from typing import TypeAlias
 
 from secagg import Mode
 from simulations.audits.base import Check, Figures
 from simulations.threats.span import Mutant, SpanReport, span_check
+from simulations.threats.span.one_shot import OneShotReport
 
 
 def span_id(size: int, mode: Mode) -> str:
@@ -29,32 +29,8 @@ def check_span(size: int, mode: Mode) -> Check:
     )
 
 
-class Explored(Protocol):
-    """What an exhaustive check of either protocol says of one kind of party."""
-
-    @property
-    def mutant(self) -> Enum | None:
-        """The rule that was taken away; None for the product's parties."""
-
-    @property
-    def parameters(self) -> int:
-        """Choices of the round's numbers gone through."""
-
-    @property
-    def schedules(self) -> int:
-        """How many schedules were explored."""
-
-    @property
-    def systems(self) -> int:
-        """Systems of equations solved."""
-
-    @property
-    def opened(self) -> int:
-        """Schedules in which the server gets a sum."""
-
-    @property
-    def held(self) -> bool:
-        """Whether no schedule is broken."""
+Explored: TypeAlias = SpanReport | OneShotReport
+"""What an exhaustive check of either protocol says of one kind of party."""
 
 
 def product_figures(report: Explored, broken: str) -> Figures:

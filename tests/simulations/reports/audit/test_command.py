@@ -322,9 +322,9 @@ def test_results_are_on_disk_before_the_next_unit_runs(
 
 
 def test_units_are_announced_before_they_run() -> None:
-    from simulations.reports.audit.journal import NoMemory
+    from simulations.reports.audit.journal import Journal
 
     order = []
     units = [unit(attack("A1"), order), unit(attack("A2"), order)]
-    list(units_runner.run_units(units, NoMemory(), lambda u: order.append(f"begin {u.id}")))
+    list(units_runner.run_units(units, Journal(None, {}), lambda u: order.append(f"begin {u.id}")))
     assert order == ["begin A1", "A1", "begin A2", "A2"]
