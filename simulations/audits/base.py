@@ -126,12 +126,7 @@ class Check:
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        title: str,
-        real: Figures,
-        twin: Figures,
-        exhibits: tuple[Exhibit, ...] = (),
+        cls, name: str, title: str, real: Figures, twin: Figures, exhibits: tuple[Exhibit, ...] = ()
     ) -> Check:
         """Build a check from both runs: tests with ``rejected``, or attacks with ``succeeded``.
 

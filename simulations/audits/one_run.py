@@ -26,12 +26,7 @@ from scipy import stats
 
 from dp.search import bracketed
 from secagg import ParameterError
-from simulations.audits.base import (
-    Figures,
-    Floats,
-    require_count,
-    require_probability,
-)
+from simulations.audits.base import Figures, Floats, require_count, require_probability
 
 LARGEST_EPSILON: Final = 40.0
 """Where the search ends: at 40, q is 1 to the last digit of a double."""

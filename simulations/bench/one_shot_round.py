@@ -42,12 +42,7 @@ _DISTINCT = 8
 
 
 def bench_one_shot_round(
-    clients: int,
-    dim: int,
-    dropout: float,
-    bits: int,
-    numbers: CommitteeNumbers,
-    repeats: int = 1,
+    clients: int, dim: int, dropout: float, bits: int, numbers: CommitteeNumbers, repeats: int = 1
 ) -> dict[str, Any]:
     """Run one round with a named committee, and check its sum against the plain sum.
 

@@ -13,15 +13,7 @@ from protocol.exchange.stages import SERVER_PARTY, Stage
 from protocol.planning.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup
-from secagg import (
-    ClientSession,
-    Identity,
-    Mode,
-    PrimeField,
-    ServerSession,
-    SessionContext,
-    centre,
-)
+from secagg import ClientSession, Identity, Mode, PrimeField, ServerSession, SessionContext, centre
 from secagg.pairwise.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from simulations.common.integer_peer import IntegerPeer

@@ -150,11 +150,7 @@ def _output(git: str, folder: Path, *arguments: str) -> str:
 
 def machine() -> dict[str, str | int]:
     """Return system, processor and cores."""
-    return {
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-    }
+    return {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count() or 1}
 
 
 def _processor() -> str:

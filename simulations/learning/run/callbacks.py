@@ -93,10 +93,7 @@ class Telling:
 
 @contextmanager
 def telling(
-    callbacks: Sequence[RunCallback],
-    config: RunConfig,
-    folder: Path,
-    earlier: Sequence[Record],
+    callbacks: Sequence[RunCallback], config: RunConfig, folder: Path, earlier: Sequence[Record]
 ) -> Iterator[Telling]:
     """Tell callbacks of a run from its start to its end, whatever ends it."""
     told = Telling()

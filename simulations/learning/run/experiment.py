@@ -158,10 +158,7 @@ def _opened(
 
 
 def _rounds(
-    config: RunConfig,
-    federation: Federation,
-    source: RecordedSource,
-    checkpoint: Checkpoint | None,
+    config: RunConfig, federation: Federation, source: RecordedSource, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[Trained, ModelState, float]]:
     """Yield each round, the state before it, and its seconds."""
     state = checkpoint.state if checkpoint else federation.initial()

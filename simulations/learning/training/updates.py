@@ -133,11 +133,7 @@ def training_pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _cut(
-    split: Split,
-    batches: Batches,
-    learning_rate: float,
-    strategy: Strategy,
-    device: str,
+    split: Split, batches: Batches, learning_rate: float, strategy: Strategy, device: str
 ) -> Work:
     """Take the examples of some clients out of the split."""
     used, places = np.unique(batches.indices, return_inverse=True)

@@ -10,13 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dp import (
-    Adjacency,
-    Event,
-    FailingGaussian,
-    LocalAccountant,
-    UnsupportedEventError,
-)
+from dp import Adjacency, Event, FailingGaussian, LocalAccountant, UnsupportedEventError
 from dp.accounting.report import json_number
 from dp.audit import (
     composed_epsilon,

@@ -139,10 +139,7 @@ def _rate_entries(figures: Figures) -> list[tuple[str, str]]:
         return [(worded(name), valued(figures[name])) for name in RATE if name in figures]
     found = [
         ("succeeded", f"{rate.successes:,} of {rate.trials:,} ({percent(rate.share)})"),
-        (
-            f"interval, {2 * CONFIDENCE - 1:.1%}",
-            f"{percent(rate.lower)} to {percent(rate.upper)}",
-        ),
+        (f"interval, {2 * CONFIDENCE - 1:.1%}", f"{percent(rate.lower)} to {percent(rate.upper)}"),
     ]
     return found + ([(ALLOWED, percent(rate.chance))] if rate.chance else [])
 

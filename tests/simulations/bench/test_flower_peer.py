@@ -29,10 +29,7 @@ SMALL = {
         *("shamir", "--secrets", "2", "--holders", "7", "--threshold", "4"),
         *("--repeats", "2"),
     ),
-    "unmask": (
-        *("unmask", "--clients", "8", "--dim", "50", "--dropped", "3"),
-        *("--repeats", "1"),
-    ),
+    "unmask": (*("unmask", "--clients", "8", "--dim", "50", "--dropped", "3"), *("--repeats", "1")),
 }
 
 

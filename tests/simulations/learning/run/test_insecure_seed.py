@@ -47,10 +47,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "skellam": {"engine.aggregator": "real", "privacy.mechanism": "skellam"},
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "fedsel": {
-        "engine.aggregator": "local",
-        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
-    },
+    "fedsel": {"engine.aggregator": "local", "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
     "secure levels": {
         "engine.aggregator": "local",
         "privacy.epsilon": 300.0,

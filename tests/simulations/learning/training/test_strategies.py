@@ -166,9 +166,7 @@ class CountingExecutor(Executor):
         return future
 
 
-def test_no_more_chunks_are_begun_than_asked_for(
-    members: tuple[NDArray[np.int64], ...],
-) -> None:
+def test_no_more_chunks_are_begun_than_asked_for(members: tuple[NDArray[np.int64], ...]) -> None:
     task, executor = build_task("logistic", IMAGES), CountingExecutor()
     parts: Iterator[object] = local_updates(
         *(task, start_of(task), data_for(IMAGES), members, STEPS, np.random.default_rng(0)),
@@ -211,9 +209,7 @@ def test_a_single_step_loses_nothing_to_cancellation() -> None:
         assert update[0, 0] == pytest.approx(5e-7, rel=1e-4)
 
 
-def test_epochs_walk_through_everything_once_each(
-    members: tuple[NDArray[np.int64], ...],
-) -> None:
+def test_epochs_walk_through_everything_once_each(members: tuple[NDArray[np.int64], ...]) -> None:
     batches = draw_batches(members, EPOCHS, ClientStreams(np.random.default_rng(1)))
     assert batches.indices.shape == (CLIENTS, 2 * 4, 4)
     for client, part in enumerate(members):
@@ -267,13 +263,7 @@ def test_chunks_shrink_with_the_model() -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [
-        {},
-        {"steps": 1, "epochs": 1},
-        {"epochs": 0},
-        {"steps": 0},
-        {"steps": 1, "batch_size": 0},
-    ],
+    [{}, {"steps": 1, "epochs": 1}, {"epochs": 0}, {"steps": 0}, {"steps": 1, "batch_size": 0}],
 )
 def test_bad_settings_are_refused(numbers: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be"):
