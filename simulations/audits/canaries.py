@@ -44,13 +44,9 @@ def canary_settings(canaries: int, sketched: bool = True) -> PathSettings:
 
 
 def canary_scores(path: WholePath, included: NDArray[np.bool_], seed: int) -> Floats:
-    """Run one round and score its clients.
+    """Run one round with some canaries included, bool[m], and score its clients: float64[m].
 
-    Args:
-        included: bool[m].
-
-    Returns:
-        float64[m]: inner products of the released sum, by its size about 0 or the clip.
+    Scores are inner products of the released sum, by its size about 0 or the clip.
     """
     settings = path.settings
     generator = np.random.default_rng(derived_seed(seed, "directions"))

@@ -54,16 +54,15 @@ def bench_one_shot_round(
         repeats: how often the server does its work, on the same messages, which this process then
             keeps; the fastest time counts.
 
-    Returns:
-        `server_seconds`, `client_seconds_median` and `member_seconds_median` are each party's own
-        work, one after the other in this process; the `cpu` figures are what of it this process
-        spent computing, which say more on a busy machine. `announcement_seconds` is what a client
-        takes to read the announcement and to check every member's key, if it has not yet in this
-        session; it is not in its other seconds. `bytes_per_client` is what a surviving client sends
-        and receives, the announcement counted; `floor_bytes_per_client` is the packed vector alone,
-        and the `bytes_...` figures are those of each part. `member_bytes_down` and
-        `member_bytes_up` are what a member is sent and sends. `round_trips` of a member are those
-        of one that is a client too. `peak_rss_bytes` is that of this process.
+    `server_seconds`, `client_seconds_median` and `member_seconds_median` are each party's own work,
+    one after the other in this process; the `cpu` figures are what of it this process spent
+    computing, which say more on a busy machine. `announcement_seconds` is what a client takes to
+    read the announcement and to check every member's key, if it has not yet in this session; it is
+    not in its other seconds. `bytes_per_client` is what a surviving client sends and receives, the
+    announcement counted; `floor_bytes_per_client` is the packed vector alone, and the `bytes_...`
+    figures are those of each part. `member_bytes_down` and `member_bytes_up` are what a member is
+    sent and sends. `round_trips` of a member are those of one that is a client too.
+    `peak_rss_bytes` is that of this process.
     """
     if not _Round(4, 64, 0, bits, _WARM_UP).play()[0]:
         raise RuntimeError("the sum of the warm-up round is wrong")

@@ -50,9 +50,8 @@ def bench_sampler(
 ) -> Figures:
     """Draw vectors of noise, each from a fresh seed.
 
-    Returns:
-        `ratio` is our rate over NumPy's, `ratio_to_keystream` over that of the AES-CTR keystream
-        of the same number of bytes. OpenDP's rate is there if OpenDP is installed.
+    `ratio` is our rate over NumPy's, `ratio_to_keystream` over that of the AES-CTR keystream of the
+    same number of bytes. OpenDP's rate is there if OpenDP is installed.
     """
     contest = _contest(law, coins, variance, samples)
     figures: Figures = {"law": law.value, "samples": samples}

@@ -25,11 +25,7 @@ def numbers_of(committee: tuple[int, int, int] | None) -> CommitteeNumbers:
 
 
 def default_committee(corrupt: float = CORRUPT_SHARE) -> tuple[int, int, int]:
-    """Members, corrupt and away ones of a committee that is picked blindly, and then named.
-
-    Args:
-        corrupt: share of corrupt candidates.
-    """
+    """Members, corrupt and away ones of a committee picked where such a share is corrupt."""
     return MEMBERS, _most(corrupt, SAFE_BITS), _most(AWAY_SHARE, STUCK_BITS)
 
 

@@ -57,11 +57,7 @@ def show_protocols(
     compared: Sequence[str],  # figures of both protocols to divide
     as_json: bool,
 ) -> list[Mapping[str, Any]]:
-    """Measure and print one protocol, or both and how many times as much the pairwise one takes.
-
-    Returns:
-        The figures of each protocol.
-    """
+    """Measure, print and return one protocol, or both and how many times as much pairwise takes."""
     # One-shot first: a process never says that its peak of memory has gone down.
     found = {name: measures[name]() for name in reversed(protocol.names)}
     if len(found) == 1:

@@ -247,8 +247,7 @@ class TorchRanks:
     def train_on(self, device: str) -> str:
         """One device for each rank, where "cuda" is asked for; sums then go between devices.
 
-        Returns:
-            the device of this rank, as torch names it.
+        The device of this rank, as torch names it.
         """
         if device != "cuda":
             return device

@@ -93,8 +93,7 @@ class Table:
     def owners(self, key: str) -> dict[str, Any]:
         """The controllers or algorithms that have a key, if not all of them have.
 
-        Returns:
-            Their names, each with its own default; None where that is none, or said in words.
+        Their names, each with its own default; None where that is none, or said in words.
         """
         if self.model is Sketch:
             found = {

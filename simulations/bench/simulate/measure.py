@@ -55,12 +55,11 @@ def bench_simulate(
         threads: of torch, for the plain loop and pfl too; each worker has one, and Flower gives one
             to each of its own.
 
-    Returns:
-        `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
-        `encode_share` is the time of encoding and aggregation over that of local training, in one
-        thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean
-        update, ours before encoding against the loop's, over its largest coordinate. Peers that are
-        not installed are None. `peak_rss_bytes` is that of this process before any peer ran.
+    `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
+    `encode_share` is the time of encoding and aggregation over that of local training, in one
+    thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean update,
+    ours before encoding against the loop's, over its largest coordinate. Peers that are not
+    installed are None. `peak_rss_bytes` is that of this process before any peer ran.
     """
     work = workload(order)
     # Threads that share cores with anybody wait for one another, and the figures mean nothing.

@@ -46,11 +46,7 @@ def _installed(*names: str) -> bool:
 
 
 def flower_seconds(order: Order, rounds: int) -> float | None:
-    """Seconds of a round of Flower's simulation on all cores, one for each client.
-
-    Returns:
-        None if flwr or ray is not installed.
-    """
+    """Seconds of a round of Flower's simulation on all cores; None without flwr or ray."""
     if not _installed("flwr", "ray"):
         return None
     for name, value in {**NO_CALLS_HOME, "RAY_DEDUP_LOGS": "0"}.items():
@@ -132,11 +128,7 @@ class _PflModule(nn.Module):
 
 
 def pfl_seconds(order: Order, rounds: int) -> float | None:
-    """Seconds of a round of pfl's backend in this process.
-
-    Returns:
-        None if pfl is not installed.
-    """
+    """Seconds of a round of pfl's backend in this process; None if pfl is not installed."""
     if not _installed("pfl"):
         return None
     model = _pfl_model(order)

@@ -45,13 +45,12 @@ def bench_ranks(
 ) -> dict[str, Any]:
     """Simulate one cohort's round with several numbers of ranks.
 
-    Returns:
-        `runs` has for each number of ranks `updates_per_second`, the same of as many bare loops
-        side by side, the ratio of the two, and `digest`, SHA-256 of the released sum. The noise is
-        that of fixed seeds, so that all digests must be equal; `correct` says whether they are.
-        `bare_updates_per_second` is that of one loop on one core, of the run with fewest ranks if
-        none has one. `speedup` is the run with most ranks over that with fewest. Peers as in
-        `bench_simulate`.
+    `runs` has for each number of ranks `updates_per_second`, the same of as many bare loops side by
+    side, the ratio of the two, and `digest`, SHA-256 of the released sum. The noise is that of
+    fixed seeds, so that all digests must be equal; `correct` says whether they are.
+    `bare_updates_per_second` is that of one loop on one core, of the run with fewest ranks if none
+    has one. `speedup` is the run with most ranks over that with fewest. Peers as in
+    `bench_simulate`.
     """
     torch.set_num_threads(1)
     runs = []

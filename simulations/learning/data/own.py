@@ -41,9 +41,8 @@ def own_dataset(
         columns: names of inputs and labels in tables; if left out, a column named `label` or
             `labels` and the only other one.
 
-    Returns:
-        a data set of kind `numbers` with float32 inputs, or `text` with int64 tokens. Bytes, as
-        pictures have them, become numbers from 0 to 1; every owner is a client.
+    A data set of kind `numbers` with float32 inputs, or `text` with int64 tokens. Bytes, as
+    pictures have them, become numbers from 0 to 1; every owner is a client.
     """
     parts, test = _parts(clients, test)
     if len(parts) < 2:

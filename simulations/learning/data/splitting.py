@@ -30,8 +30,7 @@ def split_stratified(
         labels: int64[m].
         test_fraction: share of the test split, in (0, 1).
 
-    Returns:
-        int64[a] and int64[b] with a + b = m, disjoint, in shuffled order.
+    Int64[a] and int64[b] with a + b = m, disjoint, in shuffled order.
     """
     from sklearn.model_selection import train_test_split  # slow to import, see `digits`
 

@@ -70,9 +70,8 @@ def next_token_windows(tokens: Tokens, length: int, stride: int) -> tuple[Tokens
     Args:
         tokens: int64[n].
 
-    Returns:
-        int64[w, length] contexts and int64[w] next tokens; w = 0 if n < 2, else
-        w = 1 + (n - 1 - min(length, n - 1)) // stride.
+    Int64[w, length] contexts and int64[w] next tokens; w = 0 if n < 2, else w = 1 + (n - 1 -
+    min(length, n - 1)) // stride.
     """
     if length < 1 or stride < 1:
         raise ValueError(f"length and stride must be at least 1, got {length} and {stride}")

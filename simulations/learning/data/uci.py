@@ -167,11 +167,7 @@ def read_uci(
     delimiter: str = ",",  # between fields
     header: bool = False,  # whether the first line names the columns, which is checked
 ) -> tuple[Table, str]:
-    """Read one file as it is, for other encodings than the loaders'.
-
-    Returns:
-        the table, and what errors call it.
-    """
+    """Read one file as it is, for other encodings than the loaders'; and what errors call it."""
     subject = folder.subject(file)
     blob = folder.read(file)
     try:

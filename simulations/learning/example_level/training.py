@@ -99,11 +99,7 @@ class Examples:
 def noised_mean(
     total: Tensor, clip: float, noise_multiplier: float, batch: int, generator: torch.Generator
 ) -> NDArray[np.float32]:
-    """Return (total + N(0, (noise_multiplier clip)^2)) / batch: float32[d].
-
-    Args:
-        total: float32[d], the sum of the clipped gradients; not changed.
-    """
+    """Return (total + N(0, (noise_multiplier clip)^2)) / batch as a new vector: float32[d]."""
     if noise_multiplier > 0.0:
         noise = torch.randn(total.shape, generator=generator)
         total = torch.add(total, noise, alpha=noise_multiplier * clip)

@@ -83,10 +83,9 @@ def train(task: Task, start: Vector, work: Work) -> NDArray[np.float32]:
     Args:
         start: float32[d].
 
-    Returns:
-        float32[c, d]: trained parameters minus `start`, one row per client. Where there is
-        only one step, that is the step itself, with nothing lost to cancellation. A diverged
-        client's row holds whatever came out.
+    Float32[c, d]: trained parameters minus `start`, one row per client. Where there is only one
+    step, that is the step itself, with nothing lost to cancellation. A diverged client's row holds
+    whatever came out.
     """
     device = torch.device(work.device)
     chunk = _Chunk(
