@@ -366,6 +366,8 @@ def test_image_sides(shape: tuple[int, ...], sides: tuple[int, int, int]) -> Non
 
 def test_bad_numbers_are_refused() -> None:
     for build in (
+        *(lambda width=width: MlpTask(**{width: 0}) for width in ("features", "hidden")),
+        lambda: MlpTask(classes=1),
         lambda: ReluMlpTask(layers=0),
         lambda: ReluMlpTask(layers=10),
         lambda: LstmTask(layers=0),
