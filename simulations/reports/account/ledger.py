@@ -172,68 +172,71 @@ def account_ledger(
     if chosen is None:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
-    local = is_local(entries)
-    if not local and adjacency is Adjacency.REPLACE_ONE:
-        entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
-    rank = partial(_local_epsilon, delta=chosen)
-    most: float = math.inf
-    if not local:
-        rank = partial(
-            _spent,
-            delta0=chosen / 64.0 if goal is None else goal.delta0,
-            order=None if goal is None else goal.moment_order,
-        )
-        most = math.inf if goal is None else goal.rounds
-    pair = members = None
-    returning = is_of_run(entries)
-
-    def reading(left: Callable[[ReplayedEntry], Sequence[Release]]) -> float:
-        return _epsilon(_busiest(entries, rank, most, left)[1], goal, chosen)
-
-    if returning:
-        client, count, epsilon = busiest_of_run(entries, chosen, EVERYBODY)
-        sybil, members = reading(without_peers), reading(without_members)
+    if is_local(entries):
+        adjacency, (found, spent) = Adjacency.ANY_INPUT, _of_reports(entries, chosen)
     else:
-        client, releases = _busiest(entries, rank, most)
-        count, epsilon = len(releases), rank(releases)
-        sybil = epsilon
-    if not local and not returning:
-        epsilon = _epsilon(releases, goal, chosen)
-        sybil = reading(without_peers)
-        pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
+        if adjacency is Adjacency.REPLACE_ONE:
+            entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
+        read = _of_run if is_of_run(entries) else _of_sums
+        found, spent = read(entries, goal, chosen)
     seed = seed_in_notes(entry.metadata for entry in entries)
+    guarantee = None
     # A goal is about zero-out, and about noise that nobody can compute.
-    kept = seed is None and not local and adjacency is Adjacency.ZERO_OUT
-    promised = goal if kept else None
-    spent_by_goal = 0.0
-    if promised is not None:
-        spent_by_goal = (
-            busiest_of_run(entries, promised.delta, EVERYBODY)[2]
-            if returning
-            else promised.spent(releases, promised.delta)
-        )
+    if goal is not None and seed is None and adjacency is Adjacency.ZERO_OUT:
+        guarantee = _guarantee(spent(goal), goal)
     return LedgerAccount(
-        epsilon=epsilon,
+        **found,
         delta=chosen,
-        guarantee=None if promised is None else _guarantee(spent_by_goal, promised),
-        sybil=sybil,
-        without_members=members,
-        client=client,
-        releases=count,
+        guarantee=guarantee,
         entries=len(entries),
         clients=len(_labels(entries)),
         goal=goal,
-        pair=pair,
-        adjacency=Adjacency.ANY_INPUT if local else adjacency,
-        route=RUN_ROUTE if returning else _route(local, goal),
+        adjacency=adjacency,
         insecure_seed=seed,
     )
 
 
-def _route(local: bool, goal: LedgerGoal | None) -> str:
-    if local:
-        return LOCAL_ROUTE
-    return REPLAY_ROUTE if goal is None or goal.moment_order is None else MOMENTS_ROUTE
+Found: TypeAlias = tuple[dict[str, Any], Callable[[LedgerGoal], float]]
+"""Figures of the client that has spent most, and what it has spent at the delta of a goal."""
+
+
+def _of_reports(entries: Sequence[ReplayedEntry], delta: float) -> Found:
+    """Of local reports, which rely on nobody else and meet no goal of a run."""
+    rank = partial(_local_epsilon, delta=delta)
+    client, reports = _busiest(entries, rank, math.inf)
+    figures = {"client": client, "releases": len(reports), "pair": None, "route": LOCAL_ROUTE}
+    epsilon = rank(reports)
+    return {**figures, "epsilon": epsilon, "sybil": epsilon}, lambda _: math.inf
+
+
+def _of_run(entries: Sequence[ReplayedEntry], goal: LedgerGoal | None, delta: float) -> Found:
+    """Of a run whose noise comes back, which counts as a whole."""
+    client, count, epsilon = busiest_of_run(entries, delta, EVERYBODY)
+    figures = {
+        "client": client,
+        "releases": count,
+        "epsilon": epsilon,
+        "sybil": _reading(entries, goal, delta, without_peers)[2],
+        "without_members": _reading(entries, goal, delta, without_members)[2],
+        "pair": None,
+        "route": RUN_ROUTE,
+    }
+    return figures, lambda goal: busiest_of_run(entries, goal.delta, EVERYBODY)[2]
+
+
+def _of_sums(entries: Sequence[ReplayedEntry], goal: LedgerGoal | None, delta: float) -> Found:
+    """Of sums with independent noise."""
+    client, releases, epsilon = _reading(entries, goal, delta)
+    by_moments = goal is not None and goal.moment_order is not None
+    figures = {
+        "client": client,
+        "releases": len(releases),
+        "epsilon": epsilon,
+        "sybil": _reading(entries, goal, delta, without_peers)[2],
+        "pair": _replayed_pair(releases, goal, delta) if math.isfinite(epsilon) else None,
+        "route": MOMENTS_ROUTE if by_moments else REPLAY_ROUTE,
+    }
+    return figures, lambda goal: goal.spent(releases, goal.delta)
 
 
 def is_local(entries: Sequence[ReplayedEntry]) -> bool:
@@ -279,11 +282,6 @@ def _goal(entries: Sequence[ReplayedEntry]) -> LedgerGoal | None:
     )
 
 
-def _epsilon(releases: Sequence[Release], goal: LedgerGoal | None, delta: float) -> float:
-    """Of a client's releases, with what the goal sets aside for failures if there is one."""
-    return replayed_epsilon(releases, delta) if goal is None else goal.spent(releases, delta)
-
-
 def _replayed_pair(
     releases: Sequence[Release], goal: LedgerGoal | None, delta: float
 ) -> FailingGaussian | None:
@@ -317,6 +315,22 @@ def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
 def _written(entry: ReplayedEntry) -> list[Release]:
     """The releases of an entry, as the server met them."""
     return list(flattened(entry.event))
+
+
+def _reading(
+    entries: Sequence[ReplayedEntry],
+    goal: LedgerGoal | None,
+    delta: float,
+    left: Callable[[ReplayedEntry], Sequence[Release]] = _written,
+) -> tuple[str, list[Release], float]:
+    """The client that has spent most by what is left of the releases, those, and their epsilon."""
+    if goal is None:
+        rank = partial(_spent, delta0=delta / 64.0)
+        client, releases = _busiest(entries, rank, math.inf, left)
+        return client, releases, replayed_epsilon(releases, delta)
+    rank = partial(_spent, delta0=goal.delta0, order=goal.moment_order)
+    client, releases = _busiest(entries, rank, goal.rounds, left)
+    return client, releases, goal.spent(releases, delta)
 
 
 def _busiest(
