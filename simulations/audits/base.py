@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypedDict
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,16 +102,6 @@ class Exhibit:
             raise ParameterError("media_type", self.media_type, "image/png or image/svg+xml")
 
 
-class CheckAsJson(TypedDict):
-    """A check as `veilsum audit --json` has it."""
-
-    id: str
-    title: str
-    with_defence: Figures
-    without_defence: Figures
-    held: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
     """One promise, tried twice."""
@@ -137,7 +127,7 @@ class Check:
         held = not real[sign] and bool(twin[sign])
         return cls(name, title, real, twin, held, exhibits)
 
-    def as_json(self) -> CheckAsJson:
+    def as_json(self) -> dict[str, object]:
         """Return plain JSON values; an infinite figure becomes the string "inf"."""
         return {
             "id": self.id,

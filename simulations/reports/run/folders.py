@@ -21,19 +21,8 @@ from simulations.reports.guessing import guaranteed
 
 CONFIG: Final = "config.toml"
 NEEDED: Final = frozenset(
-    {
-        "round",
-        "accuracy",
-        "loss",
-        "cohort",
-        "survivors",
-        "sketch_size",
-        "dimension",
-        "compression",
-        "bytes_per_client",
-        "epsilons",
-        "lost",
-    }
+    "round accuracy loss cohort survivors sketch_size dimension compression bytes_per_client "
+    "epsilons lost".split()
 )
 """What every record has; the rest depends on the kind of run."""
 
