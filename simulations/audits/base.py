@@ -15,7 +15,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypedDict
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,16 +65,12 @@ class Effort(enum.Enum):
 class Claim:
     """What a mechanism is said to satisfy.
 
-    Attributes:
-        epsilon: >= 0.
-        delta: in (0, 1).
-
     Raises:
         ParameterError: a figure is out of range.
     """
 
-    epsilon: float
-    delta: float
+    epsilon: float  # >= 0
+    delta: float  # in (0, 1)
 
     def __post_init__(self) -> None:
         """Check both figures."""
@@ -93,19 +89,12 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """A picture for a report.
+    """A picture for a report."""
 
-    Attributes:
-        title: what it shows.
-        text: the same in words, for those who do not see it.
-        media_type: "image/png" or "image/svg+xml".
-        data: the file.
-    """
-
-    title: str
-    text: str
-    media_type: str
-    data: bytes = field(repr=False)
+    title: str  # what it shows
+    text: str  # the same in words, for those who do not see it
+    media_type: str  # "image/png" or "image/svg+xml"
+    data: bytes = field(repr=False)  # the file
 
     def __post_init__(self) -> None:
         """Check the type."""
@@ -113,44 +102,21 @@ class Exhibit:
             raise ParameterError("media_type", self.media_type, "image/png or image/svg+xml")
 
 
-class CheckAsJson(TypedDict):
-    """A check as `veilsum audit --json` has it."""
-
-    id: str
-    title: str
-    with_defence: Figures
-    without_defence: Figures
-    held: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise, tried twice.
+    """One promise, tried twice."""
 
-    Attributes:
-        id: short, stable name.
-        title: the promise in words.
-        with_defence: figures of the real system; ``rejected``, or ``succeeded``, must be false.
-        without_defence: figures of its broken twin; the same must be true.
-        held: whether both are as they must be.
-        exhibits: pictures for a report; not part of the figures.
-    """
-
-    id: str
-    title: str
+    id: str  # short, stable name
+    title: str  # the promise in words
+    # figures of the real system; ``rejected``, or ``succeeded``, must be false
     with_defence: Figures
-    without_defence: Figures
-    held: bool
-    exhibits: tuple[Exhibit, ...] = ()
+    without_defence: Figures  # figures of its broken twin; the same must be true
+    held: bool  # whether both are as they must be
+    exhibits: tuple[Exhibit, ...] = ()  # pictures for a report; not part of the figures
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        title: str,
-        real: Figures,
-        twin: Figures,
-        exhibits: tuple[Exhibit, ...] = (),
+        cls, name: str, title: str, real: Figures, twin: Figures, exhibits: tuple[Exhibit, ...] = ()
     ) -> Check:
         """Build a check from both runs: tests with ``rejected``, or attacks with ``succeeded``.
 
@@ -161,7 +127,7 @@ class Check:
         held = not real[sign] and bool(twin[sign])
         return cls(name, title, real, twin, held, exhibits)
 
-    def as_json(self) -> CheckAsJson:
+    def as_json(self) -> dict[str, object]:
         """Return plain JSON values; an infinite figure becomes the string "inf"."""
         return {
             "id": self.id,
@@ -174,18 +140,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """One promise about privacy, and the mutants of which a check of it rejects every one.
+    """One promise about privacy, and the mutants of which a check of it rejects every one."""
 
-    Attributes:
-        id: of its check.
-        promise: in words.
-        product: tests the real system; its figures have ``rejected``.
-        mutants: likewise, by what is wrong; the first is shown, so it is one of the nearest.
-    """
-
-    id: str
-    promise: str
-    product: Callable[[], Figures]
+    id: str  # of its check
+    promise: str  # in words
+    product: Callable[[], Figures]  # tests the real system; its figures have ``rejected``
+    # likewise, by what is wrong; the first is shown, so it is one of the nearest
     mutants: Mapping[str, Callable[[], Figures]]
 
     def check(self) -> Check:

@@ -44,15 +44,9 @@ def canary_settings(canaries: int, sketched: bool = True) -> PathSettings:
 
 
 def canary_scores(path: WholePath, included: NDArray[np.bool_], seed: int) -> Floats:
-    """Run one round and score its clients.
+    """Run one round with some canaries included, bool[m], and score its clients: float64[m].
 
-    Args:
-        path: whose cohort are the canaries.
-        included: bool[m].
-        seed: fixes the directions.
-
-    Returns:
-        float64[m]: inner products of the released sum, by its size about 0 or the clip.
+    Scores are inner products of the released sum, by its size about 0 or the clip.
     """
     settings = path.settings
     generator = np.random.default_rng(derived_seed(seed, "directions"))
@@ -72,8 +66,6 @@ def canary_figures(path: WholePath, seed: int, alpha: float = ALPHA) -> Figures:
     Args:
         path: whose cohort are the canaries; the epsilon of its round is what the bound at level
             ``alpha`` must not pass.
-        seed: fixes coins and directions.
-        alpha: level; the bound that holds with 95 % is there for information.
     """
     event = path.claimed.events(path.settings.cohort).server
     claim = Claim.of_event(event, CANARY_DELTA)

@@ -45,27 +45,16 @@ FEWEST_SAMPLES: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class LawTest:
-    """Released noise held against the law of an event.
+    """Released noise held against the law of an event."""
 
-    Attributes:
-        samples: N.
-        claimed: the event.
-        p_value: of chi-square; 0 for a value that the law never takes.
-        variance_ratio: mean square over the claimed variance.
-        tolerance: how far from 1 the ratio may be.
-        power_below: the largest ratio below 1 found with probability ``POWER``.
-        power_above: the smallest ratio above 1 found with probability ``POWER``.
-        alpha: level of both tests together.
-    """
-
-    samples: int
-    claimed: ClaimedRelease
-    p_value: float
-    variance_ratio: float
-    tolerance: float
-    power_below: float
-    power_above: float
-    alpha: float
+    samples: int  # N
+    claimed: ClaimedRelease  # the event
+    p_value: float  # of chi-square; 0 for a value that the law never takes
+    variance_ratio: float  # mean square over the claimed variance
+    tolerance: float  # how far from 1 the ratio may be
+    power_below: float  # the largest ratio below 1 found with probability ``POWER``
+    power_above: float  # the smallest ratio above 1 found with probability ``POWER``
+    alpha: float  # level of both tests together
 
     @property
     def rejected(self) -> bool:
@@ -154,7 +143,6 @@ def chi_square(noise: Floats, claimed: ClaimedRelease) -> float:
 
     Args:
         noise: float64[N], centred.
-        claimed: as for ``noise_test``.
     """
     # Coins count their heads; other noise is symmetric around zero.
     mean = claimed.coins / 2.0 if isinstance(claimed, BinomialRelease) else 0.0

@@ -59,19 +59,12 @@ ACCOUNTANTS: Final[tuple[Callable[[], Accountant], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Margin:
-    """The smallest ratio of a claimed epsilon to the exact one, and where it was found.
+    """The smallest ratio of a claimed epsilon to the exact one, and where it was found."""
 
-    Attributes:
-        ratio: below one, some claim is too good.
-        comparisons: pairs of an accountant and a run that were compared.
-        too_good: pairs whose ratio is below one.
-        worst: the accountant and the run of the smallest ratio.
-    """
-
-    ratio: float
-    comparisons: int
-    too_good: int
-    worst: str
+    ratio: float  # below one, some claim is too good
+    comparisons: int  # pairs of an accountant and a run that were compared
+    too_good: int  # pairs whose ratio is below one
+    worst: str  # the accountant and the run of the smallest ratio
 
     def figures(self) -> Figures:
         """Return the figures for a check."""
@@ -97,14 +90,13 @@ def told_twice(event: IntegerNoise) -> IntegerNoise:
 
 def accountant_margin(
     runs: Sequence[tuple[IntegerNoise, int]] = RUNS,
-    delta: float = 1e-6,
+    delta: float = 1e-6,  # in (0, 1)
     told: Callable[[IntegerNoise], IntegerNoise] = lambda event: event,
 ) -> Margin:
     """Compare every accountant with enumeration.
 
     Args:
         runs: what is released and how often; small enough to enumerate.
-        delta: in (0, 1).
         told: what the accountants under audit are told instead of an event.
 
     Raises:
@@ -129,11 +121,7 @@ def _epsilon(accountant: Accountant, event: IntegerNoise, count: int, delta: flo
 
 
 def probability_rows(pmf: ArrayLike) -> Floats:
-    """Return a checked matrix: row i holds the probabilities of all outputs for input i.
-
-    Raises:
-        ParameterError: not a matrix, a negative or non-finite entry, or a row that is no law.
-    """
+    """Return a checked matrix: row i holds the probabilities of all outputs for input i."""
     rows = np.asarray(pmf, np.float64)
     if rows.ndim != 2 or 0 in rows.shape:
         raise ParameterError("pmf", f"shape {rows.shape}", "a matrix [inputs, outputs]")

@@ -13,13 +13,7 @@ from simulations.audits.base import Floats
 
 
 def upper_bound(successes: ArrayLike, trials: int, alpha: float) -> Floats:
-    """Return p with P[Bin(trials, p) <= successes] = alpha; 1 if all trials were successes.
-
-    Args:
-        successes: int[...], in 0..trials.
-        trials: >= 1.
-        alpha: probability with which the true one may lie above, for each entry on its own.
-    """
+    """Return p with P[Bin(trials, p) <= successes] = alpha; 1 if all trials were successes."""
     k = np.asarray(successes, np.float64)
     inside = np.asarray(stats.beta.isf(alpha, k + 1.0, np.maximum(trials - k, 1e-9)))
     return np.where(k < trials, inside, 1.0)

@@ -26,12 +26,7 @@ from scipy import stats
 
 from dp.search import bracketed
 from secagg import ParameterError
-from simulations.audits.base import (
-    Figures,
-    Floats,
-    require_count,
-    require_probability,
-)
+from simulations.audits.base import Figures, Floats, require_count, require_probability
 
 LARGEST_EPSILON: Final = 40.0
 """Where the search ends: at 40, q is 1 to the last digit of a double."""
@@ -110,25 +105,15 @@ def _require_numbers(canaries: int, guesses: int, right: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OneRunBound:
-    """What one run certifies.
+    """What one run certifies."""
 
-    Attributes:
-        canaries: m.
-        guesses: r.
-        right: v.
-        delta: of the claim.
-        confidence: with which the bound holds.
-        epsilon: the bound.
-        ceiling: the bound if all guesses had been right.
-    """
-
-    canaries: int
-    guesses: int
-    right: int
-    delta: float
-    confidence: float
-    epsilon: float
-    ceiling: float
+    canaries: int  # m
+    guesses: int  # r
+    right: int  # v
+    delta: float  # of the claim
+    confidence: float  # with which the bound holds
+    epsilon: float  # the bound
+    ceiling: float  # the bound if all guesses had been right
 
     def figures(self, claimed: float) -> Figures:
         """Return the figures for a check of a claimed epsilon at the same delta."""
@@ -146,10 +131,10 @@ class OneRunBound:
 
 def one_run(
     included: NDArray[np.bool_],
-    scores: Floats,
-    guesses: int,
-    delta: float,
-    confidence: float = 0.95,
+    scores: Floats,  # float64[m], larger for canaries that look included
+    guesses: int,  # r, fixed beforehand, 2 <= r <= m
+    delta: float,  # of the claim, in [0, 1)
+    confidence: float = 0.95,  # of the bound, in (0, 1)
 ) -> OneRunBound:
     """Guess from scores which canaries were included, and bound epsilon.
 
@@ -158,10 +143,6 @@ def one_run(
 
     Args:
         included: bool[m], the coins: fair, independent, and unknown to whoever made the scores.
-        scores: float64[m], larger for canaries that look included.
-        guesses: r, fixed beforehand, 2 <= r <= m.
-        delta: of the claim, in [0, 1).
-        confidence: of the bound, in (0, 1).
 
     Raises:
         ParameterError: shapes differ, a score is not finite, or a figure is out of range.

@@ -75,31 +75,20 @@ class Mistake(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class PathSettings:
-    """A round to audit.
+    """A round to audit."""
 
-    Attributes:
-        sketch: the compression; also says how long updates are.
-        goal: what the noise is calibrated for.
-        cohort: clients invited.
-        tolerated_dropouts: clients whose loss the noise is made for.
-        tolerated_colluders: clients whose noise the server may know.
-        exact_noise: whether surplus batches are taken off; left out, those of coins are.
-        mechanism: name of the noise.
-        error_share: see ``protocol.calibrate``; large here, so that integers stay small.
-        clip_l2: C.
-        alone: whether each coordinate is a round of its own, calibrated for a clip of C: the round
-            is as many of them side by side. Without compression only.
-    """
-
-    sketch: SketchSpec
-    goal: PrivacyGoal
-    cohort: int = 8
-    tolerated_dropouts: int = 2
-    tolerated_colluders: int = 1
+    sketch: SketchSpec  # the compression; also says how long updates are
+    goal: PrivacyGoal  # what the noise is calibrated for
+    cohort: int = 8  # clients invited
+    tolerated_dropouts: int = 2  # clients whose loss the noise is made for
+    tolerated_colluders: int = 1  # clients whose noise the server may know
+    # whether surplus batches are taken off; left out, those of coins are
     exact_noise: bool | None = None
-    error_share: float = 0.5
-    clip_l2: float = 1.0
-    mechanism: MechanismName = "binomial"
+    error_share: float = 0.5  # see ``protocol.calibrate``; large here, so that integers stay small
+    clip_l2: float = 1.0  # C
+    mechanism: MechanismName = "binomial"  # name of the noise
+    # whether each coordinate is a round of its own, calibrated for a clip of C: the round is as
+    # many of them side by side. Without compression only
     alone: bool = False
 
     @property
@@ -152,21 +141,13 @@ def repeatable(seed: int, *labels: object) -> Rand:
 
 @dataclass(frozen=True)
 class WholePath:
-    """Rounds of one setting, with or without a mistake.
+    """Rounds of one setting, with or without a mistake."""
 
-    Attributes:
-        settings: of the rounds.
-        seed: fixes everything: identities, public seed, masks, noise.
-        mistake: of the clients or of the sum.
-        real: whether every round runs the whole protocol with its cryptography.
-        noise_seed_of: fixes the noise alone; ``seed`` if left out.
-    """
-
-    settings: PathSettings
-    seed: int
-    mistake: Mistake = Mistake.NONE
-    real: bool = False
-    noise_seed_of: int | None = None
+    settings: PathSettings  # of the rounds
+    seed: int  # fixes everything: identities, public seed, masks, noise
+    mistake: Mistake = Mistake.NONE  # of the clients or of the sum
+    real: bool = False  # whether every round runs the whole protocol with its cryptography
+    noise_seed_of: int | None = None  # fixes the noise alone; ``seed`` if left out
     _setups: dict[int, RoundSetup] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -253,9 +234,7 @@ class WholePath:
         """Run one round up to its opened sum.
 
         Args:
-            number: of the round; no real cohort answers one twice.
             updates: float64[cohort, d] or float64[d], then the same for all.
-            dropouts: who vanishes, and when.
         """
         setup = self.setup(number)
         table = np.broadcast_to(updates, (self.settings.cohort, self.settings.sketch.dimension))
@@ -301,8 +280,6 @@ class WholePath:
         released is the noise that stayed, less its mean.
 
         Args:
-            number: of the round.
-            dropouts: who vanishes, and when.
             colluders: survivors whose seeds the adversary knows; the ideal functionality only,
                 unless no noise is removable.
         """

@@ -7,7 +7,8 @@ exactly: that of the round's event, for whoever looks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -23,6 +24,8 @@ from sketch import SketchSpec
 GOAL: Final = PrivacyGoal(4.4, 1e-5, 1)
 NOBODY: Final[Dropouts] = {}
 COLLUDER: Final = (0,)
+OTHERS: Final[Mapping[MechanismName, str]] = {"skellam": "skellam", "discrete-gaussian": "gaussian"}
+"""Mechanisms beside the binomial one, with the labels of their seeds."""
 
 
 def noise_settings(
@@ -34,21 +37,17 @@ def noise_settings(
 
 
 def noise_figures(
-    path: WholePath,
-    rounds: int,
-    dropouts: Dropouts,
+    path: WholePath,  # with or without a mistake
+    rounds: int,  # how many; the coordinates of all of them are the samples
+    dropouts: Dropouts,  # who vanishes, and when
     colluders: Sequence[int] = (),
-    alpha: float = ALPHA,
+    alpha: float = ALPHA,  # level
 ) -> Figures:
     """Run rounds and hold their noise against the law that the announced round accounts for.
 
     Args:
-        path: with or without a mistake.
-        rounds: how many; the coordinates of all of them are the samples.
-        dropouts: who vanishes, and when.
         colluders: survivors whose noise the adversary subtracts, as many as are tolerated; nobody
             for an outsider.
-        alpha: level.
     """
     noise: list[Floats] = []
     survivors = path.settings.cohort
@@ -59,77 +58,73 @@ def noise_figures(
     return noise_test(np.concatenate(noise), claimed, alpha).figures()
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A test of the law of released noise, which finds thin noise and what else may be wrong."""
+
+    name: str  # of the audit
+    label: str  # of its seed
+    promise: str
+    real: bool = False  # whether rounds run with real cryptography, which opens removed seeds
+    dropouts: Dropouts = field(default_factory=lambda: LOST_EARLY_AND_LATE)
+    colluders: Sequence[int] = ()
+    also: Sequence[Mistake] = ()
+    mechanism: MechanismName = "binomial"
+    exact_noise: bool | None = None
+
+    def audit(self, length: int, rounds: int, seed: int) -> Audit:
+        """The audit, by so many rounds of so many coordinates."""
+        settings = noise_settings(length, self.exact_noise, self.mechanism)
+        path = WholePath(settings, seed, real=self.real)
+
+        def figures(path: WholePath) -> Figures:
+            return noise_figures(path, rounds, self.dropouts, self.colluders)
+
+        mutants = path.mutants(figures, *self.also, *LESS_NOISE)
+        return Audit(f"privacy-noise-{self.name}", self.promise, partial(figures, path), mutants)
+
+
 LESS_NOISE: Final = (Mistake.THIRD_MISSING, Mistake.HALF_NOISE)
-
-
-def _law(
-    name: str,
-    promise: str,
-    path: WholePath,
-    rounds: int,
-    dropouts: Dropouts,
-    colluders: Sequence[int] = (),
-    also: Sequence[Mistake] = (),
-) -> Audit:
-    """The law test of a path, which finds thin noise and what else may be wrong."""
-
-    def figures(path: WholePath) -> Figures:
-        return noise_figures(path, rounds, dropouts, colluders)
-
-    mutants = path.mutants(figures, *also, *LESS_NOISE)
-    return Audit(f"privacy-noise-{name}", promise, partial(figures, path), mutants)
-
-
-def audit_law(length: int, rounds: int, seed: int) -> Audit:
-    """The sum has the noise of all survivors, dropouts or not."""
-    path = WholePath(noise_settings(length), seed)
-    promise = "After dropouts the sum has the noise accounted for"
-    return _law("law", promise, path, rounds, LOST_EARLY_AND_LATE)
-
-
-def audit_law_of_real_rounds(
-    length: int, rounds: int, seed: int, mechanism: MechanismName = "binomial"
-) -> Audit:
-    """The same through the whole protocol: a client lost early, another after its update."""
-    path = WholePath(noise_settings(length, mechanism=mechanism), seed, real=True)
-    name, promise = "law-real", "With real cryptography and dropouts the sum has the"
-    if mechanism != "binomial":
-        name, promise = f"{mechanism}-real", f"{promise} {mechanism}"
-    promise = f"{promise} noise accounted for"
-    return _law(name, promise, path, rounds, LOST_EARLY_AND_LATE)
-
-
-def audit_removal(length: int, rounds: int, seed: int) -> Audit:
-    """Surplus batches are taken off in full; real cryptography opens their seeds."""
-    path = WholePath(noise_settings(length), seed, real=True)
-    promise = "Without dropouts all surplus noise is removed"
-    return _law("removal", promise, path, rounds, NOBODY, also=[Mistake.BATCH_STAYS])
-
-
-def audit_colluders(length: int, rounds: int, seed: int) -> Audit:
-    """A server that subtracts the noise of its colluder is left with what it is charged for."""
-    path = WholePath(noise_settings(length), seed)
-    promise = "Less the noise of colluders, after dropouts, the noise is that of the server's event"
-    return _less_colluders("colluders", promise, path, rounds)
-
-
-def audit_colluders_of_real_rounds(length: int, rounds: int, seed: int) -> Audit:
-    """The same with real cryptography, where noise is not removable."""
-    path = WholePath(noise_settings(length, exact_noise=False), seed, real=True)
-    promise = "With real cryptography, less the noise of colluders, the noise is as accounted"
-    return _less_colluders("colluders-real", promise, path, rounds)
-
-
-def _less_colluders(name: str, promise: str, path: WholePath, rounds: int) -> Audit:
-    also = [Mistake.NO_MARGIN]
-    return _law(name, promise, path, rounds, LOST_EARLY_AND_LATE, COLLUDER, also)
-
-
-def audit_clients(length: int, rounds: int, seed: int) -> Audit:
-    """Clients draw independent noise."""
-    path = WholePath(noise_settings(length), seed)
-    promise = "The noise of clients is independent"
-    return _law("clients", promise, path, rounds, NOBODY, also=[Mistake.SHARED_SEED])
+REAL: Final = "With real cryptography and dropouts the sum has the"
+LAWS: Final = (
+    Law("law", "law", "After dropouts the sum has the noise accounted for"),
+    Law("law-real", "real", f"{REAL} noise accounted for", real=True),
+    *(
+        Law(f"{each}-real", label, f"{REAL} {each} noise accounted for", True, mechanism=each)
+        for each, label in OTHERS.items()
+    ),
+    Law(
+        "removal",
+        "removal",
+        "Without dropouts all surplus noise is removed",
+        real=True,
+        dropouts=NOBODY,
+        also=[Mistake.BATCH_STAYS],
+    ),
+    Law(
+        "colluders",
+        "colluders",
+        "Less the noise of colluders, after dropouts, the noise is that of the server's event",
+        colluders=COLLUDER,
+        also=[Mistake.NO_MARGIN],
+    ),
+    Law(
+        "colluders-real",
+        "colluders, real",
+        "With real cryptography, less the noise of colluders, the noise is as accounted",
+        real=True,
+        colluders=COLLUDER,
+        also=[Mistake.NO_MARGIN],
+        exact_noise=False,
+    ),
+    Law(
+        "clients",
+        "clients",
+        "The noise of clients is independent",
+        dropouts=NOBODY,
+        also=[Mistake.SHARED_SEED],
+    ),
+)
 
 
 def round_figures(path: WholePath, alpha: float = ALPHA) -> Figures:

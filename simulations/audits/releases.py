@@ -23,14 +23,10 @@ class CoinRelease:
     """One integer with the noise of fair coins, by the sampler of the product.
 
     Every coordinate of one long draw is a run of its own, which is what makes 10^5 of them quick.
-
-    Attributes:
-        coins: that are really drawn.
-        shift: by which world 1 differs from world 0, integer units.
     """
 
-    coins: int
-    shift: int
+    coins: int  # that are really drawn
+    shift: int  # by which world 1 differs from world 0, integer units
 
     def release(self, world: int, count: int, seed: int) -> Floats:
         """Draw releases, float64[count]; see ``AuditedRelease``."""
@@ -50,16 +46,11 @@ class PathRelease:
     zero: the adversary knows their inputs and has subtracted them. The update is flat after the
     rotation and coordinates are independent, so each is a run of its own, of a round that is
     calibrated for one coordinate: a round of 20,000 takes as long as one of four.
-
-    Attributes:
-        mechanism: name of the noise.
-        mistake: of the twin.
-        path_seed: fixes parameters and public seed, which are the same in all runs.
     """
 
-    mechanism: MechanismName = "binomial"
-    mistake: Mistake = Mistake.NONE
-    path_seed: int = 0
+    mechanism: MechanismName = "binomial"  # name of the noise
+    mistake: Mistake = Mistake.NONE  # of the twin
+    path_seed: int = 0  # fixes parameters and public seed, which are the same in all runs
 
     def _settings(self, length: int) -> PathSettings:
         return PathSettings(

@@ -30,12 +30,6 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     With R rounds of noise variance V, and at most 1/4 from the rounding of the one vector that
     is not zero, the mean projection passes the stated length by more than
     zq(alpha) sqrt((V + 1/4)/R) with probability alpha at most (central limit).
-
-    Args:
-        path: with or without a mistake.
-        rounds: R >= 1.
-        seed: fixes the update.
-        alpha: level.
     """
     require_count("rounds", rounds, 1)
     settings, parameters = path.settings, path.claimed.parameters

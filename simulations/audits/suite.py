@@ -9,27 +9,14 @@ from dp.mechanisms import MechanismName
 from simulations.audits.base import Audit, Check, Effort, derived_seed
 from simulations.audits.canaries import audit_canaries
 from simulations.audits.exact import audit_accountants, audit_randomiser
-from simulations.audits.released_noise import (
-    audit_clients,
-    audit_colluders,
-    audit_colluders_of_real_rounds,
-    audit_law,
-    audit_law_of_real_rounds,
-    audit_removal,
-    audit_rounds,
-)
+from simulations.audits.released_noise import LAWS, audit_rounds
 from simulations.audits.releases import audit_coins, audit_path
 from simulations.audits.sensitivity import audit_clip
 from simulations.audits.whole_runs import audit_model_noise, audit_runs
 
 
 def audits(effort: Effort, seed: int) -> list[Audit]:
-    """Return every audit, none of which has run.
-
-    Args:
-        effort: how much of everything.
-        seed: fixes all randomness.
-    """
+    """Return every audit, none of which has run."""
     # Rounds whose noise is tested, each a vector of samples, and their coordinates.
     length, rounds = effort.choose(20_000, 100_000), effort.choose(2, 10)
     # Runs in each of two worlds: of plain coins or rounds, and of many rounds.
@@ -42,14 +29,7 @@ def audits(effort: Effort, seed: int) -> list[Audit]:
     found = [
         audit_accountants(),
         audit_randomiser(),
-        audit_law(length, rounds, own("law")),
-        audit_law_of_real_rounds(length, rounds, own("real")),
-        audit_law_of_real_rounds(length, rounds, own("skellam"), "skellam"),
-        audit_law_of_real_rounds(length, rounds, own("gaussian"), "discrete-gaussian"),
-        audit_removal(length, rounds, own("removal")),
-        audit_colluders(length, rounds, own("colluders")),
-        audit_colluders_of_real_rounds(length, rounds, own("colluders, real")),
-        audit_clients(length, rounds, own("clients")),
+        *(law.audit(length, rounds, own(law.label)) for law in LAWS),
         audit_rounds(length, own("rounds")),
         audit_model_noise(length, own("model")),
         audit_clip(8 * rounds, own("sensitivity")),

@@ -75,31 +75,18 @@ class Bound(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TwoWorldsBound:
-    """What N runs in each world certify.
+    """What N runs in each world certify."""
 
-    Attributes:
-        runs: N, in each world, those that chose the threshold included.
-        confidence: with which each bound holds.
-        delta: that both epsilons are stated at.
-        epsilon: Clopper-Pearson bound, for any mechanism.
-        epsilon_ceiling: the most that it could have been with N runs.
-        mu: bound of the Gaussian route.
-        gaussian_epsilon: epsilon of a Gaussian with that mu.
-        gaussian_ceiling: the most that it could have been with N runs.
-        false_positives: measured rate at the threshold of the Gaussian route.
-        false_negatives: likewise.
-    """
-
-    runs: int
-    confidence: float
-    delta: float
-    epsilon: float
-    epsilon_ceiling: float
-    mu: float
-    gaussian_epsilon: float
-    gaussian_ceiling: float
-    false_positives: float
-    false_negatives: float
+    runs: int  # N, in each world, those that chose the threshold included
+    confidence: float  # with which each bound holds
+    delta: float  # that both epsilons are stated at
+    epsilon: float  # Clopper-Pearson bound, for any mechanism
+    epsilon_ceiling: float  # the most that it could have been with N runs
+    mu: float  # bound of the Gaussian route
+    gaussian_epsilon: float  # epsilon of a Gaussian with that mu
+    gaussian_ceiling: float  # the most that it could have been with N runs
+    false_positives: float  # measured rate at the threshold of the Gaussian route
+    false_negatives: float  # likewise
 
     def figures(self, claimed: float) -> Figures:
         """Return the figures for a check of a claimed epsilon at the same delta.
@@ -122,26 +109,20 @@ class TwoWorldsBound:
 
 
 def two_worlds(
-    mechanism: AuditedRelease,
-    runs: int,
-    seed: int,
-    delta: float,
-    confidence: float = 0.95,
+    mechanism: AuditedRelease,  # whatever is audited
+    runs: int,  # N, in each world, >= 20
+    seed: int,  # fixes all randomness
+    delta: float,  # in (0, 1)
+    confidence: float = 0.95,  # of each of the two bounds, in (0, 1)
     statistic: Statistic | None = None,
-    held_out: float = HELD_OUT,
+    held_out: float = HELD_OUT,  # share of the runs that chooses direction and threshold, in (0, 1)
 ) -> TwoWorldsBound:
     """Run a mechanism in both worlds and bound its epsilon from below.
 
     Args:
-        mechanism: whatever is audited.
-        runs: N, in each world, >= 20.
-        seed: fixes all randomness.
-        delta: in (0, 1).
-        confidence: of each of the two bounds, in (0, 1).
         statistic: scores the outputs; left out, they are projected on the difference of the mean
             outputs of both worlds, as measured on the runs held out. That is the best there is for
             noise that is alike in all directions.
-        held_out: share of the runs that chooses direction and threshold, in (0, 1).
 
     Raises:
         ParameterError: an argument is out of range, or the mechanism returned another shape.
@@ -244,15 +225,10 @@ class _Scores:
 
 @dataclass(frozen=True, slots=True)
 class ScoredRuns:
-    """The runs of both worlds as scores, those that choose thresholds and those that measure.
+    """The runs of both worlds as scores, those that choose thresholds and those that measure."""
 
-    Attributes:
-        held_out: choose.
-        fresh: measure.
-    """
-
-    held_out: _Scores
-    fresh: _Scores
+    held_out: _Scores  # choose
+    fresh: _Scores  # measure
 
     def bound(self, delta: float, confidence: float) -> TwoWorldsBound:
         """Choose thresholds on the runs held out and measure rates on the others.

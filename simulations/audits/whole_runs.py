@@ -91,17 +91,11 @@ class CountMistake(enum.Enum):
 
 @dataclass(frozen=True)
 class WholeRun:
-    """Runs of one setting.
+    """Runs of one setting."""
 
-    Attributes:
-        seed: fixes everything.
-        length: coordinates of every sum.
-        tolerated_dropouts: clients that may be lost.
-    """
-
-    seed: int
-    length: int = _LENGTH
-    tolerated_dropouts: int = 1
+    seed: int  # fixes everything
+    length: int = _LENGTH  # coordinates of every sum
+    tolerated_dropouts: int = 1  # clients that may be lost
 
     @cached_property
     def plan(self) -> TrainingPlan:
@@ -171,8 +165,6 @@ class WholeRun:
         """All rounds of a run.
 
         Args:
-            noise_of: fixes the noise.
-            world: 1 with the victim's updates.
             dropouts: of each round; if left out, the last client is lost in all of them.
 
         Returns:
@@ -236,15 +228,10 @@ HONEST: Final = tuple(j for j in range(_MEMBERS) if j not in _AWAY and j != _COR
 
 @dataclass(frozen=True, slots=True)
 class RunRelease:
-    """All sums of a run, less what the adversary knows, in one coordinate.
+    """All sums of a run, less what the adversary knows, in one coordinate."""
 
-    Attributes:
-        seed: of parameters and public seed.
-        mistake: of a twin.
-    """
-
-    seed: int
-    mistake: RunMistake = RunMistake.NONE
+    seed: int  # of parameters and public seed
+    mistake: RunMistake = RunMistake.NONE  # of a twin
 
     def release(self, world: int, count: int, seed: int) -> Floats:
         """See ``AuditedRelease``: float64[count, T], in integer units."""
@@ -287,9 +274,6 @@ def claimed_epsilon(seed: int, mistake: CountMistake | None = None) -> float:
 
     A ledger's claim stands from the victim's last round on, when it is that of a filter, with all
     that may still come back; the smallest of all from then on counts.
-
-    Args:
-        mistake: of a twin's count.
     """
     _, events, records = _one_run(seed)
     parts = WholeRun(seed).parts

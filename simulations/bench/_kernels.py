@@ -10,20 +10,14 @@ from veilsum.compiled import compiled
 
 @compiled()
 def ready_scatter(
-    values: NDArray[np.float64],
-    bucket: NDArray[np.uint32],
-    sign: NDArray[np.int8],
-    row: NDArray[np.float64],
+    values: NDArray[np.float64],  # float64[d]
+    bucket: NDArray[np.uint32],  # uint32[d], each below P
+    sign: NDArray[np.int8],  # int8[d] of -1 and +1
+    row: NDArray[np.float64],  # float64[P], updated in place
 ) -> None:
     """Scatter with the hashes of a sketch's row in ready tables.
 
     Adds sign[q] * values[q] to row[bucket[q]] for every q, in place.
-
-    Args:
-        values: float64[d].
-        bucket: uint32[d], each below P.
-        sign: int8[d] of -1 and +1.
-        row: float64[P], updated in place.
     """
     for q in range(values.size):
         row[bucket[q]] += sign[q] * values[q]

@@ -41,20 +41,10 @@ def bench_compress(dim: int, rate: float, rank: int, repeats: int) -> Figures:
     plain batch of 32 texts of 80 characters. A private step, which clips the gradient of each text,
     takes longer. Matrix products may use the threads that BLAS takes.
 
-    Args:
-        dim: values for top-k.
-        rate: values over those that are sent.
-        rank: of the factors.
-        repeats: counted repetitions.
-
-    Returns:
-        median seconds. `copy`: of the values; `partition`: of their magnitudes by NumPy, which
-        finds the border of top-k alone; `product`: of each factored layer with a ready thin
-        matrix, of which PowerSGD takes two. `denoise_overhead` is a server's filter, both of its
-        compressions included, over the training step.
-
-    Raises:
-        ValueError: an argument out of range.
+    Median seconds. `copy`: of the values; `partition`: of their magnitudes by NumPy, which finds
+    the border of top-k alone; `product`: of each factored layer with a ready thin matrix, of which
+    PowerSGD takes two. `denoise_overhead` is a server's filter, both of its compressions included,
+    over the training step.
     """
     generator = np.random.default_rng(0)
     task = LstmTask()

@@ -35,16 +35,9 @@ def bench_controller(clients: int, dim: int, rate: float, rounds: int) -> Figure
     with the same values, and timed by itself. Nobody trains here, so the shares of a real round
     are smaller.
 
-    Args:
-        clients: of the cohort, all of which stay.
-        dim: d.
-        rate: compression rate of the first sketch, in every round.
-        rounds: counted; one more warms up.
-
-    Returns:
-        seconds of a round, medians. `controller_share` is that of measuring the release and
-        deciding, without a second sketch; `second_sketch_share` that of the second sketch, at all
-        clients and at the server.
+    Seconds of a round, medians. `controller_share` is that of measuring the release and deciding,
+    without a second sketch; `second_sketch_share` that of the second sketch, at all clients and at
+    the server.
     """
     identities = [Identity.generate() for _ in range(clients)]
     cohort = [identity.public for identity in identities]

@@ -30,11 +30,10 @@ def bench_encode(dim: int, coins: int, rotate: bool, threads: int, repeats: int)
     The stages are those of a round. The limit is one copy of the vector as float64. All stages run
     on one thread; then as many threads as asked for encode updates at the same time.
 
-    Returns:
-        for each stage its seconds and its share of their sum; `seconds` is the whole path, done
-        in one go; `ratio_to_copy` is the whole over the copy. Of updates one after another:
-        `one_thread_seconds` each on one thread, `threads_seconds` each on all of them, and
-        `speedup`, the first over the second.
+    For each stage its seconds and its share of their sum; `seconds` is the whole path, done in one
+    go; `ratio_to_copy` is the whole over the copy. Of updates one after another:
+    `one_thread_seconds` each on one thread, `threads_seconds` each on all of them, and `speedup`,
+    the first over the second.
     """
     update = np.random.default_rng(0).normal(size=dim).astype(np.float32)
     clip, lift = Clip(dim, _CLIP), Lift(PrimeField(required_bits(_LINF_BOUND + coins)))

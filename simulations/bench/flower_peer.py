@@ -184,9 +184,5 @@ def _with_weight(words: NDArray[np.int64]) -> Arrays:
 
 
 def open_peer(peer: Peer) -> Flower:
-    """Load a peer's code; another one would need the same three methods.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
+    """Load a peer's code; another one would need the same three methods."""
     return {Peer.FLOWER: Flower}[peer]()

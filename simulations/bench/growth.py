@@ -29,9 +29,8 @@ def bench_growth(
 ) -> list[Figures]:
     """One round for each size of cohort; see `bench_round` for the figures.
 
-    Returns:
-        Its figures, with `server_seconds_per_client` and `server_seconds_per_edge`, an edge being
-        a pair of neighbours: n k / 2 of them.
+    Its figures, with `server_seconds_per_client` and `server_seconds_per_edge`, an edge being a
+    pair of neighbours: n k / 2 of them.
     """
     results = []
     for size in sizes:
@@ -53,10 +52,9 @@ def bench_one_shot_growth(
 ) -> list[dict[str, Any]]:
     """One one-shot round for each size of cohort, all with one committee.
 
-    Returns:
-        The figures of `bench_one_shot_round`, with `server_seconds_per_client`,
-        `server_cpu_seconds_per_client`, and `ratio_to_first`, the latter divided by the smallest
-        cohort's: 1 if the server's work for a client does not grow.
+    The figures of `bench_one_shot_round`, with `server_seconds_per_client`,
+    `server_cpu_seconds_per_client`, and `ratio_to_first`, the latter divided by the smallest
+    cohort's: 1 if the server's work for a client does not grow.
     """
     results: list[dict[str, Any]] = []
     for size in sizes:

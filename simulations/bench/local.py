@@ -28,20 +28,11 @@ def bench_local(
 ) -> Figures:
     """Make one report of one vector in every way; laws that many reports share are at hand.
 
-    Args:
-        dim: coordinates of the vector.
-        levels: K of PrivQuant.
-        epsilon: of PrivQuant's report; its kappa and p are the paper's.
-        selection_epsilon: of one choice of a coordinate by EXP, PE and PS.
-        repeats: counted repetitions.
-
-    Returns:
-        `piecewise_seconds` randomises every coordinate, `sampled_seconds` draws k of them first,
-        with k so many that each gets an epsilon of 2.5 out of `epsilon`. The limits are one copy
-        of the vector as float64, `np.partition` of the magnitudes at the place of the top tenth,
-        which a choice by rank must do at least, and the bare keystream: of two words for every
-        coordinate, which Piecewise takes, and of one byte for every coordinate, as PrivQuant
-        needs with up to 256 levels.
+    `piecewise_seconds` randomises every coordinate, `sampled_seconds` draws k of them first, with k
+    so many that each gets an epsilon of 2.5 out of `epsilon`. The limits are one copy of the vector
+    as float64, `np.partition` of the magnitudes at the place of the top tenth, which a choice by
+    rank must do at least, and the bare keystream: of two words for every coordinate, which
+    Piecewise takes, and of one byte for every coordinate, as PrivQuant needs with up to 256 levels.
     """
     generator = np.random.default_rng(0)
     vector = generator.uniform(-1.0, 1.0, (1, dim))

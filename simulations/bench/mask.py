@@ -22,13 +22,9 @@ def bench_mask(
     written to one reused buffer and thrown away. A peer does the same work, at the same length and
     number of neighbours, in the same run.
 
-    Returns:
-        `elements_per_second` counts elements times neighbours; `masked_bytes_per_second` counts
-        the keystream consumed; `ratio_to_keystream` is the quotient of both byte rates,
-        `ratio_to_peer` that of our element rate and the peer's.
-
-    Raises:
-        ConfigurationError: the peer is not installed.
+    `elements_per_second` counts elements times neighbours; `masked_bytes_per_second` counts the
+    keystream consumed; `ratio_to_keystream` is the quotient of both byte rates, `ratio_to_peer`
+    that of our element rate and the peer's.
     """
     theirs = None if peer is None else open_peer(peer).masking(dim, neighbours)
     field = PrimeField(bits)

@@ -26,9 +26,8 @@ def bench_one_shot_mask(
     The limit is the transforms alone: the key's to the transform domain, and one back for each
     block, modulo every prime, in place in a buffer that stays in the cache.
 
-    Returns:
-        `elements_per_second` counts elements; `ratio_to_transforms` is our time as a multiple of
-        the limit. `encode_seconds`, of packing the ciphertext into bytes, is not part of `seconds`.
+    `elements_per_second` counts elements; `ratio_to_transforms` is our time as a multiple of the
+    limit. `encode_seconds`, of packing the ciphertext into bytes, is not part of `seconds`.
     """
     chosen = choose_ring(clients, dim, bits, 0, numbers)
     ring = Ring(chosen.degree, chosen.limbs)

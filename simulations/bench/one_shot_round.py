@@ -42,12 +42,7 @@ _DISTINCT = 8
 
 
 def bench_one_shot_round(
-    clients: int,
-    dim: int,
-    dropout: float,
-    bits: int,
-    numbers: CommitteeNumbers,
-    repeats: int = 1,
+    clients: int, dim: int, dropout: float, bits: int, numbers: CommitteeNumbers, repeats: int = 1
 ) -> dict[str, Any]:
     """Run one round with a named committee, and check its sum against the plain sum.
 
@@ -59,16 +54,15 @@ def bench_one_shot_round(
         repeats: how often the server does its work, on the same messages, which this process then
             keeps; the fastest time counts.
 
-    Returns:
-        `server_seconds`, `client_seconds_median` and `member_seconds_median` are each party's own
-        work, one after the other in this process; the `cpu` figures are what of it this process
-        spent computing, which say more on a busy machine. `announcement_seconds` is what a client
-        takes to read the announcement and to check every member's key, if it has not yet in this
-        session; it is not in its other seconds. `bytes_per_client` is what a surviving client sends
-        and receives, the announcement counted; `floor_bytes_per_client` is the packed vector alone,
-        and the `bytes_...` figures are those of each part. `member_bytes_down` and
-        `member_bytes_up` are what a member is sent and sends. `round_trips` of a member are those
-        of one that is a client too. `peak_rss_bytes` is that of this process.
+    `server_seconds`, `client_seconds_median` and `member_seconds_median` are each party's own work,
+    one after the other in this process; the `cpu` figures are what of it this process spent
+    computing, which say more on a busy machine. `announcement_seconds` is what a client takes to
+    read the announcement and to check every member's key, if it has not yet in this session; it is
+    not in its other seconds. `bytes_per_client` is what a surviving client sends and receives, the
+    announcement counted; `floor_bytes_per_client` is the packed vector alone, and the `bytes_...`
+    figures are those of each part. `member_bytes_down` and `member_bytes_up` are what a member is
+    sent and sends. `round_trips` of a member are those of one that is a client too.
+    `peak_rss_bytes` is that of this process.
     """
     if not _Round(4, 64, 0, bits, _WARM_UP).play()[0]:
         raise RuntimeError("the sum of the warm-up round is wrong")
@@ -122,12 +116,7 @@ def bench_one_shot_round(
 
 
 class _Round:
-    """All parties of a round that only adds integers: no clip, no sketch, no noise.
-
-    Args:
-        numbers: of the committee.
-        keep: all messages to the server, to play its part again.
-    """
+    """All parties of a round that only adds integers: no clip, no sketch, no noise."""
 
     def __init__(
         self,
@@ -135,9 +124,9 @@ class _Round:
         dim: int,
         lost: int,
         bits: int,
-        numbers: CommitteeNumbers,
+        numbers: CommitteeNumbers,  # of the committee
         *,
-        keep: bool = False,
+        keep: bool = False,  # all messages to the server, to play its part again
     ) -> None:
         self._keep = keep
         self._kept_uploads: list[tuple[int, bytes]] = []

@@ -14,15 +14,7 @@ from protocol.round.losses import Stage
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup
 from protocol.schemes.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
-from secagg import (
-    ClientSession,
-    Identity,
-    Mode,
-    PrimeField,
-    ServerSession,
-    SessionContext,
-    centre,
-)
+from secagg import ClientSession, Identity, Mode, PrimeField, ServerSession, SessionContext, centre
 from secagg.pairwise.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from simulations.common.integer_peer import IntegerPeer
@@ -41,13 +33,11 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
     The lost clients share their secrets and then never upload: the dearest moment for the server,
     which must rebuild their keys and take off every mask they left behind.
 
-    Returns:
-        `server_seconds` and `client_seconds_median` are each party's own work, one after the
-        other in this process, and the `cpu` figures what of it this process spent computing;
-        `bytes_per_client` is what a surviving client sends and receives,
-        all messages and the announcement counted; `floor_bytes_per_client` is the packed vector
-        alone, and the `bytes_...` figures the payload of each part. `peak_rss_bytes` is that of
-        this process, with all clients in it.
+    `server_seconds` and `client_seconds_median` are each party's own work, one after the other in
+    this process, and the `cpu` figures what of it this process spent computing; `bytes_per_client`
+    is what a surviving client sends and receives, all messages and the announcement counted;
+    `floor_bytes_per_client` is the packed vector alone, and the `bytes_...` figures the payload of
+    each part. `peak_rss_bytes` is that of this process, with all clients in it.
     """
     warm_up = _run(4, 64, 0, bits, _graph(4, 0.0, 64, bits, mode), mode)[0]
     if not warm_up:

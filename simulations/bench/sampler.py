@@ -36,21 +36,13 @@ class SampledLaw(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Contest:
-    """One law, drawn in two ways.
+    """One law, drawn in two ways."""
 
-    Attributes:
-        ours: draws the samples exactly.
-        numpy: draws as many of the same law, or one close to it, with NumPy.
-        routine: what NumPy was asked for.
-        keystream_bytes: keystream that ours consumes.
-        table: the law whose table ours looks up, or None.
-    """
-
-    ours: Callable[[], object]
-    numpy: Callable[[], object]
-    routine: str
-    keystream_bytes: int
-    table: Law | None
+    ours: Callable[[], object]  # draws the samples exactly
+    numpy: Callable[[], object]  # draws as many of the same law, or one close to it, with NumPy
+    routine: str  # what NumPy was asked for
+    keystream_bytes: int  # keystream that ours consumes
+    table: Law | None  # the law whose table ours looks up, or None
 
 
 def bench_sampler(
@@ -58,16 +50,8 @@ def bench_sampler(
 ) -> Figures:
     """Draw vectors of noise, each from a fresh seed.
 
-    Args:
-        law: which law; the binomial takes `coins`, the others `variance`.
-        coins: fair coins of one draw.
-        variance: of one draw; for the discrete Gaussian, its parameter.
-        samples: length of the vector.
-        repeats: counted repetitions.
-
-    Returns:
-        `ratio` is our rate over NumPy's, `ratio_to_keystream` over that of the AES-CTR keystream
-        of the same number of bytes. OpenDP's rate is there if OpenDP is installed.
+    `ratio` is our rate over NumPy's, `ratio_to_keystream` over that of the AES-CTR keystream of the
+    same number of bytes. OpenDP's rate is there if OpenDP is installed.
     """
     contest = _contest(law, coins, variance, samples)
     figures: Figures = {"law": law.value, "samples": samples}

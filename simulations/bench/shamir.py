@@ -22,13 +22,8 @@ def bench_shamir(
     product: drawing the coefficients, computing the weights, cutting and joining the limbs. A peer
     shares and rebuilds the same secrets, from as many shares, in the same run.
 
-    Returns:
-        Seconds of both halves, with the quotients of our time and the limit's, of the peer's time
-        and ours; `correct` and `peer_correct`: the secrets came back.
-
-    Raises:
-        ConfigurationError: the peer is not installed.
-        ParameterError: the threshold is not in 1 .. holders.
+    Seconds of both halves, with the quotients of our time and the limit's, of the peer's time and
+    ours; `correct` and `peer_correct`: the secrets came back.
     """
     chosen = [os.urandom(SECRET_BYTES) for _ in range(secrets)]
     shares = split(chosen, range(holders), threshold, os.urandom)

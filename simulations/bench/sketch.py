@@ -23,22 +23,10 @@ def bench_sketch(dim: int, rows: int, rate: float, copies: int, repeats: int) ->
     The limit is set by random access: one scatter and one gather of `dim` coordinates with a table
     of buckets and one of signs at hand, which a sketch would have to keep for every row.
 
-    Args:
-        dim: coordinates of the vector.
-        rows: rows of a copy of the sketch.
-        rate: coordinates of the vector over those of the sketch.
-        copies: copies whose median is taken; 1 for a count-mean sketch.
-        repeats: counted repetitions.
-
-    Returns:
-        every `*_seconds` but those of whole vectors is for *one row* of one vector: the time of a
-        vector over `total_rows`, which counts the rows of all copies. `copy_seconds` is one copy
-        of the vector as float64. `encode_many_seconds` is for one row of one of 8 vectors encoded
-        together. `*_peak_bytes` is what the call allocates at most, its result included.
-
-    Raises:
-        ValueError: `copies` is even, or a sketch of this rate would not be smaller than the
-            vector.
+    Every `*_seconds` but those of whole vectors is for *one row* of one vector: the time of a
+    vector over `total_rows`, which counts the rows of all copies. `copy_seconds` is one copy of the
+    vector as float64. `encode_many_seconds` is for one row of one of 8 vectors encoded together.
+    `*_peak_bytes` is what the call allocates at most, its result included.
     """
     spec = _shape(dim, rows, rate, copies)
     seed = PublicSeed(os.urandom(32))

@@ -101,9 +101,9 @@ def bench_unmask(
     workers: int,
     repeats: int,
     peer: Peer | None = None,
-    report: Callable[[str], None] = lambda _: None,
+    report: Callable[[str], None] = lambda _: None,  # told what a peer is at: that may take minutes
     *,
-    liars: int = 0,
+    liars: int = 0,  # survivors that answer with wrong shares
 ) -> Figures:
     """Rebuild all secrets, check them, derive the mask keys, take off all masks.
 
@@ -115,20 +115,11 @@ def bench_unmask(
     Liars lie in the dearest way: each begins some owners after the one before, and goes on to the
     last, so that none is found together with another and each costs a decoding of its own.
 
-    Args:
-        report: told what a peer is at: that may take minutes.
-        liars: survivors that answer with wrong shares.
-
-    Returns:
-        `seconds` is the whole step and `rebuild_seconds` its part up to the checked secrets;
-        `limit_seconds` and `ratio_to_limit` are about the whole step. With more than one worker
-        `seconds_one_process` and `speedup` are measured in the same run. `peak_rss_bytes` is this
-        process's own. `ratio_to_peer` is the quotient of the peer's whole step and ours. `named`
-        counts the liars that were named; `correct` says that they all were, and nobody else.
-
-    Raises:
-        ConfigurationError: the peer is not installed.
-        ParameterError: too few survivors to rebuild a secret, or to find so many liars.
+    `seconds` is the whole step and `rebuild_seconds` its part up to the checked secrets;
+    `limit_seconds` and `ratio_to_limit` are about the whole step. With more than one worker
+    `seconds_one_process` and `speedup` are measured in the same run. `peak_rss_bytes` is this
+    process's own. `ratio_to_peer` is the quotient of the peer's whole step and ours. `named` counts
+    the liars that were named; `correct` says that they all were, and nobody else.
     """
     threshold = lowest_threshold(clients, 0, Mode.ACTIVE)
     if clients - dropped < threshold:

@@ -20,7 +20,7 @@ from simulations.common.tables import JsonFlag
 
 if TYPE_CHECKING:
     from simulations.reports.audit import AuditReport, Unit, UnitOutcome
-    from simulations.reports.audit.journal import Memory
+    from simulations.reports.audit.journal import Journal
 
 PAGE: Final = "index.html"
 CHECKS: Final = "checks.jsonl"
@@ -62,10 +62,10 @@ def audit_command(
     planned = all_units(effort, seed)
     units = chosen_units(planned, only or [])
     console = Console(stderr=True, quiet=quiet)
-    memory = _memory(out, seed, effort.value)
+    journal = _journal(out, seed, effort.value)
     # Standard output is for the result: whatever a check prints goes where progress goes.
     with contextlib.redirect_stdout(sys.stderr):
-        outcomes = _run(units, memory, console)
+        outcomes = _run(units, journal, console)
     report = _report(units, outcomes, seed, effort.value, left_out=len(planned) - len(units))
     if as_json:
         typer.echo(json.dumps(report.as_json()))
@@ -77,27 +77,26 @@ def audit_command(
         raise typer.Exit(1)
 
 
-def _memory(out: Path | None, seed: int, effort: str) -> Memory:
+def _journal(out: Path | None, seed: int, effort: str) -> Journal:
     from simulations.common.provenance import provenance
-    from simulations.reports.audit.journal import Journal, Key, NoMemory
+    from simulations.reports.audit.journal import Journal
 
-    if out is None:
-        return NoMemory()
     made = provenance()
-    key = Key(seed, effort, made.versions.get("veilsum"), made.source)
-    return Journal(out / CHECKS, key)
+    version = made.versions.get("veilsum")
+    key = {"seed": seed, "effort": effort, "version": version, "source": made.source}
+    return Journal(None if out is None else out / CHECKS, key)
 
 
-def _run(units: Sequence[Unit], memory: Memory, console: Console) -> list[UnitOutcome]:
+def _run(units: Sequence[Unit], journal: Journal, console: Console) -> list[UnitOutcome]:
     from simulations.reports.audit.runner import run_units
     from simulations.reports.audit.view import ProgressView
 
-    kept = sum(memory.find(unit.id) is not None for unit in units)
+    kept = sum(journal.find(unit.id) is not None for unit in units)
     if kept:
         console.print(f"{kept} of {len(units)} parts are already finished and are not run again.")
     outcomes: list[UnitOutcome] = []
     with ProgressView(len(units), console) as view:
-        for outcome in run_units(units, memory, view.begin):
+        for outcome in run_units(units, journal, view.begin):
             view.end(outcome)
             outcomes.append(outcome)
     return outcomes

@@ -25,20 +25,12 @@ SAFE_BITS, STUCK_BITS = 40, 20
 
 
 def numbers_of(committee: tuple[int, int, int] | None) -> CommitteeNumbers:
-    """The numbers of a named committee: members, corrupt and away ones; the default if None.
-
-    Raises:
-        ParameterError: too many are corrupt or away for so many members.
-    """
+    """The numbers of a named committee: members, corrupt and away ones; the default if None."""
     return committee_numbers(*(default_committee() if committee is None else committee))
 
 
 def default_committee(corrupt: float = CORRUPT_SHARE) -> tuple[int, int, int]:
-    """Members, corrupt and away ones of a committee that is picked blindly, and then named.
-
-    Args:
-        corrupt: share of corrupt candidates.
-    """
+    """Members, corrupt and away ones of a committee picked where such a share is corrupt."""
     return MEMBERS, _most(corrupt, SAFE_BITS), _most(AWAY_SHARE, STUCK_BITS)
 
 

@@ -41,17 +41,8 @@ def executor(
 ) -> Iterator[Executor | None]:
     """Open what runs tasks; at the end, what has not begun is not begun any more.
 
-    Args:
-        workers: processes on this machine.
-        scheduler: address of a Dask scheduler.
-        ranks: of torchrun; this is rank 0, and the others call `serve`.
-
     Yields:
         an executor, or None where tasks run in this process, one after another.
-
-    Raises:
-        ConfigurationError: two ways at once, a scheduler that does not answer, or a worker of its
-            without the very sources of this process, or no worker.
     """
     ways = {"--workers": workers > 1, "--scheduler": scheduler is not None}
     ways["torchrun"] = ranks.size > 1
@@ -77,11 +68,7 @@ def executor(
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """The executor of a cluster.
-
-    Raises:
-        ConfigurationError: nobody answers, there is no worker, or one has other sources of ours.
-    """
+    """The executor of a cluster."""
     client: Any = import_module("distributed").Client
 
     def sources() -> str:
@@ -103,15 +90,7 @@ def _dask(address: str) -> Iterator[Executor]:
 
 
 def _check_workers(sources: dict[str, object], ours: str) -> None:
-    """Refuse workers that would misread a task, or let it wait for ever on a broken connection.
-
-    Args:
-        sources: hash of what each worker has, by its address; an exception where it has nothing.
-        ours: hash of what this process has.
-
-    Raises:
-        ConfigurationError: there is no worker, or one, which is named, with other sources.
-    """
+    """Refuse workers that would misread a task, or let it wait for ever on a broken connection."""
     valid = f"workers, started first, with the sources that are here ({ours})"
     if not sources:
         raise ConfigurationError("--scheduler", "a cluster without workers", valid)
@@ -127,9 +106,6 @@ class RankExecutor(Executor):
 
     Tasks and results go through a store of torch.distributed on rank 0, which works too, in a
     thread of its own. When a rank dies, torchrun ends all of them.
-
-    Args:
-        ranks: this is rank 0, and the others call `serve` at the same time.
     """
 
     def __init__(self, ranks: Ranks) -> None:
@@ -149,12 +125,7 @@ class RankExecutor(Executor):
         self._collector.start()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have a rank call a function of a module; arguments and result are pickled.
-
-        Raises:
-            BrokenExecutor: results cannot be collected any more.
-            RuntimeError: the executor was shut down.
-        """
+        """Have a rank call a function of a module; arguments and result are pickled."""
         if self._closed:
             raise RuntimeError("the executor was shut down: it takes no more tasks")
         number, future = self._count, Future[T]()

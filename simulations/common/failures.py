@@ -106,8 +106,7 @@ def kept_so_far() -> Iterator[None]:
 def one_line(error: Exception) -> str | None:
     """What to tell whoever gave a command that ended in an error.
 
-    Returns:
-        One line that says what is wrong and what to do, or None for a mistake in the program.
+    One line that says what is wrong and what to do, or None for a mistake in the program.
     """
     # Loaded here: it costs every command's start as much as the rest of this module.
     from concurrent.futures.process import BrokenProcessPool

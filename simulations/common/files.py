@@ -26,11 +26,6 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
 
     A link is followed. What is no regular file, a pipe or a terminal, is written to as it is.
 
-    Args:
-        path: in a folder that exists.
-        data: text is written as UTF-8.
-        mode: who may read and write it, less what the system's mask forbids.
-
     Raises:
         OSError: names the file; what was there before is untouched.
     """
@@ -71,9 +66,7 @@ def write_behind(path: Path, start: int, pieces: Iterable[bytes]) -> int:
     """Put pieces behind the first bytes of a file, durably; what stood there is cut off.
 
     Args:
-        path: made if it does not exist.
         start: bytes that stay.
-        pieces: written one after another; only one of them is held at a time.
 
     Returns:
         the bytes of the file then.

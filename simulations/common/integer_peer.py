@@ -11,13 +11,7 @@ from secagg import ClientSession, PrimeField, lift
 
 
 class IntegerPeer:
-    """A `Peer` of a `MemoryRound` whose input is given.
-
-    Args:
-        session: fresh.
-        values: integers [L], within the centred range of the field.
-        field: of the session.
-    """
+    """A `Peer` of a `MemoryRound` whose input is given."""
 
     def __init__(self, session: ClientSession, values: NDArray[Any], field: PrimeField) -> None:
         self._session = session

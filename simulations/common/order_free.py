@@ -26,9 +26,6 @@ class OrderFreeSum:
 
     What is below 2^-65 of a coordinate is lost to rounding, once for each vector.
 
-    Args:
-        length: coordinates of a vector.
-
     Attributes:
         pieces: float64[3, length]; the sums of two parts are added as they stand.
     """

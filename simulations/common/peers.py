@@ -39,14 +39,10 @@ class Peer(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Something a peer can do.
-
-    Attributes:
-        note: what has to be known to read the comparison.
-    """
+    """Something a peer can do."""
 
     peer: Peer
-    note: str
+    note: str  # what has to be known to read the comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,27 +62,17 @@ class Sharing(Part):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmasking(Part):
-    """The server's last step in two halves, from the moment when the last share has arrived.
+    """The server's last step in two halves, from the moment when the last share has arrived."""
 
-    Attributes:
-        rebuild: the secrets by client.
-        remove: the sum without the masks that these secrets tell.
-        masks: how many masks `remove` expands.
-        plain: what `remove` must return.
-    """
-
-    rebuild: Callable[[], Mapping[int, bytes]]
+    rebuild: Callable[[], Mapping[int, bytes]]  # the secrets by client
+    # the sum without the masks that these secrets tell
     remove: Callable[[Mapping[int, bytes]], Arrays]
-    masks: int
-    plain: Arrays
+    masks: int  # how many masks `remove` expands
+    plain: Arrays  # what `remove` must return
 
 
 def load(module: str, peer: Peer) -> ModuleType:
-    """Import a module of a peer, whose extra has the peer's name.
-
-    Raises:
-        ConfigurationError: it is not installed.
-    """
+    """Import a module of a peer, whose extra has the peer's name."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -31,18 +31,13 @@ LIBRARIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What produced a result.
+    """What produced a result."""
 
-    Attributes:
-        commit: of the git checkout, with "+ changes" if there are any; None outside of one.
-        source: first 16 hex digits of the hash of all our modules.
-        machine: system, processor, cores.
-        versions: of Python and of libraries; those that are not installed are left out.
-    """
-
+    # of the git checkout, with "+ changes" if there are any; None outside of one
     commit: str | None
-    source: str
-    machine: dict[str, str | int]
+    source: str  # first 16 hex digits of the hash of all our modules
+    machine: dict[str, str | int]  # system, processor, cores
+    # of Python and of libraries; those that are not installed are left out
     versions: dict[str, str]
 
 
@@ -155,11 +150,7 @@ def _output(git: str, folder: Path, *arguments: str) -> str:
 
 def machine() -> dict[str, str | int]:
     """Return system, processor and cores."""
-    return {
-        "system": platform.platform(),
-        "processor": _processor(),
-        "cores": os.cpu_count() or 1,
-    }
+    return {"system": platform.platform(), "processor": _processor(), "cores": os.cpu_count() or 1}
 
 
 def _processor() -> str:

@@ -62,11 +62,7 @@ def own_address() -> str:
 
 @contextmanager
 def joined() -> Iterator[Ranks]:
-    """Meet the other ranks, if torchrun started any; leave them at the end.
-
-    Raises:
-        RankError: they cannot be reached.
-    """
+    """Meet the other ranks, if torchrun started any; leave them at the end."""
     if not launched():
         yield ALONE
         return
@@ -251,8 +247,7 @@ class TorchRanks:
     def train_on(self, device: str) -> str:
         """One device for each rank, where "cuda" is asked for; sums then go between devices.
 
-        Returns:
-            the device of this rank, as torch names it.
+        The device of this rank, as torch names it.
         """
         if device != "cuda":
             return device

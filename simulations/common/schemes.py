@@ -49,17 +49,10 @@ def show_schemes(
     title: str,
     scheme: SchemeChoice,
     measures: Measures,
-    compared: Sequence[str],
+    compared: Sequence[str],  # figures of both protocols to divide
     as_json: bool,
 ) -> list[Mapping[str, Any]]:
-    """Measure and print one scheme, or both and how many times as much the pairwise one takes.
-
-    Args:
-        compared: figures of both schemes to divide.
-
-    Returns:
-        The figures of each scheme.
-    """
+    """Measure, print and return one scheme, or both and how many times as much pairwise takes."""
     # One-shot first: a process never says that its peak of memory has gone down.
     found = {name: measures[name]() for name in reversed(scheme.names)}
     if len(found) == 1:

@@ -89,12 +89,7 @@ class CohortUpdates:
         return self._waited
 
     def __call__(self, index: int) -> NDArray[np.float32]:
-        """The update of client `index`, float32[d]; valid until a later one is asked for.
-
-        Raises:
-            ValueError: an update before the present chunk, which is forgotten.
-            IndexError: there is no such client here.
-        """
+        """The update of client `index`, float32[d]; valid until a later one is asked for."""
         if index < self._place.start:
             raise ValueError(
                 f"update {index} was already computed and dropped; ask in ascending order"
@@ -116,23 +111,17 @@ class CohortUpdates:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Invitation:
-    """One round's cohort and fate.
+    """One round's cohort and fate."""
 
-    Attributes:
-        number: from 0.
-        clients: members of the population, in the order of their indices in the cohort.
-        dropouts: by index in the cohort.
-        updates: what every member would send; where ranks share a cohort, every member of ours.
-        model: float32[d], what every member received.
-        chunks: of the members that this process trains, as ranges of indices, ascending; None for
-            all of them, however they are trained.
-    """
-
-    number: int
+    number: int  # from 0
+    # members of the population, in the order of their indices in the cohort
     clients: tuple[int, ...]
-    dropouts: Dropouts
+    dropouts: Dropouts  # by index in the cohort
+    # what every member would send; where ranks share a cohort, every member of ours
     updates: CohortUpdates
-    model: Vector
+    model: Vector  # float32[d], what every member received
+    # of the members that this process trains, as ranges of indices, ascending; None for all of
+    # them, however they are trained
     chunks: tuple[range, ...] | None = None
 
     @property
@@ -155,19 +144,14 @@ class MeanSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
-    """Where the time of a round went.
+    """Where the time of a round went."""
 
-    Attributes:
-        training: until updates were there, as far as the round had to wait for them.
-        aggregation: all else from the first update to the released mean: encoding, the protocol's
-            messages, adding up, decoding.
-        test: of the new model; 0 in rounds without one.
-        compiling: what aggregation waited for beside that, once on a machine: machine code.
-    """
-
-    training: float
+    training: float  # until updates were there, as far as the round had to wait for them
+    # all else from the first update to the released mean: encoding, the protocol's messages, adding
+    # up, decoding
     aggregation: float
-    test: float
+    test: float  # of the new model; 0 in rounds without one
+    # what aggregation waited for beside that, once on a machine: machine code
     compiling: float = 0.0
 
 
@@ -187,36 +171,21 @@ class Trained:
 
     @property
     def tested(self) -> Evaluation:
-        """The evaluation of a round that has one.
-
-        Raises:
-            ValueError: it has none.
-        """
+        """The evaluation of a round that has one."""
         if self.evaluation is None:
             raise ValueError(f"round {self.invitation.number + 1} was not tested")
         return self.evaluation
 
 
 class Federation:
-    """A task, a population with its data, and a schedule; the same for every `MeanSource`.
-
-    Args:
-        config: of the run.
-        data: train and test splits.
-        executor: optional; trains clients, in threads for instance.
-        ranks: among which every cohort is divided.
-        task: a model of one's own, in place of the one that the configuration names.
-
-    Raises:
-        ConfigurationError: the configuration does not fit together, or not to the data.
-    """
+    """A task, a population with its data, and a schedule; the same for every `MeanSource`."""
 
     def __init__(
         self,
-        config: RunConfig,
-        data: Dataset,
-        executor: Executor | None = None,
-        ranks: Ranks = ALONE,
+        config: RunConfig,  # of the run
+        data: Dataset,  # train and test splits
+        executor: Executor | None = None,  # optional; trains clients, in threads for instance
+        ranks: Ranks = ALONE,  # among which every cohort is divided
         task: Task | None = None,
     ) -> None:
         config.check(ranks.size)
@@ -243,14 +212,7 @@ class Federation:
     def run(
         self, source: MeanSource, state: ModelState | None = None, number: int = 0
     ) -> Iterator[Trained]:
-        """Yield the model after each round.
-
-        Args:
-            state: after `number` rounds, to go on from.
-
-        Raises:
-            DivergedError: the loss on the test split is not finite.
-        """
+        """Yield the model after each round."""
         state = self.initial() if state is None else state
         for now in range(number, self._config.rounds):
             trained = self.round(source, state, now)
@@ -331,11 +293,7 @@ class Federation:
         return chunks
 
     def _agree(self, number: int, model: Vector) -> None:
-        """See that all ranks have the same model: they compute it each for themselves.
-
-        Raises:
-            RankError: they have not.
-        """
+        """See that all ranks have the same model: they compute it each for themselves."""
         if self._ranks.size == 1:
             return
         digests = self._ranks.gather(model_digest(model))
@@ -393,11 +351,7 @@ class Federation:
 
 
 def load_data(config: RunConfig, data_dir: Path | None = None) -> Dataset:
-    """The data set of a run.
-
-    Raises:
-        ConfigurationError, DataError: see `simulations.learning.data.load_dataset`.
-    """
+    """The data set of a run."""
     if config.task.data not in DATASETS:
         raise ConfigurationError(
             "task.data", f"unknown data set {config.task.data!r}", ", ".join(DATASETS)

@@ -45,15 +45,10 @@ WORDS = {"int": "integer", "float": "number", "str": "text", "bool": "true or fa
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """A key of a table.
+    """A key of a table."""
 
-    Attributes:
-        name: as in the file.
-        field: of the model that checks it.
-    """
-
-    name: str
-    field: FieldInfo
+    name: str  # as in the file
+    field: FieldInfo  # of the model that checks it
 
     @property
     def meaning(self) -> str:
@@ -72,11 +67,7 @@ class Key:
         return None if default is PydanticUndefined else default
 
     def values(self, mark: str = "") -> str:
-        """What may stand there, in words.
-
-        Args:
-            mark: around what is to be written literally, a backtick for Markdown.
-        """
+        """What may stand there, in words."""
         if self.name in NAMES:
             return f"one of {', '.join(f'{mark}{name}{mark}' for name in NAMES[self.name])}"
         extra = self.field.json_schema_extra
@@ -87,19 +78,12 @@ class Key:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a file.
+    """A table of a file."""
 
-    Attributes:
-        name: empty for the keys outside of tables.
-        model: that checks it.
-        optional: whether a file without it means something else than one with its defaults.
-        keys: in the order of the model.
-    """
-
-    name: str
-    model: type[BaseModel]
-    optional: bool
-    keys: tuple[Key, ...]
+    name: str  # empty for the keys outside of tables
+    model: type[BaseModel]  # that checks it
+    optional: bool  # whether a file without it means something else than one with its defaults
+    keys: tuple[Key, ...]  # in the order of the model
 
     @property
     def meaning(self) -> str:
@@ -109,8 +93,7 @@ class Table:
     def owners(self, key: str) -> dict[str, Any]:
         """The controllers or algorithms that have a key, if not all of them have.
 
-        Returns:
-            Their names, each with its own default; None where that is none, or said in words.
+        Their names, each with its own default; None where that is none, or said in words.
         """
         if self.model is Sketch:
             found = {
@@ -130,9 +113,6 @@ class Table:
 
         A controller of `[sketch]` and an algorithm of `[local_dp]` have keys of their own, and the
         controller its own defaults.
-
-        Args:
-            given: the table as the file has it.
         """
         defaults = {key.name: key.default for key in self.keys}
         if self.model is Sketch:
@@ -148,17 +128,11 @@ class Table:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DataOption:
-    """A key of `task.data_options`.
+    """A key of `task.data_options`."""
 
-    Attributes:
-        name: as in the file.
-        default: which says its type, too.
-        data: the data sets that have it.
-    """
-
-    name: str
-    default: bool | int | float | str
-    data: tuple[str, ...]
+    name: str  # as in the file
+    default: bool | int | float | str  # which says its type, too
+    data: tuple[str, ...]  # the data sets that have it
 
     @property
     def meaning(self) -> str:

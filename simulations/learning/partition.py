@@ -34,36 +34,22 @@ def partition_iid(
     """Deal ``count`` shuffled examples to the clients, as evenly as possible.
 
     Post: sizes differ by at most one; the arrays are disjoint and cover ``range(count)``.
-
-    Raises:
-        ValueError: no client, a negative minimum, or ``clients * minimum > count``.
     """
     _check_feasible(count, clients, minimum)
     return _freeze(np.array_split(rng.permutation(count), clients))
 
 
 def partition_dirichlet(
-    labels: NDArray[np.int64],
-    clients: int,
-    alpha: float,
-    rng: np.random.Generator,
+    labels: NDArray[np.int64],  # int64[m], label of each example
+    clients: int,  # number of parts
+    alpha: float,  # concentration; near 0 a label sits at one client, at infinity all clients agree
+    rng: np.random.Generator,  # source of all randomness
     *,
-    minimum: int = 1,
+    minimum: int = 1,  # each client ends with at least this many examples
 ) -> Partition:
     """Split every label's examples over the clients by shares drawn from Dirichlet(alpha).
 
-    Args:
-        labels: int64[m], label of each example.
-        clients: number of parts.
-        alpha: concentration; near 0 a label sits at one client, at infinity all clients agree.
-        rng: source of all randomness.
-        minimum: each client ends with at least this many examples.
-
     Post: the arrays are disjoint and cover ``range(len(labels))``.
-
-    Raises:
-        ValueError: alpha is not positive and finite, no client, a negative minimum, or
-            ``clients * minimum > len(labels)``.
     """
     _check_feasible(len(labels), clients, minimum)
     if not (math.isfinite(alpha) and alpha > 0.0):
@@ -80,15 +66,10 @@ def partition_shards(
 
     Args:
         labels: int64[m], label of each example.
-        clients: number of parts.
-        shards_each: shards per client; with 2, hardly a client sees more than a few labels.
-        rng: shuffles within labels, and deals.
+        shards_each: with 2, hardly a client sees more than a few labels.
 
     Post: sizes differ by at most ``shards_each``; the arrays are disjoint and cover
     ``range(len(labels))``.
-
-    Raises:
-        ValueError: no client, no shard, or more shards than examples.
     """
     if shards_each < 1:
         raise ValueError(f"shards_each must be at least 1, got {shards_each}")
@@ -114,9 +95,6 @@ def partition_natural(owners: NDArray[np.int64] | None, *, minimum: int = 1) -> 
         minimum: clients with fewer examples are left out, and so are their examples.
 
     Post: the arrays are disjoint, in the order of the owners' numbers.
-
-    Raises:
-        ValueError: owners is None, minimum is below 1, or no client has enough examples.
     """
     if owners is None:
         raise ValueError("owners is None: this data set has no natural clients")
@@ -131,15 +109,7 @@ def partition_natural(owners: NDArray[np.int64] | None, *, minimum: int = 1) -> 
 
 
 def check_partition(partition: Partition, *, cohort: int) -> None:
-    """See that a run can draw its cohorts from these clients.
-
-    Args:
-        partition: one index array per client.
-        cohort: clients of one round.
-
-    Raises:
-        ValueError: cohort is below 1 or above the population, or a client has no examples.
-    """
+    """See that a run can draw its cohorts from these clients."""
     if not 1 <= cohort <= len(partition):
         raise ValueError(
             f"cohort must lie between 1 and the population of {len(partition)}, got {cohort}"

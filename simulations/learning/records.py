@@ -174,9 +174,6 @@ def average_rate(records: Sequence[Mapping[str, Any]]) -> float:
 
     Values of all updates over values sent, both sketches counted: the harmonic mean of the rounds'
     rates. A mean of the rates themselves would say more than was saved.
-
-    Args:
-        records: of at least one round.
     """
     return sum(int(r["dimension"]) for r in records) / sum(int(r["sketch_size"]) for r in records)
 

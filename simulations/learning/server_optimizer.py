@@ -18,22 +18,15 @@ from simulations.learning.models.layout import Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelState:
-    """A model and what its optimiser remembers: all that a checkpoint needs of learning.
+    """A model and what its optimiser remembers: all that a checkpoint needs of learning."""
 
-    Attributes:
-        model: float32[d].
-        velocity: float64[d], the moving mean of updates.
-        squares: float64[d], the moving mean of their squares; zeros unless the optimiser is Adam.
-        average: float64[d], the mean of the last models, if they are averaged; None if there is
-            none yet.
-        averaged: how many models are in it.
-    """
-
-    model: Vector
-    velocity: NDArray[np.float64]
+    model: Vector  # float32[d]
+    velocity: NDArray[np.float64]  # float64[d], the moving mean of updates
+    # float64[d], the moving mean of their squares; zeros unless the optimiser is Adam
     squares: NDArray[np.float64]
+    # float64[d], the mean of the last models, if they are averaged; None if there is none yet
     average: NDArray[np.float64] | None = None
-    averaged: int = 0
+    averaged: int = 0  # how many models are in it
 
     @classmethod
     def initial(cls, model: Vector) -> ModelState:
@@ -59,7 +52,6 @@ def optimize(
 
     Args:
         mean: float64[d], the mean of the clients' updates; a step along it lowers their losses.
-        rate: the server's learning rate in this round.
     """
     if server.optimizer == "adam":
         velocity = server.momentum * state.velocity + (1.0 - server.momentum) * mean

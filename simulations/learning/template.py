@@ -38,11 +38,7 @@ def example_names() -> list[str]:
 
 
 def example_text(name: str) -> str:
-    """An example as it was written.
-
-    Raises:
-        ConfigurationError: there is none of this name.
-    """
+    """An example as it was written."""
     if name not in example_names():
         valid = f"one of {', '.join(example_names())}"
         raise ConfigurationError("example", f"value {name!r}", valid)
@@ -50,15 +46,7 @@ def example_text(name: str) -> str:
 
 
 def commented(example: str = FIRST, **task: str) -> str:
-    """A whole configuration, with a comment for every key.
-
-    Args:
-        example: whose values it has.
-        task: other values for keys of `[task]`.
-
-    Raises:
-        ConfigurationError: there is no such example, data set or model, or they do not fit.
-    """
+    """A whole configuration, with a comment for every key."""
     source = example_text(example)
     given = tomllib.loads(source)
     for key, value in task.items():

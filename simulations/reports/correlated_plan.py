@@ -16,28 +16,15 @@ LARGE_PART: Final = 1e3
 
 
 def correlated_figures(
-    rounds: int,
-    participations: int | None,
-    apart: int | None,
+    rounds: int,  # of the whole run
+    participations: int | None,  # most rounds of one client
+    apart: int | None,  # least distance of two of them
     optimiser: str = "sgd",
-    epsilon: float | None = None,
-    delta: float = 1e-5,
-    clients: int | None = None,
+    epsilon: float | None = None,  # of the run; None for no goal
+    delta: float = 1e-5,  # of the goal
+    clients: int | None = None,  # of a round, among whom the noise that stays is divided
 ) -> dict[str, Any]:
-    """The best returned share, its gain and its cost; with a goal, also the noise.
-
-    Args:
-        rounds: of the whole run.
-        participations: most rounds of one client.
-        apart: least distance of two of them.
-        optimiser: how the model adds up the sums of its rounds; the name of an `Optimiser`.
-        epsilon: of the run; None for no goal.
-        delta: of the goal.
-        clients: of a round, among whom the noise that stays is divided.
-
-    Raises:
-        ConfigurationError: an option is missing, or there is no such schedule.
-    """
+    """The best returned share, its gain and its cost; with a goal, also the noise."""
     for name, value in (("participations", participations), ("apart", apart)):
         if value is None:
             valid = "given with --correlated: gains depend on how often a client comes back"

@@ -59,33 +59,22 @@ NOT_RUN: Final = ("local_dp", "powersgd", "clipping", "denoise")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoSummary:
-    """What the demo is about, in numbers.
+    """What the demo is about, in numbers."""
 
-    Attributes:
-        rounds: rounds run.
-        accuracy: of the private model on the test split after the last round.
-        accuracy_baseline: of plain federated averaging: no privacy, no compression, no clipping,
-            and a learning rate of its own.
-        epsilons: what is guaranteed against a server of the configured mode and its colluders, and
-            what the busiest client has spent, against them and three other adversaries.
-        average_compression: harmonic mean over the rounds, d rounds / sum of sketch sizes.
-        compression_second_half: the same of the second half of the rounds.
-        bytes_per_client: mean over rounds, sent and received by a surviving client.
-        dropped: clients lost over all rounds, at any stage.
-        seconds: the whole demo, baseline included.
-        page: the file to look at.
-    """
-
-    rounds: int
-    accuracy: float
+    rounds: int  # rounds run
+    accuracy: float  # of the private model on the test split after the last round
+    # of plain federated averaging: no privacy, no compression, no clipping, and a learning rate of
+    # its own
     accuracy_baseline: float
+    # what is guaranteed against a server of the configured mode and its colluders, and what the
+    # busiest client has spent, against them and three other adversaries
     epsilons: FourEpsilons
-    average_compression: float
-    compression_second_half: float
-    bytes_per_client: float
-    dropped: int
-    seconds: float
-    page: str
+    average_compression: float  # harmonic mean over the rounds, d rounds / sum of sketch sizes
+    compression_second_half: float  # the same of the second half of the rounds
+    bytes_per_client: float  # mean over rounds, sent and received by a surviving client
+    dropped: int  # clients lost over all rounds, at any stage
+    seconds: float  # the whole demo, baseline included
+    page: str  # the file to look at
 
     def as_json(self) -> dict[str, object]:
         """JSON values; infinity is the string "inf"."""
@@ -100,12 +89,6 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
     a page about both. Identities are new in every run, so a ledger from an earlier demo in the same
     folder belongs to other clients: it is kept as `ledger.previous-1.jsonl`, or under the next
     number that is free.
-
-    Args:
-        console: for progress and prose.
-
-    Raises:
-        ConfigurationError: it asks for what only `veilsum run` does.
     """
     start = time.perf_counter()
     for name in NOT_RUN:

@@ -41,11 +41,7 @@ def guaranteed(config: RunConfig, epsilons: Epsilons | None) -> float:
 
 
 def promised_guess(config: RunConfig, epsilons: Epsilons) -> float:
-    """The largest share of right guesses that a run's goal leaves, wherever the run stops.
-
-    Args:
-        epsilons: of its last record.
-    """
+    """The largest share of right guesses that a run's goal leaves, wherever the run stops."""
     goal, delta = guaranteed(config, epsilons), config.privacy.delta
     pair = epsilons.get("gaussian")
     if math.isinf(goal):
@@ -59,11 +55,7 @@ def promised_guess(config: RunConfig, epsilons: Epsilons) -> float:
 
 
 def meaning(config: RunConfig, epsilons: Epsilons) -> str:
-    """What is guaranteed, as a sentence about guesses, with its assumptions; empty if nothing is.
-
-    Args:
-        epsilons: of the last record of the run.
-    """
+    """What is guaranteed, as a sentence about guesses with its assumptions; empty if nothing is."""
     goal = guaranteed(config, epsilons)
     if math.isinf(goal) or config.engine.insecure_seed is not None:
         return ""

@@ -17,17 +17,11 @@ SHARE: Final = "%"
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """How a figure is shown.
+    """How a figure is shown."""
 
-    Attributes:
-        group: what it is about, with the figures around it.
-        words: what it is.
-        unit: behind the value; `SHARE` for a share of 1.
-    """
-
-    group: str
-    words: str
-    unit: str = ""
+    group: str  # what it is about, with the figures around it
+    words: str  # what it is
+    unit: str = ""  # behind the value; `SHARE` for a share of 1
 
 
 _RESULT, _CLIENTS, _SUM, _NOISE = "training", "clients", "protocol", "noise"

@@ -15,12 +15,7 @@ from simulations.reports.verdict import judge
 
 
 def show_outcome(console: Console, config: RunConfig, records: Sequence[Record]) -> None:
-    """Print the verdict on a run with its reasons, and its guarantee in words.
-
-    Args:
-        console: to print on; lines are broken between words.
-        records: of all finished rounds; nothing is printed without any.
-    """
+    """Print the verdict on a run with its reasons, and its guarantee in words."""
     if not records:
         return
     verdict = judge(config, records)

@@ -40,11 +40,7 @@ GRAPHS = {"auto": None, "sparse": True, "complete": False}
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The options, as given.
-
-    Raises:
-        ConfigurationError: a share is out of range.
-    """
+    """The options, as given."""
 
     clients: int
     corrupt: float
@@ -75,11 +71,7 @@ class Wish:
                 )
 
     def sparse(self, default: str) -> bool | None:
-        """The kind of graph: True, False, or None for the cohort's own.
-
-        Raises:
-            ConfigurationError: no such kind.
-        """
+        """The kind of graph: True, False, or None for the cohort's own."""
         kind = default if self.graph is None else self.graph
         if kind not in GRAPHS:
             raise ConfigurationError("graph", f"value {kind!r}", ", ".join(GRAPHS))
@@ -87,21 +79,12 @@ class Wish:
 
 
 def round_figures(wish: Wish) -> dict[str, Any]:
-    """Who masks with whom or who opens the sum, and the bytes of every client.
-
-    Raises:
-        ParameterError: infeasible; says what to change.
-    """
+    """Who masks with whom or who opens the sum, and the bytes of every client."""
     return _FIGURES[wish.scheme](wish)
 
 
 def one_shot_figures(wish: Wish) -> dict[str, Any]:
-    """The committee, the ring, and the bytes of every client that is no member.
-
-    Raises:
-        CapacityError: no allowed ring holds an element of so many bits.
-        ParameterError: infeasible; says what to change.
-    """
+    """The committee, the ring, and the bytes of every client that is no member."""
     colluders, lost = share_of(wish.clients, wish.corrupt), share_of(wish.clients, wish.dropout)
     require_one_shot(wish.clients, colluders, lost)
     committee = committee_plan(wish.committee, wish.clients, wish.corrupt)
@@ -120,11 +103,7 @@ def one_shot_figures(wish: Wish) -> dict[str, Any]:
 
 
 def graph_figures(wish: Wish) -> dict[str, Any]:
-    """The graph, its threshold, and the bytes of every client.
-
-    Raises:
-        ParameterError: infeasible; says what to change.
-    """
+    """The graph, its threshold, and the bytes of every client."""
     plan = plan_graph(
         wish.clients,
         wish.corrupt,
@@ -155,13 +134,7 @@ def graph_entry(graph: GraphPlan, clients: int) -> dict[str, int]:
 
 
 def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[str, Any]:
-    """Everything, for a goal.
-
-    Raises:
-        BudgetExceededError: the ledger shows that the goal is spent.
-        ConfigurationError: options contradict one another.
-        ParameterError: infeasible, or the ledger has another goal; says what to change.
-    """
+    """Everything, for a goal."""
     goal, begun, before = PrivacyGoal(epsilon, wish.delta, wish.rounds), False, {}
     if ledger is not None:
         goal, begun = goal_of_ledger(ledger, goal)
@@ -230,12 +203,7 @@ def _committee_entry(
 
 
 def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
-    """What the client that spent most has spent.
-
-    Raises:
-        BudgetExceededError: all of it.
-        LedgerError: the file cannot be trusted.
-    """
+    """What the client that spent most has spent."""
     spent = account_ledger(ledger, goal.delta).epsilon
     if spent >= goal.epsilon:
         raise BudgetExceededError(spent, spent, goal.epsilon)
@@ -246,10 +214,8 @@ def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
     """The goal with the bound that the ledger was begun with, and whether it has been begun.
 
     Raises:
-        LedgerError: the file cannot be trusted.
         ParameterError: the ledger has another goal, or none: no run with this one could go on with
             it. Or it is of a simulation with an insecure seed, which no deployment goes on with.
-        UnsupportedEventError: it is one of local reports, which add up by other rules.
     """
     entries = read_ledger(ledger)
     if is_local(entries):

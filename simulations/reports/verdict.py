@@ -68,19 +68,14 @@ class Subject(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One thing that was looked at.
-
-    Attributes:
-        headline: in a few words; empty unless it stands out.
-        said: a sentence with its figures; in lower case, without a full stop, unless it stands out.
-        change: what to do about it; empty if nothing.
-    """
+    """One thing that was looked at."""
 
     subject: Subject
     weight: Weight
+    # a sentence with its figures; in lower case, without a full stop, unless it stands out
     said: str
-    headline: str = ""
-    change: str = ""
+    headline: str = ""  # in a few words; empty unless it stands out
+    change: str = ""  # what to do about it; empty if nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,21 +124,14 @@ def judge(config: RunConfig, records: Sequence[Record]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Signal and noise of a mean round, as released values tell of them.
+    """Signal and noise of a mean round, as released values tell of them."""
 
-    Attributes:
-        rounds: that tell.
-        signal_squared: estimate of the mean update's squared length, without bias; may be negative.
-        deviation: of that estimate.
-        noise: length of the noise in a decoded mean update.
-        sum_noise: length of the noise in the sum of these rounds.
-    """
-
-    rounds: int
+    rounds: int  # that tell
+    # estimate of the mean update's squared length, without bias; may be negative
     signal_squared: float
-    deviation: float
-    noise: float
-    sum_noise: float
+    deviation: float  # of that estimate
+    noise: float  # length of the noise in a decoded mean update
+    sum_noise: float  # length of the noise in the sum of these rounds
 
     @property
     def seen(self) -> bool:

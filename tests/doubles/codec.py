@@ -21,18 +21,13 @@ TAG, SENDER, LIMIT = b"contexts", 5, 10_000
 
 @dataclass(frozen=True)
 class Codec:
-    """A protocol's messages, one honest one of each kind.
+    """A protocol's messages, one honest one of each kind."""
 
-    Args:
-        decoders: messages and the function (data, party, limit) that decodes them; with a function
-            the role of whom errors are about. Those of the server come last.
-        lengths: fields of a fixed length.
-        numbers: of the messages, in order.
-    """
-
+    # messages and the function (data, party, limit) that decodes them; with a function the role of
+    # whom errors are about. Those of the server come last
     decoders: Sequence[tuple[Sequence[Any], Callable[..., Any], str]]
-    lengths: dict[str, int]
-    numbers: Sequence[int]
+    lengths: dict[str, int]  # fields of a fixed length
+    numbers: Sequence[int]  # of the messages, in order
 
     @property
     def messages(self) -> list[Any]:

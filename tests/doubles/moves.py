@@ -21,12 +21,7 @@ def label(event: Any) -> str:
 
 
 def check_party(act: Act, party: Any, event: Any, moves: Moves, final: Phases) -> None:
-    """A client or member moves as the table says; anything else ends its session.
-
-    Args:
-        act: hands it the event.
-        final: phases that are left by nothing.
-    """
+    """A client or member moves as the table says; anything else ends its session."""
     phase = party.phase
     if (phase, event) in moves:
         act()
@@ -44,23 +39,16 @@ def check_party(act: Act, party: Any, event: Any, moves: Moves, final: Phases) -
 
 
 def check_server(
-    act: Act,
+    act: Act,  # hands it the event
     server: Any,
     event: Any,
     moves: Moves,
-    final: Phases,
+    final: Phases,  # phases that are left by nothing
     *,
-    prepare: Act,
-    refusal: Reason,
+    prepare: Act,  # lets everybody answer, before a legal event of the caller's
+    refusal: Reason,  # of a message that is not due
 ) -> None:
-    """A server moves as the table says; anything else leaves it as it was.
-
-    Args:
-        act: hands it the event.
-        final: phases that are left by nothing.
-        prepare: lets everybody answer, before a legal event of the caller's.
-        refusal: of a message that is not due.
-    """
+    """A server moves as the table says; anything else leaves it as it was."""
     phase = server.phase
     if phase in final:
         with pytest.raises(SessionAbortedError):

@@ -164,19 +164,13 @@ def sealed_rows(context: OneShotContext, message: Upload, rows: NDArray[np.uint3
 
 @dataclass
 class Round:
-    """All parties of one round, and its stages one by one.
+    """All parties of one round, and its stages one by one."""
 
-    Args:
-        context: of the round; a committee with the kit's keys, named or of everyone.
-        away: members that never answer.
-        inputs: by client, centred integers; those of `vector` if there are none.
-        returning: uploads that say that a member takes something back.
-    """
-
-    context: OneShotContext
-    away: Collection[int] = ()
+    context: OneShotContext  # of the round; a committee with the kit's keys, named or of everyone
+    away: Collection[int] = ()  # members that never answer
+    # by client, centred integers; those of `vector` if there are none
     inputs: Sequence[Sequence[int]] = ()
-    returning: Collection[int] = ()
+    returning: Collection[int] = ()  # uploads that say that a member takes something back
     clients: dict[int, OneShotClient] = field(default_factory=dict)
     members: dict[int, OneShotMember] = field(default_factory=dict)
 

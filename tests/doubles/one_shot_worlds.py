@@ -45,12 +45,7 @@ def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
 
 
 class World:
-    """Clients, a committee, and the real aggregator of one plan.
-
-    Args:
-        plan: of one-shot rounds.
-        options: of the aggregator.
-    """
+    """Clients, a committee, and the real aggregator of one plan."""
 
     def __init__(self, plan: TrainingPlan, **options: Any) -> None:
         self.plan = plan

@@ -79,16 +79,11 @@ def changed(announcement: bytes, **changes: Any) -> bytes:
 
 
 class ReturnedWorld:
-    """Everybody in one run.
-
-    Args:
-        plan: with returned noise.
-        absences: of members, by the number of the round.
-    """
+    """Everybody in one run."""
 
     def __init__(
         self,
-        plan: TrainingPlan | None = None,
+        plan: TrainingPlan | None = None,  # with returned noise
         absences: Mapping[int, Mapping[int, MemberStage]] | None = None,
     ) -> None:
         self.plan = plan or plan_of()
@@ -116,16 +111,11 @@ class ReturnedWorld:
         self,
         number: int = 0,
         *records: RoundRecord,
-        cohort: int | None = None,
+        cohort: int | None = None,  # of another round
         session: bytes = SESSION,
         **changes: Any,
     ) -> OneShotSetup:
-        """The round of a number, after these records.
-
-        Args:
-            cohort: of another round.
-            changes: as for `TrainingPlan.member_uploads`; or of the parameters.
-        """
+        """The round of a number, after these records."""
         terms = {name: changes.pop(name) for name in ("opened", "in_turn") if name in changes}
         parameters = self.plan.calibrate(
             SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))

@@ -25,25 +25,17 @@ from secagg import ProtocolError, SessionAbortedError
 
 @dataclass(frozen=True)
 class Asked:
-    """A session in a state that must be answered once.
+    """A session in a state that must be answered once."""
 
-    Args:
-        session: in that state.
-        module: of its handlers, and of the decoder.
-        event: phase and event that the questions have.
-        ask: asks the session one of two questions, 0 or 1; each alone would be answered.
-        ask_bytes: the same over bytes; None if the session takes none.
-        decoder: the name of what decodes them, in the module.
-        aborted: the phase of a session that was ended.
-    """
-
-    session: Any
-    module: ModuleType
-    event: tuple[Any, Any]
+    session: Any  # in that state
+    module: ModuleType  # of its handlers, and of the decoder
+    event: tuple[Any, Any]  # phase and event that the questions have
+    # asks the session one of two questions, 0 or 1; each alone would be answered
     ask: Callable[[Any, int], Any]
-    aborted: Any
+    aborted: Any  # the phase of a session that was ended
+    # the same over bytes; None if the session takes none
     ask_bytes: Callable[[Any, int], Any] | None = None
-    decoder: str = ""
+    decoder: str = ""  # the name of what decodes them, in the module
 
     @property
     def handler(self) -> Callable[..., Any]:

@@ -7,11 +7,7 @@ from collections.abc import Sequence
 
 
 def torchrun_options(words: Sequence[str]) -> Namespace:
-    """What torchrun makes of the words behind its name.
-
-    Raises:
-        ValueError: it would refuse them.
-    """
+    """What torchrun makes of the words behind its name."""
     # Imported here: other tests of commands do without torch.
     from torch.distributed.run import get_args_parser
 

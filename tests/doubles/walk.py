@@ -53,27 +53,16 @@ SHOWN: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that was done: where it is written, what, for how long, and how it ended.
-
-    Attributes:
-        seconds: 0 for what was not run.
-        outcome: `ok`, `failed`, or why it was not run.
-    """
+    """Something that was done: where it is written, what, for how long, and how it ended."""
 
     page: str
     what: str
-    seconds: float
-    outcome: str
+    seconds: float  # 0 for what was not run
+    outcome: str  # `ok`, `failed`, or why it was not run
 
 
 class Session:
-    """A program that is told one thing after another, and says when each is done.
-
-    Args:
-        command: reads its standard input, and prints `MARK` on a line after each thing.
-        folder: where it works.
-        environment: its variables.
-    """
+    """A program that is told one thing after another, and says when each is done."""
 
     def __init__(
         self, command: Sequence[str], folder: Path, environment: Mapping[str, str]
@@ -112,26 +101,15 @@ class Session:
 
 @dataclass
 class Walk:
-    """Steps in one folder with one environment.
+    """Steps in one folder with one environment."""
 
-    Args:
-        folder: a copy of the repository.
-        environment: variables of all programs.
-        skipped: commands that contain one of these are not run.
-    """
-
-    folder: Path
-    environment: Mapping[str, str]
-    skipped: Sequence[str] = ()
+    folder: Path  # a copy of the repository
+    environment: Mapping[str, str]  # variables of all programs
+    skipped: Sequence[str] = ()  # commands that contain one of these are not run
     steps: list[Step] = field(default_factory=list)
 
     def follow(self, page: str, *languages: str) -> None:
-        """All steps of a page in order, in a shell and an interpreter of its own.
-
-        Args:
-            page: below the folder.
-            languages: of the blocks that are followed; all if none is named.
-        """
+        """All steps of a page in order, in a shell and an interpreter of its own."""
         shell = Session(["bash", "-e"], self.folder, self.environment)
         python: Session | None = None
         try:
@@ -212,8 +190,6 @@ def walk(folder: Path, torch: str, skipped: Sequence[str], pages: Sequence[str])
         folder: empty; a clone and an environment are made in it.
         torch: what to install before the first page that needs torch, whose usual build has
             gigabytes for GPUs; empty for nothing.
-        skipped: as `Walk` has it.
-        pages: to follow, of `WALK`.
     """
     environment = folder / "environment"
     start = time.perf_counter()

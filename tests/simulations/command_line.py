@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from typer.testing import CliRunner
 
 from simulations.commands import cli
+
+Refused: TypeAlias = Callable[..., str]
+"""Runs a command as from a shell; it must end with status 2. What it wrote to standard error."""
 
 
 def invoke(*arguments: object) -> Any:

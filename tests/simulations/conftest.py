@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,3 +21,22 @@ def one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """A `Refused`: what a command says that ends with status 2 and without a traceback."""
+    from simulations.__main__ import main
+
+    def said(*arguments: object) -> str:
+        monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 2
+        error = capsys.readouterr().err
+        assert "Traceback" not in error, error
+        return error
+
+    return said

@@ -36,11 +36,7 @@ class VanishedError(RuntimeError):
 
 
 def moved(order: FlowerOrder, partition: int, weights: NDArray[Any]) -> NDArray[np.float32]:
-    """In place of training: float32[d].
-
-    Raises:
-        VanishedError: this client is one of those that vanish.
-    """
+    """In place of training: float32[d]."""
     if order.vanishes(partition):
         raise VanishedError(f"client {partition} vanishes")
     return (weights + np.float32(order.shift(partition))).astype(np.float32, copy=False)
@@ -54,11 +50,7 @@ def plain_client(order: FlowerOrder) -> Any:
 
 
 def our_client(order: FlowerOrder, root: Path) -> Any:
-    """The same, behind `secure_mod`.
-
-    Args:
-        root: of the clients' folders.
-    """
+    """The same, behind `secure_mod`."""
     app = ClientApp(mods=[partial(_at_home, root), secure_mod])
     app.train()(partial(_train, order))
     return app

@@ -52,33 +52,19 @@ class System(Enum):
 
 
 class MeasuredSystem(TypedDict):
-    """What one system took for all rounds, as one process tells another.
+    """What one system took for all rounds, as one process tells another."""
 
-    Attributes:
-        seconds, processor_seconds, stages: of every round, the first included; stages by name.
-        moved: the model, on average over its coordinates.
-        bytes_down, bytes_up: of a client, on average.
-        peak_rss_bytes: of the server's process.
-    """
-
-    seconds: list[float]
-    processor_seconds: list[float]
-    stages: list[dict[str, float]]
-    moved: float
-    bytes_down: float
-    bytes_up: float
-    peak_rss_bytes: int
+    seconds: list[float]  # of every round, the first included
+    processor_seconds: list[float]  # likewise
+    stages: list[dict[str, float]]  # seconds of every round, by the name of the stage
+    moved: float  # the model, on average over its coordinates
+    bytes_down: float  # of a client, on average
+    bytes_up: float  # of a client, on average
+    peak_rss_bytes: int  # of the server's process
 
 
 def measure(system: System, order: FlowerOrder, cores: int) -> MeasuredSystem:
-    """Run all rounds of a system in a new process, and wait for it.
-
-    Args:
-        cores: processors that Ray may use: so many clients work at once.
-
-    Raises:
-        RuntimeError: it failed; with the last it said.
-    """
+    """Run all rounds of a system in a new process, and wait for it."""
     with tempfile.TemporaryDirectory(prefix="veilsum-flower-") as name:
         folder = Path(name)
         command = [sys.executable, "-m", __name__, system.value, name, str(cores), _to_json(order)]
@@ -121,12 +107,7 @@ def _from_json(text: str) -> FlowerOrder:
 
 
 def simulate(system: System, order: FlowerOrder, root: Path, cores: int) -> MeasuredSystem:
-    """Run all rounds of a system in this process; see `measure`.
-
-    Args:
-        root: for our clients' folders.
-        cores: processors that Ray may use.
-    """
+    """Run all rounds of a system in this process; see `measure`."""
     from simulations.bench.flower import clients, servers
 
     rounds, app = servers.Rounds(order), load("flwr.serverapp", Peer.FLOWER).ServerApp()

@@ -28,11 +28,10 @@ REPEATS = 3
 def floor_figures(order: FlowerOrder, cores: int) -> Figures:
     """Our parts on one core, and the limits, both without Flower.
 
-    Returns:
-        `bits`, `degree`, `threshold` of a round; seconds of one client's encoding and masks, and of
-        the server's work on removed noise; `limit_...`: keystream of all masks that clients and
-        server expand in a round, keystream of all noise, and one copy of every vector that is sent
-        or received, in seconds on all cores.
+    `bits`, `degree`, `threshold` of a round; seconds of one client's encoding and masks, and of the
+    server's work on removed noise; `limit_...`: keystream of all masks that clients and server
+    expand in a round, keystream of all noise, and one copy of every vector that is sent or
+    received, in seconds on all cores.
     """
     setup = _setup(order)
     context, field = setup.context, setup.context.field

@@ -32,29 +32,19 @@ SMALLEST_DIM, LARGEST_DIM = 100, 1 << 28
 class FlowerOrder:
     """One benchmark.
 
-    Attributes:
-        clients: n, the cohort; all of them are asked in every round.
-        dim: d, length of an update, float32.
-        lost: clients that share their keys and fail before they upload.
-        rounds: timed rounds; one more before them warms up, one more after them counts bytes.
-        mode: of our rounds.
-        epsilon: of a client over all our rounds, at least `FEWEST_ROUNDS`, with `DELTA`.
-        exact_noise: whether our rounds take surplus noise off again.
-        rate: compression of our updates, for the row that says so.
-        protocols: of our rounds, each in a row of its own: `pairwise`, `one-shot`, or both.
-
     Raises:
         ConfigurationError: a figure is out of range.
     """
 
-    clients: int
-    dim: int
-    lost: int = 0
-    rounds: int = 5
-    mode: Mode = Mode.ACTIVE
-    epsilon: float = 8.0
-    exact_noise: bool = True
-    rate: float = 8.0
+    clients: int  # n, the cohort; all of them are asked in every round
+    dim: int  # d, length of an update, float32
+    lost: int = 0  # clients that share their keys and fail before they upload
+    rounds: int = 5  # timed rounds; one more before them warms up, one more after them counts bytes
+    mode: Mode = Mode.ACTIVE  # of our rounds
+    epsilon: float = 8.0  # of a client over all our rounds, at least `FEWEST_ROUNDS`, with `DELTA`
+    exact_noise: bool = True  # whether our rounds take surplus noise off again
+    rate: float = 8.0  # compression of our updates, for the row that says so
+    # of our rounds, each in a row of its own: `pairwise`, `one-shot`, or both
     protocols: tuple[str, ...] = tuple(SCHEMES)
 
     def __post_init__(self) -> None:

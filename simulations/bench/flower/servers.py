@@ -41,25 +41,17 @@ PATIENCE = Patience(stage=600.0, training=600.0)
 
 @dataclass
 class Rounds:
-    """What was seen of the rounds of a system.
+    """What was seen of the rounds of a system."""
 
-    Attributes:
-        order: what is measured.
-        seconds: of each round, from the first.
-        processor_seconds: of each round, of all processes of the system.
-        stages: seconds of each stage, by round.
-        moved: what all rounds together added to the model, on average over its coordinates.
-        bytes_down: by node, in the last round.
-        bytes_up: the same, from the nodes.
-    """
-
-    order: FlowerOrder
-    seconds: list[float] = field(default_factory=list)
+    order: FlowerOrder  # what is measured
+    seconds: list[float] = field(default_factory=list)  # of each round, from the first
+    # of each round, of all processes of the system
     processor_seconds: list[float] = field(default_factory=list)
-    stages: list[dict[str, float]] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)  # seconds of each stage, by round
+    # what all rounds together added to the model, on average over its coordinates
     moved: float = 0.0
-    bytes_down: dict[int, int] = field(default_factory=dict)
-    bytes_up: dict[int, int] = field(default_factory=dict)
+    bytes_down: dict[int, int] = field(default_factory=dict)  # by node, in the last round
+    bytes_up: dict[int, int] = field(default_factory=dict)  # the same, from the nodes
 
     @contextmanager
     def timed(self, grid: TallyGrid) -> Iterator[None]:
@@ -89,19 +81,12 @@ def ours(
     grid: Any,
     context: Any,
     *,
-    plan: TrainingPlan,
-    root: Path,
-    rate: float,
-    workers: int,
+    plan: TrainingPlan,  # of the order
+    root: Path,  # for everybody's folders
+    rate: float,  # compression, 1 for none
+    workers: int,  # threads for unmasking
 ) -> None:
-    """The same strategy over a `SecureGrid`.
-
-    Args:
-        plan: of the order.
-        root: for everybody's folders.
-        rate: compression, 1 for none.
-        workers: threads for unmasking.
-    """
+    """The same strategy over a `SecureGrid`."""
     order, tally, strategy = rounds.order, TallyGrid(grid), _fedavg(rounds.order)
     network = simulated_network(root, context.run_id)
     registry = new_network(network, order.clients, rules_of(plan)).registry

@@ -39,9 +39,6 @@ class TallyGrid:
 
     Serialising a message to learn its size takes time, so bytes are counted in rounds that ask for
     it and that nobody times.
-
-    Args:
-        grid: Flower's own.
     """
 
     def __init__(self, grid: Any) -> None:

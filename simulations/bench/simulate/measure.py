@@ -40,33 +40,26 @@ _LINF_BOUND = 64
 
 
 def bench_simulate(
-    order: Order,
+    order: Order,  # the work, the same for everybody
     *,
-    strategy: Strategy = "auto",
-    workers: int = 1,
+    strategy: Strategy = "auto",  # of our local training
+    workers: int = 1,  # threads that train and encode; 1 for none but this
     threads: int = 1,
-    repeats: int = 3,
-    peers: bool = True,
-    progress: Progress = lambda _: None,
+    repeats: int = 3,  # counted rounds
+    peers: bool = True,  # measure other simulators if they are installed
+    progress: Progress = lambda _: None,  # is told what is measured next
 ) -> dict[str, int | float | bool | str | None]:
     """Simulate one cohort's round in several ways.
 
     Args:
-        order: the work, the same for everybody.
-        strategy: of our local training.
-        workers: threads that train and encode; 1 for none but this.
         threads: of torch, for the plain loop and pfl too; each worker has one, and Flower gives one
             to each of its own.
-        repeats: counted rounds.
-        peers: measure other simulators if they are installed.
-        progress: is told what is measured next.
 
-    Returns:
-        `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
-        `encode_share` is the time of encoding and aggregation over that of local training, in one
-        thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean
-        update, ours before encoding against the loop's, over its largest coordinate. Peers that are
-        not installed are None. `peak_rss_bytes` is that of this process before any peer ran.
+    `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
+    `encode_share` is the time of encoding and aggregation over that of local training, in one
+    thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean update,
+    ours before encoding against the loop's, over its largest coordinate. Peers that are not
+    installed are None. `peak_rss_bytes` is that of this process before any peer ran.
     """
     work = workload(order)
     # Threads that share cores with anybody wait for one another, and the figures mean nothing.
@@ -117,15 +110,10 @@ def _own_figures(
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """What a simulated round took.
+    """What a simulated round took."""
 
-    Args:
-        seconds: in all.
-        training_seconds: spent on updates, or waiting for them.
-    """
-
-    seconds: float
-    training_seconds: float
+    seconds: float  # in all
+    training_seconds: float  # spent on updates, or waiting for them
 
     @property
     def encode_share(self) -> float:
@@ -197,13 +185,7 @@ def _difference(work: Workload, strategy: Strategy) -> float:
 def round_setup(
     dimension: int, clients: int, rand: Callable[[int], bytes] = os.urandom
 ) -> RoundSetup:
-    """A round without compression, so that encoding is dearest.
-
-    Args:
-        dimension: d of the model.
-        clients: of the cohort.
-        rand: gives the session; its clients are numbered.
-    """
+    """A round without compression, so that encoding is dearest."""
     parameters = RoundParameters(
         model_digest=bytes(32),
         clip_l2=_CLIP,

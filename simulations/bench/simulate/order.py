@@ -19,18 +19,11 @@ class SimulatedModel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be simulated; small, so that a peer's workers can rebuild the rest from it.
+    """What is to be simulated; small, so that a peer's workers can rebuild the rest from it."""
 
-    Args:
-        model: the network.
-        clients: of the cohort; each has examples of its own.
-        steps: SGD steps of a client, one pass over its examples.
-        batch: examples of a step.
-        data_dir: folder with MNIST; made-up pixels and 62 classes for `cnn` if left out.
-    """
-
-    model: SimulatedModel
-    clients: int
-    steps: int
-    batch: int
+    model: SimulatedModel  # the network
+    clients: int  # of the cohort; each has examples of its own
+    steps: int  # SGD steps of a client, one pass over its examples
+    batch: int  # examples of a step
+    # folder with MNIST; made-up pixels and 62 classes for `cnn` if left out
     data_dir: str | None = None

@@ -30,15 +30,7 @@ Progress = Callable[[str], None]
 def peer_figures(
     order: Order, rounds: int, ours: float, wanted: bool, progress: Progress
 ) -> dict[str, float | None]:
-    """Client updates per second of other simulators, and ours over theirs; None if not measured.
-
-    Args:
-        order: the work.
-        rounds: that are counted.
-        ours: our updates per second.
-        wanted: whether to measure them at all.
-        progress: is told what is measured next.
-    """
+    """Client updates per second of other simulators, and ours over theirs; None if not measured."""
     figures: dict[str, float | None] = {}
     for name, seconds in (("flower", flower_seconds), ("pfl", pfl_seconds)):
         progress(name)
@@ -54,11 +46,7 @@ def _installed(*names: str) -> bool:
 
 
 def flower_seconds(order: Order, rounds: int) -> float | None:
-    """Seconds of a round of Flower's simulation on all cores, one for each client.
-
-    Returns:
-        None if flwr or ray is not installed.
-    """
+    """Seconds of a round of Flower's simulation on all cores; None without flwr or ray."""
     if not _installed("flwr", "ray"):
         return None
     for name, value in {**NO_CALLS_HOME, "RAY_DEDUP_LOGS": "0"}.items():
@@ -140,11 +128,7 @@ class _PflModule(nn.Module):
 
 
 def pfl_seconds(order: Order, rounds: int) -> float | None:
-    """Seconds of a round of pfl's backend in this process.
-
-    Returns:
-        None if pfl is not installed.
-    """
+    """Seconds of a round of pfl's backend in this process; None if pfl is not installed."""
     if not _installed("pfl"):
         return None
     model = _pfl_model(order)

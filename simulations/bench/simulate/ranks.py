@@ -35,34 +35,22 @@ from simulations.learning.training.division import divide, training_cost
 
 
 def bench_ranks(
-    order: Order,
-    counts: Sequence[int],
+    order: Order,  # the work, the same for everybody
+    counts: Sequence[int],  # of ranks; each has one thread
     *,
-    strategy: Strategy = "auto",
-    repeats: int = 3,
-    peers: bool = True,
-    progress: Progress = lambda _: None,
+    strategy: Strategy = "auto",  # of our local training
+    repeats: int = 3,  # counted rounds
+    peers: bool = True,  # measure other simulators if they are installed
+    progress: Progress = lambda _: None,  # is told what is measured next
 ) -> dict[str, Any]:
     """Simulate one cohort's round with several numbers of ranks.
 
-    Args:
-        order: the work, the same for everybody.
-        counts: of ranks; each has one thread.
-        strategy: of our local training.
-        repeats: counted rounds.
-        peers: measure other simulators if they are installed.
-        progress: is told what is measured next.
-
-    Returns:
-        `runs` has for each number of ranks `updates_per_second`, the same of as many bare loops
-        side by side, the ratio of the two, and `digest`, SHA-256 of the released sum. The noise is
-        that of fixed seeds, so that all digests must be equal; `correct` says whether they are.
-        `bare_updates_per_second` is that of one loop on one core, of the run with fewest ranks if
-        none has one. `speedup` is the run with most ranks over that with fewest. Peers as in
-        `bench_simulate`.
-
-    Raises:
-        RuntimeError: ranks that could not be started, or that failed.
+    `runs` has for each number of ranks `updates_per_second`, the same of as many bare loops side by
+    side, the ratio of the two, and `digest`, SHA-256 of the released sum. The noise is that of
+    fixed seeds, so that all digests must be equal; `correct` says whether they are.
+    `bare_updates_per_second` is that of one loop on one core, of the run with fewest ranks if none
+    has one. `speedup` is the run with most ranks over that with fewest. Peers as in
+    `bench_simulate`.
     """
     torch.set_num_threads(1)
     runs = []

@@ -164,12 +164,7 @@ def train_client(module: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> Non
 
 
 def sequential_sum(work: Workload, clients: Iterable[int] | None = None) -> NDArray[np.float64]:
-    """Train one client after another with one module, and add up the updates: float64[d].
-
-    Args:
-        work: to do.
-        clients: of the cohort; all if left out.
-    """
+    """Train some clients, or all, one after another with one module; sum of updates: float64[d]."""
     module = work.module()
     first = {name: value.clone() for name, value in module.state_dict().items()}
     total = np.zeros(work.task.dimension)

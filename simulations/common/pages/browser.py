@@ -17,19 +17,12 @@ MOST_SECONDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window onto a page.
+    """A window onto a page."""
 
-    Attributes:
-        name: of the picture.
-        width: in pixels.
-        height: in pixels; what is below is not in the picture.
-        dark: whether the reader prefers dark pages.
-    """
-
-    name: str
-    width: int
-    height: int
-    dark: bool = False
+    name: str  # of the picture
+    width: int  # in pixels
+    height: int  # in pixels; what is below is not in the picture
+    dark: bool = False  # whether the reader prefers dark pages
 
 
 WINDOWS: Final = (
@@ -48,11 +41,7 @@ def find_browser() -> str | None:
 def take_pictures(
     browser: str, page: Path, folder: Path, windows: Sequence[Window] = WINDOWS
 ) -> list[Path]:
-    """Write a PNG of a page for each window, called after both; return their paths.
-
-    Raises:
-        OSError: the browser did not write one.
-    """
+    """Write a PNG of a page for each window, called after both; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = []
     for window in windows:
@@ -71,11 +60,7 @@ def take_pictures(
 
 
 def run_browser(browser: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a browser without a window, with a profile of its own, until it is done.
-
-    Raises:
-        subprocess.TimeoutExpired: it was not done in time.
-    """
+    """Run a browser without a window, with a profile of its own, until it is done."""
     # Chromium refuses to be sandboxed for root, as in containers; pages here have no scripts.
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

@@ -36,32 +36,22 @@ _ON_PAGE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The figures of a plot, as cells in words.
-
-    Attributes:
-        groups: names over neighbouring columns, each with how many; all columns, or nothing.
-    """
+    """The figures of a plot, as cells in words."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    # names over neighbouring columns, each with how many; all columns, or nothing
     groups: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A plot for a page.
+    """A plot for a page."""
 
-    Attributes:
-        title: what it shows.
-        text: the same in words.
-        svg: an `svg` element with both as its text alternative.
-        table: its figures; None if the page has them elsewhere.
-    """
-
-    title: str
-    text: str
-    svg: str
-    table: Table | None = None
+    title: str  # what it shows
+    text: str  # the same in words
+    svg: str  # an `svg` element with both as its text alternative
+    table: Table | None = None  # its figures; None if the page has them elsewhere
 
 
 def blank(width_inches: float, height_inches: float, rows: int = 1) -> tuple[Figure, list[Axes]]:
@@ -104,13 +94,7 @@ def legend(figure: Figure, handles: Sequence[object], columns: int) -> None:
 
 
 def write_svg(name: str, title: str, text: str, figure: Figure) -> str:
-    """Write a figure as an `svg` element that scales, without any reference to the outside.
-
-    Args:
-        name: unique on the page; of letters, digits and hyphens.
-        title: its text alternative in short.
-        text: the same at length.
-    """
+    """Write a figure as an `svg` element that scales, without any reference to the outside."""
     file = io.StringIO()
     # Only while it is written: letters as text, and ids that do not change from run to run.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):

@@ -42,18 +42,14 @@ class DataKind(enum.Enum):
 class Split:
     """Labelled examples; all arrays are made read-only.
 
-    Args:
-        inputs: float32[m, ...], finite, or int64[m, length], not negative.
-        labels: int64[m].
-        owners: int64[m], the natural client of each example; None if there are no such clients.
-
     Raises:
         TypeError: a dtype is not one of the above.
         ValueError: shapes disagree, there is no example, or a value is not finite.
     """
 
-    inputs: Inputs
-    labels: Labels
+    inputs: Inputs  # float32[m, ...], finite, or int64[m, length], not negative
+    labels: Labels  # int64[m]
+    # int64[m], the natural client of each example; None if there are no such clients
     owners: Owners | None = None
 
     def __post_init__(self) -> None:
@@ -108,25 +104,17 @@ class Split:
 class Dataset:
     """Training and test examples of one classification problem.
 
-    Args:
-        name: what reports call it.
-        kind: what the inputs are; every split keeps to it.
-        classes: number of labels.
-        train: what clients share out among themselves.
-        test: what the server measures accuracy on; no client holds any of it.
-        vocabulary: number of token values; of text only.
-
     Raises:
         ValueError: fewer than two classes, a label or an input out of range, or splits of
             different shapes.
     """
 
-    name: str
-    kind: DataKind
-    classes: int
-    train: Split
-    test: Split
-    vocabulary: int | None = None
+    name: str  # what reports call it
+    kind: DataKind  # what the inputs are; every split keeps to it
+    classes: int  # number of labels
+    train: Split  # what clients share out among themselves
+    test: Split  # what the server measures accuracy on; no client holds any of it
+    vocabulary: int | None = None  # number of token values; of text only
 
     def __post_init__(self) -> None:
         """Check that the splits describe the same problem."""

@@ -47,9 +47,6 @@ def load_cifar10(folder: DataFolder) -> Dataset:
             binary archive; they are looked for in this order.
 
     Post: inputs are float32[m, 3, 32, 32] in [0, 1].
-
-    Raises:
-        DataError: none of them is there, or one is of another version or broken.
     """
     batches = [part for _, part in sorted(_batches(folder))]
     return Dataset(

@@ -19,32 +19,19 @@ from simulations.learning.data.tabular import BOUND, Categorical, Table
 
 @dataclass(frozen=True, slots=True)
 class TableEncoder:
-    """What a training table says about how to encode any table of its schema.
+    """What a training table says about how to encode any table of its schema."""
 
-    Args:
-        scales: mean and standard deviation of each numeric column that is kept.
-        categories: the names of each categorical column that is kept, sorted.
-        bound: standardised numbers are cut off at plus and minus this.
-    """
-
+    # mean and standard deviation of each numeric column that is kept
     scales: dict[str, tuple[float, float]]
+    # the names of each categorical column that is kept, sorted
     categories: dict[str, tuple[str, ...]]
-    bound: float
+    bound: float  # standardised numbers are cut off at plus and minus this
 
     @classmethod
     def fit(
         cls, train: Table, *, without: Iterable[str] = (), bound: float = BOUND
     ) -> TableEncoder:
-        """Learn scales and categories from training rows.
-
-        Args:
-            train: the rows; missing numbers do not count.
-            without: columns to leave out.
-            bound: positive limit of a standardised number.
-
-        Raises:
-            ValueError: ``without`` names no feature, nothing is left, or bound is not positive.
-        """
+        """Learn scales and categories from training rows."""
         left_out = train.schema.without(without)
         if not bound > 0.0:
             raise ValueError(f"bound must be positive, got {bound}")

@@ -26,21 +26,13 @@ _GZIP_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One file that a data set consists of.
+    """One file that a data set consists of."""
 
-    Args:
-        path: below the folder of data sets, with "/".
-        size_bytes: of the file as it is usually handed out.
-        sha256: of that file, in hexadecimal.
-        unpacked_sha256: of what is inside, for a path that ends in ".gz".
-        origin: where to get it, in words.
-    """
-
-    path: str
-    size_bytes: int
-    sha256: str
-    unpacked_sha256: str | None = None
-    origin: str
+    path: str  # below the folder of data sets, with "/"
+    size_bytes: int  # of the file as it is usually handed out
+    sha256: str  # of that file, in hexadecimal
+    unpacked_sha256: str | None = None  # of what is inside, for a path that ends in ".gz"
+    origin: str  # where to get it, in words
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -62,15 +54,11 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Where the data sets are.
+    """Where the data sets are."""
 
-    Args:
-        root: each set has a folder of its own below.
-        check: refuse files with another checksum; False reads other versions of the files, whose
-            format is checked all the same.
-    """
-
-    root: Path
+    root: Path  # each set has a folder of its own below
+    # refuse files with another checksum; False reads other versions of the files, whose format is
+    # checked all the same
     check: bool = True
 
     def locate(self, file: DataFile) -> Path:
@@ -143,15 +131,7 @@ def find_data_dir(explicit: Path | None = None) -> Path:
 
 
 def unpack(blob: bytes, subject: str) -> bytes:
-    """Return gzip's contents, or the bytes themselves if they are not gzip.
-
-    Args:
-        blob: a whole file.
-        subject: what errors call it.
-
-    Raises:
-        DataError: the file ends early or is damaged.
-    """
+    """Return gzip's contents, or the bytes themselves if they are not gzip."""
     if not blob.startswith(_GZIP_MAGIC):
         return blob
     try:

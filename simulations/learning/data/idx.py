@@ -34,18 +34,7 @@ _VALID = "an IDX array: 00 00, type, axes, sizes, values"
 
 
 def decode_idx(blob: bytes, subject: str) -> NDArray[Any]:
-    """Read the whole of an unpacked IDX file.
-
-    Args:
-        blob: the bytes of the file.
-        subject: what errors call it.
-
-    Returns:
-        Array of the type and shape in the header, in this machine's byte order.
-
-    Raises:
-        DataError: wrong magic number, unknown type, or too few or too many bytes.
-    """
+    """Read the whole of an unpacked IDX file; values are in this machine's byte order."""
     dtype, axes = _read_magic(blob, subject)
     start = _HEADER_BYTES + 4 * axes
     if len(blob) < start:

@@ -32,15 +32,10 @@ def load_mnist(folder: DataFolder, *, writers: bool = False) -> Dataset:
     """Load 60,000 and 10,000 handwritten digits of 28x28 pixels.
 
     Args:
-        folder: holds ``mnist/`` and, for writers, ``qmnist/``.
         writers: set the owners to the people who wrote the digits: 539 in train, 297 others in
             test.
 
     Post: inputs are float32[m, 28, 28] in [0, 1].
-
-    Raises:
-        DataError: a file is missing, of another version or broken, or the QMNIST rows are not
-            those of the MNIST digits.
     """
     train = _read_split(folder, catalog.MNIST_TRAIN_IMAGES, catalog.MNIST_TRAIN_LABELS)
     test = _read_split(folder, catalog.MNIST_TEST_IMAGES, catalog.MNIST_TEST_LABELS)
@@ -54,9 +49,6 @@ def load_fashion_mnist(folder: DataFolder) -> Dataset:
     """Load 60,000 and 10,000 pictures of clothes of 28x28 pixels, 10 kinds.
 
     Post: inputs are float32[m, 28, 28] in [0, 1].
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
     """
     return Dataset(
         name="fashion-mnist",

@@ -38,15 +38,10 @@ _VALID = 'LEAF JSON: "users", "num_samples", "user_data" with "x" and "y" for ea
 
 @dataclass(frozen=True, slots=True)
 class LeafUser:
-    """The examples of one user, as they are in the file.
+    """The examples of one user, as they are in the file."""
 
-    Args:
-        x: inputs.
-        y: labels, one per input.
-    """
-
-    x: Sequence[Any]
-    y: Sequence[Any]
+    x: Sequence[Any]  # inputs
+    y: Sequence[Any]  # labels, one per input
 
 
 Examples = tuple[Inputs, Labels]
@@ -57,9 +52,6 @@ def load_leaf_femnist(folder: DataFolder) -> Dataset:
     """Load handwritten characters by writer, from ``leaf-femnist/{train,test}/*.json``.
 
     Post: inputs are float32[m, 28, 28] in [0, 1].
-
-    Raises:
-        DataError: no file, or one that is not in LEAF's format.
     """
     train, test = _load_users(folder.root / "leaf-femnist", _femnist_examples)
     return Dataset(
@@ -71,9 +63,6 @@ def load_leaf_shakespeare(folder: DataFolder) -> Dataset:
     """Load next-character examples by role, from ``leaf-shakespeare/{train,test}/*.json``.
 
     Post: inputs are int64[m, 80] in the alphabet of :mod:`simulations.learning.data.text`.
-
-    Raises:
-        DataError: no file, or one that is not in LEAF's format.
     """
     train, test = _load_users(folder.root / "leaf-shakespeare", _shakespeare_examples)
     return Dataset(
@@ -87,12 +76,7 @@ def load_leaf_shakespeare(folder: DataFolder) -> Dataset:
 
 
 def read_leaf(paths: Iterable[Path]) -> dict[str, LeafUser]:
-    """Read the users of any number of files.
-
-    Raises:
-        DataError: no file, a file not in LEAF's format, counts that do not agree, or a user in
-            two files.
-    """
+    """Read the users of any number of files."""
     users: dict[str, LeafUser] = {}
     for path in paths:
         for name, user in _read_file(path).items():

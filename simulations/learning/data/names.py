@@ -22,28 +22,20 @@ LANGUAGES = tuple(sorted(NAMES))
 
 
 def load_names(
-    folder: DataFolder,
+    folder: DataFolder,  # holds ``names/*.txt``
     *,
-    length: int = 20,
+    length: int = 20,  # characters kept of a name; the longest has 20
     distinct: bool = True,
-    test_fraction: float = TEST_FRACTION,
-    seed: int = SPLIT_SEED,
+    test_fraction: float = TEST_FRACTION,  # share of the test split, in (0, 1)
+    seed: int = SPLIT_SEED,  # of the stratified split
 ) -> Dataset:
     """Load surnames as tokens, padded on the left.
 
     Args:
-        folder: holds ``names/*.txt``.
-        length: characters kept of a name; the longest has 20.
         distinct: keep one of the names of a language that are spelt the same without accents;
             otherwise copies of a training name sit in the test split.
-        test_fraction: share of the test split, in (0, 1).
-        seed: of the stratified split.
 
     Post: inputs are int64[m, length], label i is ``LANGUAGES[i]``.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-        ValueError: an option is out of range.
     """
     if length < 1:
         raise ValueError(f"length must be at least 1, got {length}")
@@ -68,11 +60,7 @@ def load_names(
 
 
 def read_names(folder: DataFolder, language: str) -> list[str]:
-    """Return all surnames of a language, with accents and repetitions.
-
-    Raises:
-        DataError: the file is missing, of another version, or not UTF-8.
-    """
+    """Return all surnames of a language, with accents and repetitions."""
     lines = folder.read_text(NAMES[language]).splitlines()
     return [line.strip() for line in lines if line.strip()]
 

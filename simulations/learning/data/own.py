@@ -28,7 +28,7 @@ NAME: Final = "own"
 
 def own_dataset(
     clients: Any,
-    classes: int | None = None,
+    classes: int | None = None,  # number of labels; one more than the largest if left out
     test: Examples | None = None,
     columns: tuple[str, str] | None = None,
 ) -> Dataset:
@@ -37,17 +37,12 @@ def own_dataset(
     Args:
         clients: the examples of each; or what `flwr_datasets.FederatedDataset` is, which has them
             all.
-        classes: number of labels; one more than the largest if left out.
         test: examples that no client has. If left out, every tenth of a client's is held out.
         columns: names of inputs and labels in tables; if left out, a column named `label` or
             `labels` and the only other one.
 
-    Returns:
-        a data set of kind `numbers` with float32 inputs, or `text` with int64 tokens. Bytes, as
-        pictures have them, become numbers from 0 to 1; every owner is a client.
-
-    Raises:
-        ConfigurationError: there are fewer than two clients, or the examples of one are not such.
+    A data set of kind `numbers` with float32 inputs, or `text` with int64 tokens. Bytes, as
+    pictures have them, become numbers from 0 to 1; every owner is a client.
     """
     parts, test = _parts(clients, test)
     if len(parts) < 2:
@@ -105,11 +100,7 @@ def _parts(clients: Any, test: Examples | None) -> tuple[Sequence[Examples], Exa
 
 
 def _pair(part: Examples, name: str, columns: tuple[str, str] | None) -> tuple[Inputs, Labels]:
-    """Inputs and labels of one client, as arrays of the types that splits take.
-
-    Raises:
-        ConfigurationError: they are no examples.
-    """
+    """Inputs and labels of one client, as arrays of the types that splits take."""
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         chosen = _columns(part.column_names, name, columns)
         rows = part.with_format("numpy")

@@ -40,9 +40,9 @@ COLLECTIVE = frozenset({"ALL", "BOTH", "ENSEMBLE"})
 
 
 def load_shakespeare(
-    folder: DataFolder,
+    folder: DataFolder,  # holds ``shakespeare/moby_lines.csv.gz``
     *,
-    length: int = 80,
+    length: int = 80,  # characters per context
     stride: int = 20,
     minimum_lines: int = 2,
     test_fraction: float = TEST_FRACTION,
@@ -50,8 +50,6 @@ def load_shakespeare(
     """Load 37 plays as next-character examples of their speakers.
 
     Args:
-        folder: holds ``shakespeare/moby_lines.csv.gz``.
-        length: characters per context.
         stride: distance between the contexts of a speaker; LEAF's is 1, which takes ``length``
             times 8 bytes for each of 4.6 million characters.
         minimum_lines: speakers with fewer lines are left out: 1 keeps 1,305 clients, 2 keeps
@@ -59,10 +57,6 @@ def load_shakespeare(
         test_fraction: share of each speaker's last lines that is for testing, at least a line.
 
     Post: inputs are int64[m, length], owners count the clients from 0.
-
-    Raises:
-        DataError: the file is missing, of another version or broken.
-        ValueError: an option is out of range.
     """
     lines = read_moby_lines(folder)
     return _dataset("shakespeare", lines, length, stride, minimum_lines, test_fraction)
@@ -85,11 +79,7 @@ def load_tinyshakespeare(
 
 
 def read_moby_lines(folder: DataFolder) -> SpokenLines:
-    """Read what every speaker of every play says.
-
-    Raises:
-        DataError: the file is missing, of another version or broken.
-    """
+    """Read what every speaker of every play says."""
     spoken: dict[Speaker, list[str]] = {}
     for row in _rows(folder, SHAKESPEARE):
         speaker = row[4].strip().upper()
@@ -104,11 +94,7 @@ def _is_person(speaker: str) -> bool:
 
 
 def read_tiny_lines(folder: DataFolder) -> SpokenLines:
-    """Read what every speaker says: speeches are set apart by blank lines and begin with a name.
-
-    Raises:
-        DataError: the file is missing, of another version, or a speech has no speaker.
-    """
+    """Read what every speaker says: speeches are set apart by blank lines and begin with a name."""
     spoken: dict[Speaker, list[str]] = {}
     subject = folder.subject(TINY_SHAKESPEARE)
     for speech in folder.read_text(TINY_SHAKESPEARE).strip().split("\n\n"):

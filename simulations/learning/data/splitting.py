@@ -16,11 +16,7 @@ TEST_FRACTION = 0.2
 
 
 def check_fraction(test_fraction: float) -> None:
-    """Refuse shares that leave one side without examples.
-
-    Raises:
-        ValueError: test_fraction is not in (0, 1).
-    """
+    """Refuse shares that leave one side without examples."""
     if not 0.0 < test_fraction < 1.0:
         raise ValueError(f"test_fraction must lie in (0, 1), got {test_fraction}")
 
@@ -33,13 +29,8 @@ def split_stratified(
     Args:
         labels: int64[m].
         test_fraction: share of the test split, in (0, 1).
-        seed: of the shuffle, in [0, 2**32).
 
-    Returns:
-        int64[a] and int64[b] with a + b = m, disjoint, in shuffled order.
-
-    Raises:
-        ValueError: test_fraction is not in (0, 1), or leaves a side without some label.
+    Int64[a] and int64[b] with a + b = m, disjoint, in shuffled order.
     """
     from sklearn.model_selection import train_test_split  # slow to import, see `digits`
 

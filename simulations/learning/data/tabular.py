@@ -31,20 +31,11 @@ _CHUNK_ROWS = 8192
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The columns of a table.
+    """The columns of a table."""
 
-    Args:
-        columns: all names, in the order of the file.
-        numeric: names of columns of numbers.
-        target: name of the column to predict; what is left over is categorical.
-
-    Raises:
-        ValueError: a repeated name, or one that is not a column.
-    """
-
-    columns: tuple[str, ...]
-    numeric: frozenset[str]
-    target: str
+    columns: tuple[str, ...]  # all names, in the order of the file
+    numeric: frozenset[str]  # names of columns of numbers
+    target: str  # name of the column to predict; what is left over is categorical
 
     def __post_init__(self) -> None:
         """Check the names."""
@@ -65,11 +56,7 @@ class Schema:
         return tuple(n for n in self.columns if n not in self.numeric and n != self.target)
 
     def without(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the feature columns to leave out, checked.
-
-        Raises:
-            ValueError: a name is not a feature.
-        """
+        """Return the feature columns to leave out, checked."""
         left_out = frozenset(names)
         unknown = left_out - {*self.numbers, *self.categories}
         if unknown:
@@ -97,32 +84,21 @@ class _Numbers(dict[str, float]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Categorical:
-    """A column of names.
+    """A column of names."""
 
-    Args:
-        codes: int32[m], place of each row's name in ``values``.
-        values: the different names; rows need not use all of them.
-    """
-
-    codes: NDArray[np.int32]
-    values: tuple[str, ...]
+    codes: NDArray[np.int32]  # int32[m], place of each row's name in ``values``
+    values: tuple[str, ...]  # the different names; rows need not use all of them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows of a file, column by column.
+    """Rows of a file, column by column."""
 
-    Args:
-        schema: the columns.
-        numbers: float32[m] of each numeric column; NaN where the value is missing.
-        categories: each categorical column; ``?`` is a category of its own.
-        target: the column to predict.
-    """
-
-    schema: Schema
+    schema: Schema  # the columns
+    # float32[m] of each numeric column; NaN where the value is missing
     numbers: dict[str, NDArray[np.float32]]
-    categories: dict[str, Categorical]
-    target: Categorical
+    categories: dict[str, Categorical]  # each categorical column; ``?`` is a category of its own
+    target: Categorical  # the column to predict
 
     def __len__(self) -> int:
         """Return the number of rows m."""
@@ -148,11 +124,7 @@ class Table:
         )
 
     def labels(self, classes: dict[str, int], subject: str) -> NDArray[np.int64]:
-        """Return the class of each row's target: int64[m].
-
-        Raises:
-            DataError: the target of a row is not among ``classes``.
-        """
+        """Return the class of each row's target: int64[m]."""
         strange = set(self.target.values) - set(classes)
         if strange:
             found = ", ".join(sorted(strange)[:5])
@@ -172,12 +144,6 @@ def read_table(lines: Iterable[str], schema: Schema, subject: str, *, delimiter:
     Args:
         lines: of the file; fields may be quoted, with spaces after the delimiter, but hold no
             line break.
-        schema: the columns.
-        subject: what errors call the file.
-        delimiter: between fields.
-
-    Raises:
-        DataError: no row, a row with another number of fields, or a number that is none.
     """
     distinct = _Codes()
     rows = np.fromiter(map(distinct.__getitem__, filter(str.strip, lines)), dtype=np.int64)

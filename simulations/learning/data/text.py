@@ -69,15 +69,9 @@ def next_token_windows(tokens: Tokens, length: int, stride: int) -> tuple[Tokens
 
     Args:
         tokens: int64[n].
-        length: tokens per context, at least 1.
-        stride: distance between contexts, at least 1.
 
-    Returns:
-        int64[w, length] contexts and int64[w] next tokens; w = 0 if n < 2, else
-        w = 1 + (n - 1 - min(length, n - 1)) // stride.
-
-    Raises:
-        ValueError: length or stride below 1.
+    Int64[w, length] contexts and int64[w] next tokens; w = 0 if n < 2, else w = 1 + (n - 1 -
+    min(length, n - 1)) // stride.
     """
     if length < 1 or stride < 1:
         raise ValueError(f"length and stride must be at least 1, got {length} and {stride}")

@@ -86,24 +86,13 @@ _KDD99_ATTACKS = {
 
 
 def load_adult(
-    folder: DataFolder,
+    folder: DataFolder,  # holds ``adult/``
     *,
     complete_rows: bool = False,
-    without: Sequence[str] = (),
-    bound: float = BOUND,
+    without: Sequence[str] = (),  # columns to leave out
+    bound: float = BOUND,  # limit of a standardised number
 ) -> Dataset:
-    """Load the 1994 census: does somebody earn more than 50,000 dollars (label 1) or not.
-
-    Args:
-        folder: holds ``adult/``.
-        complete_rows: leave out rows with a missing value, which is a category otherwise.
-        without: columns to leave out.
-        bound: limit of a standardised number.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-        ValueError: an option is out of range.
-    """
+    """Load the 1994 census: does somebody earn more than 50,000 dollars (label 1) or not."""
     files = (catalog.ADULT_TRAIN, catalog.ADULT_TEST)
     tables = [read_uci(folder, file, ADULT_SCHEMA) for file in files]
     if complete_rows:
@@ -113,26 +102,14 @@ def load_adult(
 
 
 def load_bank(
-    folder: DataFolder,
+    folder: DataFolder,  # holds ``bank/``
     *,
     without: Sequence[str] = (),
-    bound: float = BOUND,
-    test_fraction: float = TEST_FRACTION,
-    seed: int = SPLIT_SEED,
+    bound: float = BOUND,  # limit of a standardised number
+    test_fraction: float = TEST_FRACTION,  # share of the test split, in (0, 1); the source has none
+    seed: int = SPLIT_SEED,  # of the stratified split
 ) -> Dataset:
-    """Load a bank's calls: does the client take out a deposit (label 1) or not.
-
-    Args:
-        folder: holds ``bank/``.
-        without: columns to leave out; ``duration`` is known only once the call is over.
-        bound: limit of a standardised number.
-        test_fraction: share of the test split, in (0, 1); the source has none.
-        seed: of the stratified split.
-
-    Raises:
-        DataError: the file is missing, of another version or broken.
-        ValueError: an option is out of range.
-    """
+    """Load a bank's calls: does the client take out a deposit (label 1) or not."""
     table, subject = read_uci(folder, catalog.BANK, BANK_SCHEMA, delimiter=";", header=True)
     labels = table.labels(BANK_CLASSES, subject)
     train, test = split_stratified(labels, test_fraction, seed)
@@ -148,25 +125,15 @@ def load_bank(
 
 
 def load_kdd99(
-    folder: DataFolder,
+    folder: DataFolder,  # holds ``kdd99/``
     *,
-    attack_classes: bool = False,
-    without: Sequence[str] = (),
-    bound: float = BOUND,
+    attack_classes: bool = False,  # tell four classes of attacks apart, see ``KDD99_CLASSES``
+    without: Sequence[str] = (),  # columns to leave out
+    bound: float = BOUND,  # limit of a standardised number
 ) -> Dataset:
     """Load network connections: normal (label 0) or an attack.
 
     Train is the 10 % file; test is ``corrected``, with attacks that training does not know.
-
-    Args:
-        folder: holds ``kdd99/``.
-        attack_classes: tell four classes of attacks apart, see ``KDD99_CLASSES``.
-        without: columns to leave out.
-        bound: limit of a standardised number.
-
-    Raises:
-        DataError: a file is missing, of another version or broken.
-        ValueError: an option is out of range.
     """
     files = (catalog.KDD99_TRAIN, catalog.KDD99_TEST)
     tables = [read_uci(folder, file, KDD99_SCHEMA) for file in files]
@@ -193,28 +160,14 @@ def _encoded(
 
 
 def read_uci(
-    folder: DataFolder,
-    file: DataFile,
-    schema: Schema,
+    folder: DataFolder,  # holds the file
+    file: DataFile,  # one of the catalogue
+    schema: Schema,  # its columns
     *,
-    delimiter: str = ",",
-    header: bool = False,
+    delimiter: str = ",",  # between fields
+    header: bool = False,  # whether the first line names the columns, which is checked
 ) -> tuple[Table, str]:
-    """Read one file as it is, for other encodings than the loaders'.
-
-    Args:
-        folder: holds the file.
-        file: one of the catalogue.
-        schema: its columns.
-        delimiter: between fields.
-        header: whether the first line names the columns, which is checked.
-
-    Returns:
-        the table, and what errors call it.
-
-    Raises:
-        DataError: the file is missing, of another version or broken.
-    """
+    """Read one file as it is, for other encodings than the loaders'; and what errors call it."""
     subject = folder.subject(file)
     blob = folder.read(file)
     try:

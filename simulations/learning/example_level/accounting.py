@@ -45,26 +45,14 @@ class Sampling(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A whole training run, as far as privacy is concerned.
+    """A whole training run, as far as privacy is concerned."""
 
-    Args:
-        examples: N, at least 1.
-        batch: expected size of a batch, 1 .. N.
-        steps: at least 1.
-        noise_multiplier: standard deviation of the noise of a sum, over the clip; not negative.
-        delta: in (0, 1).
-        sampling: how batches are drawn.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    examples: int
-    batch: int
-    steps: int
-    noise_multiplier: float
-    delta: float
-    sampling: Sampling = Sampling.POISSON
+    examples: int  # N, at least 1
+    batch: int  # expected size of a batch, 1 .. N
+    steps: int  # at least 1
+    noise_multiplier: float  # standard deviation of the noise of a sum, over the clip; not negative
+    delta: float  # in (0, 1)
+    sampling: Sampling = Sampling.POISSON  # how batches are drawn
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -120,11 +108,6 @@ class Account:
 
 def renyi(order: float, rate: float, noise_multiplier: float) -> float:
     """Return the Renyi divergence of (1 - q) N(0, s^2) + q N(1, s^2) from N(0, s^2).
-
-    Args:
-        order: above 1.
-        rate: q, in (0, 1].
-        noise_multiplier: s, above 0.
 
     Source: Mironov, Talwar and Zhang 2019 (arXiv 1908.10530), section 3.
     """

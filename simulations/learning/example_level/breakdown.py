@@ -33,34 +33,22 @@ Floats = NDArray[np.float64] | NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class GradientError:
-    """The squared l2 error of an estimate, in units of the gradient squared.
+    """The squared l2 error of an estimate, in units of the gradient squared."""
 
-    Attributes:
-        total: mean of |G - g|^2.
-        bias: |E G - g|^2.
-        variance: E|G - E G|^2.
-    """
-
-    total: float
-    bias: float
-    variance: float
+    total: float  # mean of |G - g|^2
+    bias: float  # |E G - g|^2
+    variance: float  # E|G - E G|^2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakdown:
-    """The error after each stage.
+    """The error after each stage."""
 
-    Attributes:
-        clipping, noise, channel: after the clip; after clip and noise; as the server uses it.
-        norm: |g|, of the clean mean.
-        norms: median norm of the gradients of single examples.
-    """
-
-    clipping: GradientError
-    noise: GradientError
-    channel: GradientError
-    norm: float
-    norms: float
+    clipping: GradientError  # after the clip
+    noise: GradientError  # after clip and noise
+    channel: GradientError  # as the server uses it
+    norm: float  # |g|, of the clean mean
+    norms: float  # median norm of the gradients of single examples
 
 
 class ErrorTally:
@@ -82,11 +70,7 @@ class ErrorTally:
         self._count += 1
 
     def result(self) -> GradientError:
-        """Return the breakdown.
-
-        Raises:
-            ValueError: fewer than two estimates.
-        """
+        """Return the breakdown."""
         count = self._count
         if count < 2:
             raise ValueError(f"estimates must be at least two, got {count}")
@@ -99,27 +83,16 @@ def break_down(
     gradients: ExampleGradients,
     model: NDArray[np.float32],
     examples: Examples,
-    places: NDArray[np.int64],
+    places: NDArray[np.int64],  # the examples of the batch
     *,
     clip: float,
     noise_multiplier: float,
-    opening: Opening,
-    seed: int,
-    repeats: int = REPEATS,
-    advance: Callable[[], None] = lambda: None,
+    opening: Opening,  # makes the channels, as at the beginning of training
+    seed: int,  # of the noise
+    repeats: int = REPEATS,  # n, at least 2
+    advance: Callable[[], None] = lambda: None,  # called after every repeat
 ) -> Breakdown:
-    """Measure the errors of one batch at one model, with a fresh channel for every repeat.
-
-    Args:
-        places: the examples of the batch.
-        opening: makes the channels, as at the beginning of training.
-        seed: of the noise.
-        repeats: n, at least 2.
-        advance: called after every repeat.
-
-    Raises:
-        ValueError: no example, or fewer than two repeats.
-    """
+    """Measure the errors of one batch at one model, with a fresh channel for every repeat."""
     if len(places) == 0:
         raise ValueError("places must name at least one example")
     inputs, labels = examples.part(places)
@@ -153,9 +126,6 @@ def share_kept(rate: float) -> float:
     """Return the share of the energy of pure Gaussian noise in its largest 1 / rate coordinates.
 
     With P[|Z| > t] = 1 / rate it is E[Z^2; |Z| > t] = 2 t phi(t) + 1 / rate.
-
-    Args:
-        rate: at least 1.
     """
     if not rate >= 1.0:
         raise ValueError(f"rate must be at least 1, got {rate}")

@@ -30,11 +30,7 @@ Opening = Callable[[], Channel]
 
 
 class Compressed:
-    """A compressor, and its state.
-
-    Args:
-        compressor: with or without error feedback.
-    """
+    """A compressor, and its state."""
 
     def __init__(self, compressor: Compressor[Any]) -> None:
         self._compressor, self._state = compressor, compressor.initial()
@@ -46,11 +42,7 @@ class Compressed:
 
 
 class Denoised:
-    """Denoise around a compressor, with a sender and a receiver.
-
-    Args:
-        denoise: clips, averages over time, and tells the average or its change.
-    """
+    """Denoise around a compressor, with a sender and a receiver."""
 
     def __init__(self, denoise: Denoise[Any]) -> None:
         self._denoise = denoise

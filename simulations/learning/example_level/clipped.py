@@ -37,26 +37,17 @@ from simulations.learning.models.task import Parameters, Task
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClippedSum:
-    """What a batch came to.
+    """What a batch came to."""
 
-    Attributes:
-        total: float32[d], the sum of the clipped gradients.
-        norms: float32[n], before clipping; infinite or NaN for an example that counts as zero.
-    """
-
-    total: Tensor
-    norms: Tensor
+    total: Tensor  # float32[d], the sum of the clipped gradients
+    norms: Tensor  # float32[n], before clipping; infinite or NaN for an example that counts as zero
 
 
 class ExampleGradients(ABC):
     """Gradients of single examples of one task.
 
     Args:
-        task: gives the loss.
         chunk: examples handled together, at least 1; None for what was fastest.
-
-    Raises:
-        ValueError: chunk below 1.
     """
 
     usual_chunk: ClassVar[int]
@@ -76,10 +67,6 @@ class ExampleGradients(ABC):
             inputs: float32[n, ...] or int64[n, length]; n may be 0.
             labels: int64[n].
             clip: C, above 0; None clips nothing.
-
-        Raises:
-            NonFiniteUpdateError: the sum is not finite, which without a clip any example may cause.
-            ValueError: clip is not positive.
         """
         if clip is not None and not clip > 0.0:
             raise ValueError(f"clip must be positive, got {clip}")
@@ -137,11 +124,7 @@ class StackedGradients(ExampleGradients):
 
 
 class TappedGradients(ExampleGradients):
-    """Never made, for the tasks of `networks`.
-
-    Raises:
-        TypeError: there is no such forward pass for the task.
-    """
+    """Never made, for the tasks of `networks`."""
 
     usual_chunk = 64
 

@@ -29,42 +29,29 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tap:
-    """One linear layer during a forward pass.
+    """One linear layer during a forward pass."""
 
-    Attributes:
-        leaving: float32[n, t, j] or [n, j], a node of the graph of the loss.
-        entering: by the name of each weight (j x k, further axes flattened), what it multiplies:
-            float32[n, t, k] or [n, k], outside the graph.
-        bias: name of the bias (j), if there is one.
-    """
-
-    leaving: Tensor
+    leaving: Tensor  # float32[n, t, j] or [n, j], a node of the graph of the loss
+    # by the name of each weight (j x k, further axes flattened), what it multiplies: float32[n, t,
+    # k] or [n, k], outside the graph
     entering: Mapping[str, Tensor]
-    bias: str | None = None
+    bias: str | None = None  # name of the bias (j), if there is one
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenTap:
-    """An embedding (v x j) during a forward pass.
+    """An embedding (v x j) during a forward pass."""
 
-    Attributes:
-        leaving: float32[n, t, j], a node of the graph of the loss.
-        tokens: int64[n, t].
-        weight: name of the embedding.
-        vocabulary: v.
-    """
-
-    leaving: Tensor
-    tokens: Tensor
-    weight: str
-    vocabulary: int
+    leaving: Tensor  # float32[n, t, j], a node of the graph of the loss
+    tokens: Tensor  # int64[n, t]
+    weight: str  # name of the embedding
+    vocabulary: int  # v
 
 
 class Slopes:
     """The slopes of the loss at every tap: gradients of all examples, not yet multiplied out.
 
     Args:
-        taps: no parameter in two of them.
         loss: scalar, the sum of the losses of the examples, each of which depends on its own rows
             of the taps only.
     """

@@ -32,28 +32,15 @@ from simulations.learning.models import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a model is trained.
+    """How a model is trained."""
 
-    Args:
-        learning_rate: above 0.
-        batch: expected examples of a step, of all workers, at least 1.
-        clip: C, above 0.
-        noise_multiplier: standard deviation of a worker's noise over C; 0 for none.
-        epochs: at least 1; an epoch has round(N / batch) steps.
-        sampling: how batches are drawn.
-        workers: at least 1.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    learning_rate: float
-    batch: int
-    clip: float
-    noise_multiplier: float
-    epochs: int
-    sampling: Sampling = Sampling.POISSON
-    workers: int = 1
+    learning_rate: float  # above 0
+    batch: int  # expected examples of a step, of all workers, at least 1
+    clip: float  # C, above 0
+    noise_multiplier: float  # standard deviation of a worker's noise over C; 0 for none
+    epochs: int  # at least 1; an epoch has round(N / batch) steps
+    sampling: Sampling = Sampling.POISSON  # how batches are drawn
+    workers: int = 1  # at least 1
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -84,28 +71,17 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """After an epoch.
+    """After an epoch."""
 
-    Attributes:
-        epoch: from 1.
-        accuracy, loss: on the test split.
-        bytes_per_worker: sent so far, up to the server.
-        clipped: share of this epoch's gradients that were longer than the clip.
-    """
-
-    epoch: int
-    accuracy: float
-    loss: float
-    bytes_per_worker: float
-    clipped: float
+    epoch: int  # from 1
+    accuracy: float  # on the test split
+    loss: float  # on the test split
+    bytes_per_worker: float  # sent so far, up to the server
+    clipped: float  # share of this epoch's gradients that were longer than the clip
 
 
 class Examples:
-    """A training split as tensors.
-
-    Args:
-        data: read once.
-    """
+    """A training split as tensors."""
 
     def __init__(self, data: Dataset) -> None:
         self.inputs, self.labels = torch.tensor(data.train.inputs), torch.tensor(data.train.labels)
@@ -123,12 +99,7 @@ class Examples:
 def noised_mean(
     total: Tensor, clip: float, noise_multiplier: float, batch: int, generator: torch.Generator
 ) -> NDArray[np.float32]:
-    """Return (total + N(0, (noise_multiplier clip)^2)) / batch: float32[d].
-
-    Args:
-        total: float32[d], the sum of the clipped gradients; not changed.
-        batch: what the sum is divided by: a number fixed before, not how many there were.
-    """
+    """Return (total + N(0, (noise_multiplier clip)^2)) / batch as a new vector: float32[d]."""
     if noise_multiplier > 0.0:
         noise = torch.randn(total.shape, generator=generator)
         total = torch.add(total, noise, alpha=noise_multiplier * clip)
@@ -137,18 +108,7 @@ def noised_mean(
 
 
 class Training:
-    """One run, step by step.
-
-    Args:
-        task: the model; its first parameters come from the seed.
-        data: examples.
-        setting: how.
-        opening: makes every worker's channel.
-        seed: fixes first parameters, batches and noise, alike for all channels.
-
-    Raises:
-        ValueError: a batch larger than the data.
-    """
+    """One run, step by step."""
 
     def __init__(
         self, task: Task, data: Dataset, setting: Setting, opening: Opening, seed: int
@@ -207,16 +167,9 @@ def train(
     setting: Setting,
     opening: Opening,
     seed: int,
-    advance: Callable[[], None] = lambda: None,
+    advance: Callable[[], None] = lambda: None,  # called after every epoch
 ) -> list[EpochRecord]:
-    """Train a model; return what was measured after every epoch.
-
-    Args:
-        advance: called after every epoch.
-
-    Raises:
-        ValueError: a batch larger than the data.
-    """
+    """Train a model; return what was measured after every epoch."""
     training, records = Training(task, data, setting, opening, seed), []
     for number in range(1, setting.epochs + 1):
         records.append(training.epoch(number))

@@ -5,7 +5,4 @@ from __future__ import annotations
 from simulations.learning.local_dp.base import LocalAlgorithm
 from simulations.learning.local_dp.memory import ClientMemory
 
-__all__ = [
-    "ClientMemory",
-    "LocalAlgorithm",
-]
+__all__ = ["ClientMemory", "LocalAlgorithm"]

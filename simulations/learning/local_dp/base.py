@@ -35,20 +35,13 @@ class LocalAlgorithm(Protocol):
 
     def reports(
         self,
-        clients: Sequence[int],
-        updates: NDArray[np.float64],
-        memory: ClientMemory,
-        round_seed: PublicSeed,
-        noise: NoiseSeed,
+        clients: Sequence[int],  # whose updates these are, without repetition; keys of the memory
+        updates: NDArray[np.float64],  # float64[n, d], finite, one row per client
+        memory: ClientMemory,  # of vectors of d coordinates; changed in place
+        round_seed: PublicSeed,  # public, the same for all clients of a round, new in every round
+        noise: NoiseSeed,  # secret, new in every round
     ) -> Reports:
         """Make the reports of one round, and bring the clients' memories up to date.
-
-        Args:
-            clients: whose updates these are, without repetition; keys of the memory.
-            updates: float64[n, d], finite, one row per client.
-            memory: of vectors of d coordinates; changed in place.
-            round_seed: public, the same for all clients of a round, new in every round.
-            noise: secret, new in every round.
 
         Returns:
             n reports, in the order of the clients, each of d coordinates.

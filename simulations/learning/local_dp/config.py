@@ -24,13 +24,7 @@ KEYS: Mapping[str, set[str]] = {
     "hybrid": COORDINATES,
     "cross_polytope": {"epsilon_report", "repeats"},
     "sqsgd": {*COORDINATES, "levels", "sample_share", "through"},
-    "fedsel": {
-        *COORDINATES,
-        "selector",
-        "selection_share",
-        "kept_share",
-        "momentum",
-    },
+    "fedsel": {*COORDINATES, "selector", "selection_share", "kept_share", "momentum"},
 }
 """The keys of each algorithm; the others belong to other algorithms."""
 

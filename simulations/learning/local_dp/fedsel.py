@@ -38,18 +38,10 @@ _LARGEST: Final = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True, slots=True)
 class FedSel:
-    """The client side of FedSel; a ``LocalAlgorithm``.
+    """The client side of FedSel; a ``LocalAlgorithm``."""
 
-    Attributes:
-        randomizer: both stages.
-        momentum: eta in [0, 1), the weight of what was kept before; 0 for none.
-
-    Raises:
-        ValueError: momentum is out of range.
-    """
-
-    randomizer: TwoStage
-    momentum: float = 0.0
+    randomizer: TwoStage  # both stages
+    momentum: float = 0.0  # eta in [0, 1), the weight of what was kept before; 0 for none
 
     def __post_init__(self) -> None:
         """Check the momentum."""
@@ -68,25 +60,13 @@ class FedSel:
 
     def reports(
         self,
-        clients: Sequence[int],
-        updates: NDArray[np.float64],
-        memory: ClientMemory,
-        round_seed: PublicSeed,
-        noise: NoiseSeed,
+        clients: Sequence[int],  # whose updates these are, without repetition
+        updates: NDArray[np.float64],  # float64[n, d], finite
+        memory: ClientMemory,  # of vectors of d coordinates; its vectors ``DELAYED`` are changed
+        round_seed: PublicSeed,  # not used: nothing here is drawn in public
+        noise: NoiseSeed,  # secret, new in every round
     ) -> TwoStageReports:
-        """Make the reports of one round, and bring the memories up to date.
-
-        Args:
-            clients: whose updates these are, without repetition.
-            updates: float64[n, d], finite.
-            memory: of vectors of d coordinates; its vectors ``DELAYED`` are changed.
-            round_seed: not used: nothing here is drawn in public.
-            noise: secret, new in every round.
-
-        Raises:
-            TypeError, ValueError: shapes, dtypes or clients that do not fit together.
-            NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
-        """
+        """Make the reports of one round, and bring the memories up to date."""
         require_fitting(clients, updates, memory, self.randomizer.dimension)
         kept = [memory.vector(DELAYED, client) for client in clients]
         before = np.array(kept, dtype=np.float64)

@@ -33,12 +33,8 @@ class MemoryJournal:
     """A memory and the file that holds it; as a context, for as long as a run goes on.
 
     Args:
-        folder: of the run.
         memory: an empty one, which learns what the file holds.
         place: int64[2], the `place` in the checkpoint; None if there is no checkpoint.
-
-    Raises:
-        ConfigurationError: the file is missing or damaged.
     """
 
     def __init__(
@@ -114,11 +110,7 @@ def _framed(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _blocks(file: BinaryIO, size: int) -> Iterator[bytes]:
-    """The blocks in the first bytes of a file.
-
-    Raises:
-        ValueError: they are not what was written.
-    """
+    """The blocks in the first bytes of a file."""
     while size:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
         digest = file.read(_DIGEST_BYTES)

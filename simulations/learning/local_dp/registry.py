@@ -26,18 +26,7 @@ _TOLERANCE = 1e-9
 def build_algorithm(
     section: LocalDp, privacy: Privacy, dimension: int, reports: int
 ) -> LocalAlgorithm:
-    """The algorithm of a run.
-
-    Args:
-        section: which one, and its figures.
-        privacy: what all reports of a client may spend together.
-        dimension: d, length of an update.
-        reports: the most that any client sends.
-
-    Raises:
-        ConfigurationError: the figures do not fit together, or reports would spend more than
-            privacy.epsilon.
-    """
+    """The algorithm of a run."""
     epsilon = epsilon_of_a_report(section, privacy, reports)
     bound = privacy.clip_l2 if section.bound is None else section.bound
     try:
@@ -48,11 +37,7 @@ def build_algorithm(
 
 
 def epsilon_of_a_report(section: LocalDp, privacy: Privacy, reports: int) -> float:
-    """What one report may spend: as given, or as much as the whole allows.
-
-    Raises:
-        ConfigurationError: the whole is not given as an epsilon, or less than the reports spend.
-    """
+    """What one report may spend: as given, or as much as the whole allows."""
     if privacy.epsilon is None:
         raise ConfigurationError(
             "privacy.noise_multiplier", "given", "privacy.epsilon: local noise is not Gaussian"

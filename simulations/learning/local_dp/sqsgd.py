@@ -50,32 +50,20 @@ _EVERYBODY: Final = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class SqSgd:
-    """The client side of sqSGD; a ``LocalAlgorithm``.
+    """The client side of sqSGD; a ``LocalAlgorithm``."""
 
-    Attributes:
-        dimension: d, of an update.
-        randomizer: of k coordinates in [-1, 1], ``k <= dimension``.
-        bound: U, the norm to which updates are clipped, and the largest coordinate of what is
-            randomised; in units of an update.
-        alpha: weight of an update in the residual, in [0, 1]; 0 for no residual at all.
-        beta: weight of an update in what is sent, positive.
-        scaled: whether the server multiplies by d/k.
-        common: whether all clients of a round take the same coordinates, so that their levels can
-            be added up by a secure sum; else each takes its own, as in the paper.
-        rotated: whether the coordinates are rotated.
-
-    Raises:
-        ValueError: an attribute is out of range.
-    """
-
-    dimension: int
-    randomizer: LocalRandomizer
+    dimension: int  # d, of an update
+    randomizer: LocalRandomizer  # of k coordinates in [-1, 1], ``k <= dimension``
+    # U, the norm to which updates are clipped, and the largest coordinate of what is randomised; in
+    # units of an update
     bound: float
-    alpha: float = 1.0
-    beta: float = 1.0
-    scaled: bool = False
+    alpha: float = 1.0  # weight of an update in the residual, in [0, 1]; 0 for no residual at all
+    beta: float = 1.0  # weight of an update in what is sent, positive
+    scaled: bool = False  # whether the server multiplies by d/k
+    # whether all clients of a round take the same coordinates, so that their levels can be added up
+    # by a secure sum; else each takes its own, as in the paper
     common: bool = False
-    rotated: bool = True
+    rotated: bool = True  # whether the coordinates are rotated
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -95,19 +83,7 @@ class SqSgd:
     def as_printed(
         cls, dimension: int, ratio: float, levels: int, bound: float, epsilon: float
     ) -> SqSgd:
-        """Return the algorithm with k = floor(r d), and kappa and p by the paper's rule.
-
-        Args:
-            dimension: d.
-            ratio: r in (0, 1].
-            levels: K.
-            bound: U.
-            epsilon: of one report.
-
-        Raises:
-            TypeError, ValueError: an argument is out of range, or r d is below 1.
-            InfeasibleEpsilonError: see ``dp.local.calibration.printed_priv_quant``.
-        """
+        """Return the algorithm with k = floor(r d), and kappa and p by the paper's rule."""
         return cls(
             dimension, printed_priv_quant(kept_count(dimension, ratio), levels, 1.0, epsilon), bound
         )
@@ -134,25 +110,13 @@ class SqSgd:
 
     def reports(
         self,
-        clients: Sequence[int],
-        updates: NDArray[np.float64],
-        memory: ClientMemory,
-        round_seed: PublicSeed,
-        noise: NoiseSeed,
+        clients: Sequence[int],  # whose updates these are, without repetition, from 0
+        updates: NDArray[np.float64],  # float64[n, d], finite
+        memory: ClientMemory,  # of vectors of d coordinates; its vectors ``RESIDUAL`` are changed
+        round_seed: PublicSeed,  # fixes coordinates and rotations
+        noise: NoiseSeed,  # secret, new in every round
     ) -> SubsampledReports:
-        """Make the reports of one round, and bring the residuals up to date.
-
-        Args:
-            clients: whose updates these are, without repetition, from 0.
-            updates: float64[n, d], finite.
-            memory: of vectors of d coordinates; its vectors ``RESIDUAL`` are changed.
-            round_seed: fixes coordinates and rotations.
-            noise: secret, new in every round.
-
-        Raises:
-            TypeError, ValueError: shapes, dtypes or clients that do not fit together.
-            NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
-        """
+        """Make the reports of one round, and bring the residuals up to date."""
         require_fitting(clients, updates, memory, self.dimension)
         subsamples = [Subsample(self, round_seed, client) for client in clients]
         parts = np.empty((len(clients), self.kept))
@@ -178,9 +142,6 @@ def kept_count(dimension: int, ratio: float) -> int:
     """Return k = floor(r d).
 
     Algorithm 2 has 2^ceil(log2(r d)) instead, because its rotation needs a power of two.
-
-    Raises:
-        ValueError: r is not in (0, 1], or r d is below 1.
     """
     if not 0.0 < ratio <= 1.0:
         raise ValueError(f"ratio must lie in (0, 1], got {ratio!r}")
@@ -192,16 +153,7 @@ def kept_count(dimension: int, ratio: float) -> int:
 
 
 class Subsample:
-    """Which coordinates a client sends in a round, and how they are turned: public.
-
-    Args:
-        algorithm: gives d, k, and whether all clients see the same.
-        round_seed: of the round.
-        client: its number.
-
-    Raises:
-        ValueError: a negative client.
-    """
+    """Which coordinates a client sends in a round, and how they are turned: public."""
 
     __slots__ = ("_bound", "_rotation", "coordinates")
 
@@ -234,17 +186,11 @@ def _derive(seed: PublicSeed, usage: bytes, number: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubsampledReports:
-    """Reports of a few coordinates each.
+    """Reports of a few coordinates each."""
 
-    Attributes:
-        algorithm: what made them.
-        subsamples: of each client, in the order of the reports.
-        inner: the reports of k coordinates in [-1, 1]; what is sent.
-    """
-
-    algorithm: SqSgd
-    subsamples: Sequence[Subsample]
-    inner: Reports
+    algorithm: SqSgd  # what made them
+    subsamples: Sequence[Subsample]  # of each client, in the order of the reports
+    inner: Reports  # the reports of k coordinates in [-1, 1]; what is sent
 
     def __len__(self) -> int:
         """Return the number n of reports."""
@@ -270,9 +216,6 @@ class SubsampledReports:
 
         Args:
             inner_total: float64[k].
-
-        Raises:
-            ValueError: the clients took different coordinates, or there are none.
         """
         if not (self.algorithm.common and self.subsamples):
             raise ValueError("a sum can be decoded only if all clients took the same coordinates")

@@ -40,17 +40,12 @@ class ScaledReports:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomizedVectors:
-    """The client side of a memoryless algorithm; a ``LocalAlgorithm``.
+    """The client side of a memoryless algorithm; a ``LocalAlgorithm``."""
 
-    Attributes:
-        randomizer: of vectors in its unit ball.
-        clip: brings float64[n, d] into the ball of radius ``bound``.
-        bound: in units of an update.
-    """
-
-    randomizer: LocalRandomizer
+    randomizer: LocalRandomizer  # of vectors in its unit ball
+    # brings float64[n, d] into the ball of radius ``bound``
     clip: Callable[[Floats, float], Floats]
-    bound: float
+    bound: float  # in units of an update
 
     @property
     def epsilon(self) -> float:
@@ -82,9 +77,5 @@ def clip_coordinates(updates: Floats, bound: float) -> Floats:
 
 
 def clip_rows(updates: Floats, bound: float) -> Floats:
-    """Clip every row to an l2 norm of at most ``bound``.
-
-    Raises:
-        NonFiniteUpdateError: an update holds NaN or infinity.
-    """
+    """Clip every row to an l2 norm of at most ``bound``."""
     return np.stack([clip_l2(update, bound).values for update in updates])

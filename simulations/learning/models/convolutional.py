@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -20,22 +21,12 @@ from simulations.learning.models.task import Family, Parameters, Task, centred
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(Task):
-    """An image classifier whose weights start Xavier-uniform and whose biases start at zero.
+    """An image classifier whose weights start Xavier-uniform and whose biases start at zero."""
 
-    Args:
-        channels: colours.
-        height: rows of pixels.
-        width: columns of pixels.
-        classes: labels.
-
-    Raises:
-        ValueError: a number is too small for the network.
-    """
-
-    channels: int = 1
-    height: int = 28
-    width: int = 28
-    classes: int = 10
+    channels: int = 1  # colours
+    height: int = 28  # rows of pixels
+    width: int = 28  # columns of pixels
+    classes: int = 10  # labels
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -69,25 +60,70 @@ class ImageTask(Task):
         return centred(inputs, DataKind.IMAGE).reshape(shape)
 
 
-def _convolve(parameters: Parameters, layer: str, values: Tensor) -> Tensor:
-    """Convolve without padding, then ReLU."""
-    weight, bias = parameters[f"{layer}.weight"], parameters[f"{layer}.bias"]
-    return conv2d(values, weight, bias).relu()
-
-
 def _connect(parameters: Parameters, layer: str, values: Tensor) -> Tensor:
     """Apply a dense layer."""
     return linear(values, parameters[f"{layer}.weight"], parameters[f"{layer}.bias"])
 
 
-def _layers(**weights: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
-    """Name the shapes of weights and of one bias per output."""
-    shapes = {f"{layer}.weight": shape for layer, shape in weights.items()}
-    return shapes | {f"{layer}.bias": shape[:1] for layer, shape in weights.items()}
+@dataclass(frozen=True, kw_only=True)
+class StackedTask(ImageTask):
+    """Convolutions without padding, then dense layers; ReLU behind all but the last."""
+
+    convolutions: ClassVar[tuple[tuple[int, int, bool], ...]]
+    """Of each its filters, the side of its kernel, and whether pooling 2x2 follows."""
+    dense: ClassVar[tuple[int, ...]] = ()
+    """Widths of the dense layers before the last."""
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Return the names of the convolutions."""
+        return tuple(f"conv{place}" for place in range(1, len(self.convolutions) + 1))
+
+    @property
+    def hidden_layers(self) -> tuple[str, ...]:
+        """Return the names of the dense layers before the last."""
+        if len(self.dense) == 1:
+            return ("dense",)
+        return tuple(f"dense{place}" for place in range(1, len(self.dense) + 1))
+
+    def _map(self, pixels: int) -> int:
+        for _, side, pooled in self.convolutions:
+            pixels = (pixels - side + 1) // (2 if pooled else 1)
+        return pixels
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        weights: dict[str, tuple[int, ...]] = {}
+        before = self.channels
+        for name, (filters, side, _) in zip(self.blocks, self.convolutions, strict=True):
+            weights[name] = (filters, before, side, side)
+            before = filters
+        before *= self._map_size
+        for name, width in zip(self.hidden_layers, self.dense, strict=True):
+            weights[name] = (width, before)
+            before = width
+        weights["output"] = (self.classes, before)
+        shapes = {f"{layer}.weight": shape for layer, shape in weights.items()}
+        return shapes | {f"{layer}.bias": shape[:1] for layer, shape in weights.items()}
+
+    @staticmethod
+    def after_convolution(values: Tensor, pooled: bool = True) -> Tensor:
+        """ReLU, and pooling where there is any."""
+        return max_pool2d(values.relu(), 2) if pooled else values.relu()
+
+    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
+        """Return logits float32[m, classes] of m images of any shape with enough values."""
+        values = self.pixels(inputs)
+        for block, (_, _, pooled) in zip(self.blocks, self.convolutions, strict=True):
+            weight, bias = parameters[f"{block}.weight"], parameters[f"{block}.bias"]
+            values = self.after_convolution(conv2d(values, weight, bias), pooled)
+        values = values.flatten(1)
+        for layer in self.hidden_layers:
+            values = _connect(parameters, layer, values).relu()
+        return _connect(parameters, "output", values)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CnnTask(ImageTask):
+class CnnTask(StackedTask):
     """The network for (F-)EMNIST: 1,018,174 parameters for 28x28x1 pixels and 62 classes.
 
     Convolution 3x3 to 32, pool 2x2, convolution 3x3 to 64, dense 128, dense classes; ReLU between.
@@ -96,28 +132,13 @@ class CnnTask(ImageTask):
     Source: arXiv 2307.10999, Appendix F.1, "Large Model: 1M parameter CNN".
     """
 
+    convolutions = ((32, 3, True), (64, 3, False))
+    dense = (128,)
     classes: int = 62
-
-    def _map(self, pixels: int) -> int:
-        return (pixels - 2) // 2 - 2
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return _layers(
-            conv1=(32, self.channels, 3, 3),
-            conv2=(64, 32, 3, 3),
-            dense=(128, 64 * self._map_size),
-            output=(self.classes, 128),
-        )
-
-    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
-        """Return logits float32[m, classes] of m images of any shape with enough values."""
-        values = max_pool2d(_convolve(parameters, "conv1", self.pixels(inputs)), 2)
-        values = _convolve(parameters, "conv2", values).flatten(1)
-        return _connect(parameters, "output", _connect(parameters, "dense", values).relu())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Lenet5Task(ImageTask):
+class Lenet5Task(StackedTask):
     """A network of LeNet-5's form with 119,850 parameters for 28x28x1 pixels and ten classes.
 
     sqSGD calls its network LeNet-5 and gives that count, but no widths; LeNet-5 as published has
@@ -127,26 +148,12 @@ class Lenet5Task(ImageTask):
     Source: LeCun et al. 1998, Proc. IEEE 86(11); the count from sqSGD, section 4.
     """
 
-    def _map(self, pixels: int) -> int:
-        return ((pixels - 4) // 2 - 4) // 2
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return _layers(
-            conv1=(64, self.channels, 5, 5),
-            conv2=(32, 64, 5, 5),
-            dense=(128, 32 * self._map_size),
-            output=(self.classes, 128),
-        )
-
-    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
-        """Return logits float32[m, classes] of m images of any shape with enough values."""
-        values = max_pool2d(_convolve(parameters, "conv1", self.pixels(inputs)), 2)
-        values = max_pool2d(_convolve(parameters, "conv2", values), 2).flatten(1)
-        return _connect(parameters, "output", _connect(parameters, "dense", values).relu())
+    convolutions = ((64, 5, True), (32, 5, True))
+    dense = (128,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockCnnTask(ImageTask):
+class BlockCnnTask(StackedTask):
     """Three blocks and three dense layers: 361,290 parameters for 32x32x3 pixels, ten classes.
 
     A block is a convolution 3x3 without padding (32, 64, 128 filters), instance normalisation
@@ -159,83 +166,33 @@ class BlockCnnTask(ImageTask):
     Learning", a thesis, section 2.1.2.
     """
 
+    convolutions = ((32, 3, True), (64, 3, True), (128, 3, True))
+    dense = (256, 512)
     channels: int = 3
     height: int = 32
     width: int = 32
 
-    @property
-    def blocks(self) -> tuple[str, ...]:
-        """Return the names of the convolutions."""
-        return ("conv1", "conv2", "conv3")
-
-    @property
-    def hidden_layers(self) -> tuple[str, ...]:
-        """Return the names of the dense layers before the last."""
-        return ("dense1", "dense2")
-
-    def _map(self, pixels: int) -> int:
-        for _ in self.blocks:
-            pixels = (pixels - 2) // 2
-        return pixels
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return _layers(
-            conv1=(32, self.channels, 3, 3),
-            conv2=(64, 32, 3, 3),
-            conv3=(128, 64, 3, 3),
-            dense1=(256, 128 * self._map_size),
-            dense2=(512, 256),
-            output=(self.classes, 512),
-        )
-
     @staticmethod
-    def after_convolution(values: Tensor) -> Tensor:
+    def after_convolution(values: Tensor, pooled: bool = True) -> Tensor:
         """Normalise every feature map of every image for itself, then ReLU and pooling."""
-        return avg_pool2d(instance_norm(values).relu(), 2)
-
-    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
-        """Return logits float32[m, classes] of m images of any shape with enough values."""
-        values = self.pixels(inputs)
-        for block in self.blocks:
-            weight, bias = parameters[f"{block}.weight"], parameters[f"{block}.bias"]
-            values = self.after_convolution(conv2d(values, weight, bias))
-        values = values.flatten(1)
-        for layer in self.hidden_layers:
-            values = _connect(parameters, layer, values).relu()
-        return _connect(parameters, "output", values)
+        values = instance_norm(values).relu()
+        return avg_pool2d(values, 2) if pooled else values
 
 
 @dataclass(frozen=True, kw_only=True)
-class TinyCnnTask(ImageTask):
+class TinyCnnTask(StackedTask):
     """A small convolutional network for quick runs: 810 parameters for 8x8 pixels, ten classes.
 
     Convolution 3x3 to 8, pool 2x2, dense classes.
     """
 
+    convolutions = ((8, 3, True),)
     height: int = 8
     width: int = 8
 
-    def _map(self, pixels: int) -> int:
-        return (pixels - 2) // 2
-
-    def _shapes(self) -> dict[str, tuple[int, ...]]:
-        return _layers(conv1=(8, self.channels, 3, 3), output=(self.classes, 8 * self._map_size))
-
-    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
-        """Return logits float32[m, classes] of m images of any shape with enough values."""
-        values = max_pool2d(_convolve(parameters, "conv1", self.pixels(inputs)), 2).flatten(1)
-        return _connect(parameters, "output", values)
-
 
 def image_sides(shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return channels, height and width of images of a shape.
-
-    Args:
-        shape: (pixels,) of a square image, (height, width), or (channels, height, width).
-
-    Raises:
-        ValueError: none of these.
-    """
+    """Return channels, height and width of images of a shape."""
     if len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         return 1, math.isqrt(shape[0]), math.isqrt(shape[0])
     if len(shape) in (2, 3):

@@ -20,11 +20,7 @@ CPSGD_WIDTH = 60
 
 
 def check_widths(features: int, hidden: int, classes: int) -> None:
-    """Refuse networks without inputs, hidden units or a choice.
-
-    Raises:
-        ValueError: a width is below 1, or there are fewer than two classes.
-    """
+    """Refuse networks without inputs, hidden units or a choice."""
     if features < 1 or hidden < 1 or classes < 2:
         raise ValueError(
             f"need features >= 1, hidden >= 1 and classes >= 2, "
@@ -39,20 +35,14 @@ class MlpTask(Task):
     tanh bounds the activations, and so how far noise in the first layer can reach
     (Papernot et al. 2021, arXiv 2007.14191).
 
-    Args:
-        features: values of an input, whatever its shape.
-        hidden: tanh units.
-        classes: labels.
-        kind: pixels are centred.
-
     Raises:
         ValueError: a width is below 1, or there are fewer than two classes.
     """
 
-    features: int = 64
-    hidden: int = 32
-    classes: int = 10
-    kind: DataKind = DataKind.IMAGE
+    features: int = 64  # values of an input, whatever its shape
+    hidden: int = 32  # tanh units
+    classes: int = 10  # labels
+    kind: DataKind = DataKind.IMAGE  # pixels are centred
 
     def __post_init__(self) -> None:
         """Check the widths."""
@@ -94,24 +84,17 @@ class ReluMlpTask(Task):
     The default reads that as three layers of weights, ``features - 60 - 60 - classes``: 51,370
     parameters on 28x28 pixels and ten classes. `layers` = 1 and 3 are the other two readings.
 
-    Args:
-        features: values of an input, whatever its shape.
-        width: ReLU units of a hidden layer.
-        layers: hidden layers, 1 to 9.
-        classes: labels.
-        kind: pixels are centred.
-
     Raises:
         ValueError: a number is out of range.
 
     Source: Agarwal et al. 2018 (arXiv 1805.10559), section 5.
     """
 
-    features: int = 784
-    width: int = CPSGD_WIDTH
-    layers: int = 2
-    classes: int = 10
-    kind: DataKind = DataKind.IMAGE
+    features: int = 784  # values of an input, whatever its shape
+    width: int = CPSGD_WIDTH  # ReLU units of a hidden layer
+    layers: int = 2  # hidden layers, 1 to 9
+    classes: int = 10  # labels
+    kind: DataKind = DataKind.IMAGE  # pixels are centred
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -159,13 +142,6 @@ class NgramTask(Task):
     recurrent models see a text of any length, this one sees `length` characters and no order
     beyond them.
 
-    Args:
-        vocabulary: number of token values, at least 2.
-        length: characters of an input.
-        embedded: length of an embedding.
-        hidden: tanh units.
-        classes: labels.
-
     Raises:
         ValueError: a width is below 1, or there are fewer than two tokens or classes.
 
@@ -173,11 +149,11 @@ class NgramTask(Task):
     Journal of Machine Learning Research 3, section 2, without direct connections.
     """
 
-    vocabulary: int = 82
-    length: int = 4
-    embedded: int = 8
-    hidden: int = 32
-    classes: int = 82
+    vocabulary: int = 82  # number of token values, at least 2
+    length: int = 4  # characters of an input
+    embedded: int = 8  # length of an embedding
+    hidden: int = 32  # tanh units
+    classes: int = 82  # labels
 
     def __post_init__(self) -> None:
         """Check the widths."""

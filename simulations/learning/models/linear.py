@@ -29,22 +29,12 @@ L2 = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class LinearTask(Task):
-    """A linear score, or one per class, and a penalty ``l2 / 2 * |weight|^2`` without the bias.
+    """A linear score, or one per class, and a penalty ``l2 / 2 * |weight|^2`` without the bias."""
 
-    Args:
-        features: values of an input, whatever its shape.
-        classes: labels.
-        kind: pixels are centred.
-        l2: factor of the penalty, not negative.
-
-    Raises:
-        ValueError: a number is out of range.
-    """
-
-    features: int
-    classes: int = 2
-    kind: DataKind = DataKind.TABULAR
-    l2: float = L2
+    features: int  # values of an input, whatever its shape
+    classes: int = 2  # labels
+    kind: DataKind = DataKind.TABULAR  # pixels are centred
+    l2: float = L2  # factor of the penalty, not negative
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -113,12 +103,9 @@ class SvmTask(LinearTask):
 
     The margin is ``y s`` for two classes, and the right score minus the best wrong one for more
     (Crammer and Singer 2001, JMLR 2).
-
-    Args:
-        squared: square the hinge, which makes the loss smooth.
     """
 
-    squared: bool = False
+    squared: bool = False  # square the hinge, which makes the loss smooth
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of every example, float32[m]."""

@@ -33,21 +33,12 @@ class RecurrentTask(Task):
 
     First parameters are those of Keras: uniform embeddings, Xavier-uniform input weights,
     orthogonal recurrent weights, zero biases but for the forget gate, whose bias is one.
-
-    Args:
-        vocabulary: number of token values, at least 2.
-        embedded: length of an embedding.
-        hidden: units of an LSTM layer.
-        layers: LSTM layers, 1 to 9.
-
-    Raises:
-        ValueError: a number is out of range.
     """
 
-    vocabulary: int = PAPER_VOCABULARY
-    embedded: int = 8
-    hidden: int = 256
-    layers: int = 2
+    vocabulary: int = PAPER_VOCABULARY  # number of token values, at least 2
+    embedded: int = 8  # length of an embedding
+    hidden: int = 256  # units of an LSTM layer
+    layers: int = 2  # LSTM layers, 1 to 9
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -174,9 +165,6 @@ class LstmTask(RecurrentTask):
 class LstmClassifierTask(RecurrentTask):
     """The Surnames network: one LSTM layer, whose last output tells the class.
 
-    Args:
-        classes: labels.
-
     Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
     Learning", a thesis: 256 characters, embedding 64, 128 units, 18 classes.
     """
@@ -185,7 +173,7 @@ class LstmClassifierTask(RecurrentTask):
     embedded: int = 64
     hidden: int = 128
     layers: int = 1
-    classes: int = 18
+    classes: int = 18  # labels
 
     @property
     def outputs(self) -> int:

@@ -20,26 +20,19 @@ from simulations.learning.models.convolutional import (
     image_sides,
 )
 from simulations.learning.models.dense import MlpTask, NgramTask, ReluMlpTask
-from simulations.learning.models.linear import L2, LinearTask, LogisticTask, SvmTask
+from simulations.learning.models.linear import L2, LogisticTask, SvmTask
 from simulations.learning.models.recurrent import LstmClassifierTask, LstmTask
 from simulations.learning.models.task import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataShape:
-    """What a model has to know of a data set; all of it is public.
+    """What a model has to know of a data set; all of it is public."""
 
-    Args:
-        kind: what the inputs are.
-        shape: of one input.
-        classes: number of labels.
-        vocabulary: number of token values; of text only.
-    """
-
-    kind: DataKind
-    shape: tuple[int, ...]
-    classes: int
-    vocabulary: int | None = None
+    kind: DataKind  # what the inputs are
+    shape: tuple[int, ...]  # of one input
+    classes: int  # number of labels
+    vocabulary: int | None = None  # number of token values; of text only
 
     @classmethod
     def of(cls, data: Dataset) -> DataShape:
@@ -56,17 +49,12 @@ class DataShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """What may be chosen beside the name.
+    """What may be chosen beside the name."""
 
-    Args:
-        hidden: tanh units of `mlp` and `ngram`; other models have the sizes of their sources.
-        l2: penalty of `logistic` and `svm`.
-        squared: square the hinge of `svm`.
-    """
-
+    # tanh units of `mlp` and `ngram`; other models have the sizes of their sources
     hidden: int = 32
-    l2: float = L2
-    squared: bool = False
+    l2: float = L2  # penalty of `logistic` and `svm`
+    squared: bool = False  # square the hinge of `svm`
 
 
 DEFAULT_OPTIONS = ModelOptions()
@@ -95,29 +83,14 @@ def build_task(name: str, data: DataShape, options: ModelOptions = DEFAULT_OPTIO
     return build(data, options)
 
 
-def _mlp(data: DataShape, options: ModelOptions) -> Task:
-    return MlpTask(
-        features=data.features, hidden=options.hidden, classes=data.classes, kind=data.kind
-    )
+def _of_numbers(model: Callable[..., Task], *names: str) -> Builder:
+    """Return the builder of a model of numbers that takes these options."""
 
+    def build(data: DataShape, options: ModelOptions) -> Task:
+        chosen = {name: getattr(options, name) for name in names}
+        return model(features=data.features, classes=data.classes, kind=data.kind, **chosen)
 
-def _mlp60(data: DataShape, options: ModelOptions) -> Task:
-    del options
-    return ReluMlpTask(features=data.features, classes=data.classes, kind=data.kind)
-
-
-def _logistic(data: DataShape, options: ModelOptions) -> LinearTask:
-    return LogisticTask(features=data.features, classes=data.classes, kind=data.kind, l2=options.l2)
-
-
-def _svm(data: DataShape, options: ModelOptions) -> LinearTask:
-    return SvmTask(
-        features=data.features,
-        classes=data.classes,
-        kind=data.kind,
-        l2=options.l2,
-        squared=options.squared,
-    )
+    return build
 
 
 def _image(model: type[ImageTask]) -> Builder:
@@ -134,11 +107,15 @@ def _image(model: type[ImageTask]) -> Builder:
     return build
 
 
-def _ngram(data: DataShape, options: ModelOptions) -> Task:
+def _vocabulary(data: DataShape) -> int:
     if data.vocabulary is None:
         raise ConfigurationError("task.model", "text without a vocabulary", "its size")
+    return data.vocabulary
+
+
+def _ngram(data: DataShape, options: ModelOptions) -> Task:
     return NgramTask(
-        vocabulary=data.vocabulary,
+        vocabulary=_vocabulary(data),
         length=data.features,
         hidden=options.hidden,
         classes=data.classes,
@@ -156,9 +133,7 @@ def _lstm(data: DataShape, options: ModelOptions) -> Task:
 
 def _lstm_classifier(data: DataShape, options: ModelOptions) -> Task:
     del options
-    if data.vocabulary is None:
-        raise ConfigurationError("task.model", "text without a vocabulary", "its size")
-    return LstmClassifierTask(vocabulary=data.vocabulary, classes=data.classes)
+    return LstmClassifierTask(vocabulary=_vocabulary(data), classes=data.classes)
 
 
 _NUMBERS = (DataKind.IMAGE, DataKind.TABULAR)
@@ -166,10 +141,10 @@ _IMAGES = (DataKind.IMAGE,)
 _TEXTS = (DataKind.TEXT,)
 
 _BUILDERS: Mapping[str, tuple[tuple[DataKind, ...], Builder]] = {
-    "mlp": (_NUMBERS, _mlp),
-    "mlp60": (_NUMBERS, _mlp60),
-    "logistic": (_NUMBERS, _logistic),
-    "svm": (_NUMBERS, _svm),
+    "mlp": (_NUMBERS, _of_numbers(MlpTask, "hidden")),
+    "mlp60": (_NUMBERS, _of_numbers(ReluMlpTask)),
+    "logistic": (_NUMBERS, _of_numbers(LogisticTask, "l2")),
+    "svm": (_NUMBERS, _of_numbers(SvmTask, "l2", "squared")),
     "cnn": (_IMAGES, _image(CnnTask)),
     "cnn3": (_IMAGES, _image(BlockCnnTask)),
     "lenet5": (_IMAGES, _image(Lenet5Task)),

@@ -35,16 +35,10 @@ class ResidualTask(ImageTask):
     Normalisation is over groups of 8 channels of one image, where the published network uses the
     batch: an update shall depend on an image whichever company it is in, and an evaluation too.
 
-    Args:
-        blocks: of a stage, at least 1.
-
-    Raises:
-        ValueError: a number is too small for the network.
-
     Source: He et al. 2016, section 4.2; Wu and He 2018 (arXiv 1803.08494) for the normalisation.
     """
 
-    blocks: int = 18
+    blocks: int = 18  # of a stage, at least 1
 
     def __post_init__(self) -> None:
         """Check the numbers."""

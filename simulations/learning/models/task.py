@@ -55,15 +55,11 @@ class Family(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How well a model does on a split.
+    """How well a model does on a split."""
 
-    Args:
-        accuracy: share of right predictions, in [0, 1].
-        loss: mean loss of a prediction, without any penalty; cross entropies are in nats. May be
-            infinite or NaN for a diverged model.
-    """
-
-    accuracy: float
+    accuracy: float  # share of right predictions, in [0, 1]
+    # mean loss of a prediction, without any penalty; cross entropies are in nats. May be infinite
+    # or NaN for a diverged model
     loss: float
 
 
@@ -196,16 +192,14 @@ class Task(ABC):
         self,
         vector: Vector,
         split: Split,
-        batch: int = EVALUATION_BATCH,
+        batch: int = EVALUATION_BATCH,  # the most examples that are looked at together, at least 1
         executor: Executor | None = None,
-        ranks: Ranks = ALONE,
+        ranks: Ranks = ALONE,  # which share the batches; all get the same result
     ) -> Evaluation:
         """Measure accuracy and mean loss of parameters float32[d] on a split.
 
         Args:
-            batch: the most examples that are looked at together, at least 1.
             executor: threads that look at several batches at once; the result is the same.
-            ranks: which share the batches; all get the same result.
 
         Raises:
             ValueError: the vector has another shape, or batch is below 1.

@@ -64,11 +64,7 @@ class Telling:
         folder: Path,
         earlier: Sequence[Record],
     ) -> None:
-        """Tell all that the run begins.
-
-        Raises:
-            CallbackError: one of them raised.
-        """
+        """Tell all that the run begins."""
         for callback in callbacks:
             try:
                 callback.start(config, folder, earlier)
@@ -97,16 +93,9 @@ class Telling:
 
 @contextmanager
 def telling(
-    callbacks: Sequence[RunCallback],
-    config: RunConfig,
-    folder: Path,
-    earlier: Sequence[Record],
+    callbacks: Sequence[RunCallback], config: RunConfig, folder: Path, earlier: Sequence[Record]
 ) -> Iterator[Telling]:
-    """Tell callbacks of a run from its start to its end, whatever ends it.
-
-    Raises:
-        CallbackError: one of them cannot start.
-    """
+    """Tell callbacks of a run from its start to its end, whatever ends it."""
     told = Telling()
     try:
         told.start(callbacks, config, folder, earlier)

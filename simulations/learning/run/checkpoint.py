@@ -35,20 +35,13 @@ _PREFIX = "source/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """A run after some rounds.
+    """A run after some rounds."""
 
-    Attributes:
-        number: rounds finished.
-        state: the model and its optimiser.
-        training: of the protocol; None in a plain run.
-        record: of the last round, as it stands in the record of rounds.
-        arrays: what the source of means remembers beside that, by name.
-    """
-
-    number: int
-    state: ModelState
-    training: TrainingState | None
-    record: Record
+    number: int  # rounds finished
+    state: ModelState  # the model and its optimiser
+    training: TrainingState | None  # of the protocol; None in a plain run
+    record: Record  # of the last round, as it stands in the record of rounds
+    # what the source of means remembers beside that, by name
     arrays: Arrays = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -75,11 +68,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path) -> Checkpoint | None:
-        """The checkpoint in a file; None if there is no file.
-
-        Raises:
-            ConfigurationError: the file is damaged, or of another version.
-        """
+        """The checkpoint in a file; None if there is no file."""
         if not path.exists():
             return None
         try:

@@ -128,12 +128,7 @@ def run_experiment(
 
 
 def assist(config: RunConfig, data: Dataset, ranks: Ranks) -> None:
-    """Run the same rounds as rank 0 and keep nothing: what every other rank does.
-
-    Raises:
-        ConfigurationError: data and configuration do not fit, here.
-        BudgetExceededError, TooFewSurvivorsError, DivergedError, RankError: as `run_experiment`.
-    """
+    """Run the same rounds as rank 0 and keep nothing: what every other rank does."""
     with ExitStack() as stack:
         # Gone before the first round: it has secrets, and a rank that is killed cleans up nothing.
         with scratch_folder(ranks, config) as folder:
@@ -163,10 +158,7 @@ def _opened(
 
 
 def _rounds(
-    config: RunConfig,
-    federation: Federation,
-    source: RecordedSource,
-    checkpoint: Checkpoint | None,
+    config: RunConfig, federation: Federation, source: RecordedSource, checkpoint: Checkpoint | None
 ) -> Iterator[tuple[Trained, ModelState, float]]:
     """Yield each round, the state before it, and its seconds."""
     state = checkpoint.state if checkpoint else federation.initial()
@@ -181,15 +173,10 @@ def record_of(
     config: RunConfig,
     source: RecordedSource,
     trained: Trained,
-    before: ModelState,
-    seconds: float,
+    before: ModelState,  # the model's state before it
+    seconds: float,  # of the whole round
 ) -> Record:
-    """What is kept of a round that a source has just run.
-
-    Args:
-        before: the model's state before it.
-        seconds: of the whole round.
-    """
+    """What is kept of a round that a source has just run."""
     invitation, evaluation = trained.invitation, trained.evaluation
     record: Record = {
         "round": invitation.number + 1,

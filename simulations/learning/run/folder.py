@@ -194,11 +194,7 @@ def read_rounds(path: Path) -> list[Record]:
 
 
 def finished(path: Path, config: RunConfig) -> RunSummary | None:
-    """The summary of a run that is over; None if it is not.
-
-    Raises:
-        ConfigurationError: the folder belongs to another configuration, or is in use.
-    """
+    """The summary of a run that is over; None if it is not."""
     if not (path / "summary.json").exists():
         return None
     with RunFolder(path, config) as folder:

@@ -54,52 +54,29 @@ _COPIES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankCost:
-    """What one rank takes for one round; `disk` and `memory` in bytes.
+    """What one rank takes for one round; `disk` and `memory` in bytes."""
 
-    Attributes:
-        seconds: of one processor.
-        disk: of uploads that are spooled until complaints are in.
-        memory: that grows with the clients; Python, model and data come on top.
-    """
-
-    seconds: float
-    disk: int
-    memory: int
+    seconds: float  # of one processor
+    disk: int  # of uploads that are spooled until complaints are in
+    memory: int  # that grows with the clients; Python, model and data come on top
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShotCost:
-    """What one upload takes.
+    """What one upload takes."""
 
-    Attributes:
-        members: s.
-        client_seconds: of one processor, from the update to the server's sum.
-        member_seconds: for one member.
-        delivery_seconds: for one member, once a round, mostly for the cohort's hash.
-        ciphertext_bytes: spooled by the server.
-        seals_bytes: likewise, those for all members together.
-        share_bytes: that one member keeps, with the header.
-        header_bytes: that every rank keeps, with commitments.
-        delivery_bytes: of a message to one member.
-    """
-
-    members: int
-    client_seconds: float
-    member_seconds: float
-    delivery_seconds: float
-    ciphertext_bytes: int
-    seals_bytes: int
-    share_bytes: int
-    header_bytes: int
-    delivery_bytes: int
+    members: int  # s
+    client_seconds: float  # of one processor, from the update to the server's sum
+    member_seconds: float  # for one member
+    delivery_seconds: float  # for one member, once a round, mostly for the cohort's hash
+    ciphertext_bytes: int  # spooled by the server
+    seals_bytes: int  # likewise, those for all members together
+    share_bytes: int  # that one member keeps, with the header
+    header_bytes: int  # that every rank keeps, with commitments
+    delivery_bytes: int  # of a message to one member
 
     def of_rank(self, clients: int, ranks: int) -> RankCost:
-        """What a round takes of the rank that has most to do.
-
-        Args:
-            clients: that upload, on all ranks together.
-            ranks: that share the round.
-        """
+        """What a round takes of the rank that has most to do."""
         own, members = -(-clients // ranks), -(-self.members // ranks)
         spooled = (own * self.ciphertext_bytes, own * self.seals_bytes)
         each = self.header_bytes + members * self.share_bytes + _COPIES * self.delivery_bytes

@@ -16,14 +16,7 @@ T = TypeVar("T")
 
 
 def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
-    """The configuration with other values, checked again.
-
-    Args:
-        changes: pairs of a dotted key and a value. A table of another `kind` begins empty.
-
-    Raises:
-        ConfigurationError: a key is unknown, or a value is out of range.
-    """
+    """The configuration with other values, checked; a table of another `kind` begins empty."""
     raw = config.model_dump(exclude_none=True)
     # Kinds first, and outer ones before inner ones: they say which other keys there are.
     of_kinds = [change for change in changes if change[0].endswith(".kind")]
@@ -43,11 +36,7 @@ def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
 
 
 def read_change(text: str) -> tuple[str, Any]:
-    """Read `key=value`, the value as TOML has it; a bare word is a string.
-
-    Raises:
-        ConfigurationError: it is nothing of the kind.
-    """
+    """Read `key=value`, the value as TOML has it; a bare word is a string."""
     key, values = read_choices(text)
     if len(values) != 1:
         raise ConfigurationError(key, f"{len(values)} values", "one value; see `veilsum sweep`")
@@ -67,11 +56,7 @@ def read_choices(text: str) -> tuple[str, list[Any]]:
 
 
 def once(changes: Iterable[tuple[str, T]]) -> list[tuple[str, T]]:
-    """The same pairs of a key and what is said of it, if no key is named twice.
-
-    Raises:
-        ConfigurationError: names the key, of which only the last would count.
-    """
+    """The same pairs of a key and what is said of it, if no key is named twice."""
     found: dict[str, T] = {}
     for key, said in changes:
         if key in found:
@@ -95,11 +80,7 @@ def point_name(point: Sequence[tuple[str, Any]]) -> str:
 
 
 def named(points: Iterable[list[tuple[str, Any]]]) -> dict[str, list[tuple[str, Any]]]:
-    """The points of a grid by the names of their folders.
-
-    Raises:
-        ConfigurationError: two of them have the same name.
-    """
+    """The points of a grid by the names of their folders."""
     found: dict[str, list[tuple[str, Any]]] = {}
     for point in points:
         if (name := point_name(point)) in found:

@@ -19,20 +19,13 @@ from simulations.learning.run.trackers import tracker
 
 
 class Sweep:
-    """The points of a sweep, on others' processors.
-
-    Args:
-        folder: of all points, on a file system that all of them share; made if need be.
-        data_dir: folder of data sets, where they run.
-        executor: runs the points.
-        log: names of trackers, of which every point has its own where it runs.
-    """
+    """The points of a sweep, on others' processors."""
 
     def __init__(
         self,
-        folder: Path,
-        data_dir: Path | None,
-        executor: Executor,
+        folder: Path,  # of all points, on a file system that all of them share; made if need be
+        data_dir: Path | None,  # folder of data sets, where they run
+        executor: Executor,  # runs the points
         log: Sequence[str] = (),
     ) -> None:
         self._folder, self._data_dir, self._executor = folder.resolve(), data_dir, executor
@@ -52,10 +45,6 @@ class Sweep:
         """Run what is missing, and yield the names of points as they are done.
 
         Post: `summaries` are those of all points, in their order.
-
-        Raises:
-            ConfigurationError: whoever runs a point does not see the folder.
-            Exception: whatever ended a point, when all the others are done.
         """
         futures = {
             self._executor.submit(
@@ -81,18 +70,7 @@ class Sweep:
 def run_point(
     config: RunConfig, path: Path, token: Path, data_dir: Path | None, log: Sequence[str] = ()
 ) -> RunSummary:
-    """Run one point, or what is left of it.
-
-    Args:
-        config: of the point.
-        path: its folder.
-        token: a file that is there if the folder of all points is the one that was meant.
-        data_dir: folder of data sets, here.
-        log: names of trackers.
-
-    Raises:
-        ConfigurationError: the token is not there.
-    """
+    """Run one point, or what is left of it."""
     if not token.exists():
         problem = f"not to be seen on {socket.gethostname()}"
         valid = "a folder on a file system that all who run points share"

@@ -52,17 +52,7 @@ class RunSecrets(NeverCopied):
     def open(
         cls, path: Path, insecure_seed: int | None = None, *, given: bool = False
     ) -> RunSecrets:
-        """The key in a file, which is made (mode 600) if there is none.
-
-        Args:
-            insecure_seed: what the key follows from instead; nothing is stored then.
-            given: there must be one, which rank 0 made: all ranks have the same secrets.
-
-        Raises:
-            RankError: it was not given.
-            ValueError: the file has another length.
-            ConfigurationError: an insecure seed for a run that has drawn its own secrets.
-        """
+        """The key in a file, which is made (mode 600) if there is none."""
         if insecure_seed is not None:
             if path.exists():
                 raise ConfigurationError(

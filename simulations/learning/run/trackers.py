@@ -25,11 +25,7 @@ NAMES: Final = "trackers.json"
 
 
 class TensorBoard(RunCallback):
-    """Writes event files to `tensorboard` in the run's folder: `tensorboard --logdir FOLDER`.
-
-    Raises:
-        ImportError: tensorboard is not installed.
-    """
+    """Writes event files to `tensorboard` in the run's folder: `tensorboard --logdir FOLDER`."""
 
     def __init__(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -55,11 +51,7 @@ class TensorBoard(RunCallback):
 
 
 class MLflow(RunCallback):
-    """Logs parameters, and metrics by round.
-
-    Raises:
-        ImportError: mlflow is not installed.
-    """
+    """Logs parameters, and metrics by round."""
 
     def __init__(self) -> None:
         import mlflow
@@ -89,11 +81,7 @@ class MLflow(RunCallback):
 
 
 class WeightsAndBiases(RunCallback):
-    """Logs the configuration, and figures by round.
-
-    Raises:
-        ImportError: wandb is not installed.
-    """
+    """Logs the configuration, and figures by round."""
 
     def __init__(self) -> None:
         import wandb

@@ -36,12 +36,7 @@ COLUMNS = ("round", "accuracy", "loss", "sketch", "bits", "kB each", "clients", 
 
 
 class LiveView(RunCallback):
-    """Shows records as they come; on a console that is no terminal, a line for each.
-
-    Args:
-        config: of the run.
-        console: where to draw; a quiet one draws nothing.
-    """
+    """Shows records as they come; on a console that is no terminal, a line for each."""
 
     def __init__(self, config: RunConfig, console: Console) -> None:
         self._console = console

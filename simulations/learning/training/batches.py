@@ -21,20 +21,17 @@ from simulations.learning.partition import Indices
 class LocalTraining:
     """Plain SGD on one client: so many steps, or so many passes over its examples.
 
-    Args:
-        learning_rate: positive and finite.
-        steps: how many SGD steps, at least 1, the same for every client; None with `epochs`.
-        epochs: how many passes, at least 1, so rich clients make more steps; None with `steps`.
-        batch_size: examples per step, at least 1; a client with fewer uses all it has, and None
-            is all examples in every step.
-
     Raises:
         ValueError: a value is out of range, or not exactly one of steps and epochs is given.
     """
 
-    learning_rate: float
+    learning_rate: float  # positive and finite
+    # how many SGD steps, at least 1, the same for every client; None with `epochs`
     steps: int | None = None
+    # how many passes, at least 1, so rich clients make more steps; None with `steps`
     epochs: int | None = None
+    # examples per step, at least 1; a client with fewer uses all it has, and None is all examples
+    # in every step
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
@@ -79,15 +76,11 @@ class LocalTraining:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """Which examples every client uses in every step, padded to one width and length.
+    """Which examples every client uses in every step, padded to one width and length."""
 
-    Args:
-        indices: int64[clients, steps, width], positions in the training split.
-        weights: float32[clients, steps, width], 1 for an example and 0 for padding. A client's
-            examples come first in a step, and its steps come first.
-    """
-
-    indices: NDArray[np.int64]
+    indices: NDArray[np.int64]  # int64[clients, steps, width], positions in the training split
+    # float32[clients, steps, width], 1 for an example and 0 for padding. A client's examples come
+    # first in a step, and its steps come first
     weights: NDArray[np.float32]
 
 

@@ -22,15 +22,7 @@ ENCODING = 16
 
 
 def divide(costs: Sequence[float], ranks: int) -> list[list[int]]:
-    """Deal chunks out, the dearest first, each to whoever has least so far.
-
-    Args:
-        costs: of each chunk, not negative.
-        ranks: how many share them.
-
-    Returns:
-        the places of the chunks of each rank, ascending. The same for the same costs.
-    """
+    """Deal chunks out, the dearest first, each to whoever has least so far: places, ascending."""
     loads = [(0.0, rank) for rank in range(ranks)]
     dealt: list[list[int]] = [[] for _ in range(ranks)]
     for place in sorted(range(len(costs)), key=lambda place: (-costs[place], place)):

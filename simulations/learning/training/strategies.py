@@ -66,36 +66,26 @@ def chosen_strategy(strategy: Strategy, task: Task, device: torch.device) -> Str
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """One chunk of clients, self-contained so that it can be sent to another process.
+    """One chunk of clients, self-contained so that it can be sent to another process."""
 
-    Args:
-        inputs: the examples of these clients alone, float32[m, ...] or int64[m, length].
-        labels: int64[m].
-        batches: of these clients; indices point into `inputs`.
-        learning_rate: of the local steps.
-        strategy: `vmap` or `loop`.
-        device: where to run, as torch names it.
-    """
-
+    # the examples of these clients alone, float32[m, ...] or int64[m, length]
     inputs: NDArray[np.float32] | NDArray[np.int64]
-    labels: NDArray[np.int64]
-    batches: Batches
-    learning_rate: float
-    strategy: Strategy
-    device: str
+    labels: NDArray[np.int64]  # int64[m]
+    batches: Batches  # of these clients; indices point into `inputs`
+    learning_rate: float  # of the local steps
+    strategy: Strategy  # `vmap` or `loop`
+    device: str  # where to run, as torch names it
 
 
 def train(task: Task, start: Vector, work: Work) -> NDArray[np.float32]:
     """Train the clients of a chunk.
 
     Args:
-        task: gives the loss.
         start: float32[d].
 
-    Returns:
-        float32[c, d]: trained parameters minus `start`, one row per client. Where there is
-        only one step, that is the step itself, with nothing lost to cancellation. A diverged
-        client's row holds whatever came out.
+    Float32[c, d]: trained parameters minus `start`, one row per client. Where there is only one
+    step, that is the step itself, with nothing lost to cancellation. A diverged client's row holds
+    whatever came out.
     """
     device = torch.device(work.device)
     chunk = _Chunk(

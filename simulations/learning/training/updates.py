@@ -46,34 +46,26 @@ AHEAD = 4
 
 
 def local_updates(
-    task: Task,
-    start: Vector,
-    split: Split,
-    members: Sequence[Indices],
-    training: LocalTraining,
-    rng: np.random.Generator,
+    task: Task,  # gives the loss
+    start: Vector,  # float32[d], the parameters that the server sent
+    split: Split,  # the examples that ``members`` points into
+    members: Sequence[Indices],  # one index array per client, in the order of the updates
+    training: LocalTraining,  # the local optimiser
+    rng: np.random.Generator,  # fixes the batches
     *,
     chunk: int | None = None,
-    strategy: Strategy = "auto",
+    strategy: Strategy = "auto",  # see :mod:`simulations.learning.training.strategies`
     device: str = "cpu",
     executor: Executor | None = None,
-    ahead: int = AHEAD,
+    ahead: int = AHEAD,  # chunks in the executor's hands at once, at least 1
     only: Sequence[range] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Train clients from the same start and yield updates, a chunk of clients at a time.
 
     Args:
-        task: gives the loss.
-        start: float32[d], the parameters that the server sent.
-        split: the examples that ``members`` points into.
-        members: one index array per client, in the order of the updates.
-        training: the local optimiser.
-        rng: fixes the batches.
         chunk: clients of a chunk; memory grows as ``chunk * d``. None chooses by d.
-        strategy: see :mod:`simulations.learning.training.strategies`.
         device: where to train, as torch names it; updates come back to this machine's memory.
         executor: trains chunks on a CPU, in the same order; see `training_pool`.
-        ahead: chunks in the executor's hands at once, at least 1.
         only: those of the `chunks_of` these clients that are wanted; all if left out.
 
     Yields:
@@ -141,11 +133,7 @@ def training_pool(workers: int) -> ThreadPoolExecutor:
 
 
 def _cut(
-    split: Split,
-    batches: Batches,
-    learning_rate: float,
-    strategy: Strategy,
-    device: str,
+    split: Split, batches: Batches, learning_rate: float, strategy: Strategy, device: str
 ) -> Work:
     """Take the examples of some clients out of the split."""
     used, places = np.unique(batches.indices, return_inverse=True)

@@ -51,9 +51,6 @@ def export_account(account: Exported, path: Path, room: float = 1.0) -> None:
     Args:
         room: what mu is raised by, relative. Above 1 for figures that were rounded to the nearest,
             those of a ledger's second reader: others compose on what is written, so it is a bound.
-
-    Raises:
-        ConfigurationError: no pair dominates the run, or the file exists.
     """
     pair, figures = account.pair, account.as_json()
     if pair is None:

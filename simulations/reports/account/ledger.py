@@ -10,13 +10,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dp import (
-    Adjacency,
-    Event,
-    FailingGaussian,
-    LocalAccountant,
-    UnsupportedEventError,
-)
+from dp import Adjacency, Event, FailingGaussian, LocalAccountant, UnsupportedEventError
 from dp.audit import (
     composed_epsilon,
     composed_moments,
@@ -54,25 +48,17 @@ LOCAL_ROUTE: Final = "pure epsilons of one client's reports, composed at delta"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerGoal:
-    """The goal that every entry of a ledger states.
+    """The goal that every entry of a ledger states."""
 
-    Attributes:
-        epsilon, delta: of the whole run.
-        delta0: what each release may fail with.
-        rounds: releases that it allows.
-        aggregation: what secure aggregation may fail with in each; None in ledgers of version 0.1,
-            which set nothing aside for it.
-        moment_order: of the moments that bound the run; None for domination.
-        written: the goal as it stands in the ledger.
-    """
-
-    epsilon: float
-    delta: float
-    delta0: float
-    rounds: int
+    epsilon: float  # of the whole run
+    delta: float  # of the whole run
+    delta0: float  # what each release may fail with
+    rounds: int  # releases that it allows
+    # what secure aggregation may fail with in each; None in ledgers of version 0.1, which set
+    # nothing aside for it
     aggregation: float | None
-    moment_order: float | None
-    written: Mapping[str, object]
+    moment_order: float | None  # of the moments that bound the run; None for domination
+    written: Mapping[str, object]  # the goal as it stands in the ledger
 
     @property
     def failures(self) -> float:
@@ -89,54 +75,34 @@ class LedgerGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarantee:
-    """What holds whenever the run stops.
+    """What holds whenever the run stops."""
 
-    Attributes:
-        epsilon: of the goal; infinite if a client was charged beyond it.
-        delta: of the goal.
-        but_for: failures that it leaves out, in words; empty if none.
-    """
-
-    epsilon: float
-    delta: float
-    but_for: str
+    epsilon: float  # of the goal; infinite if a client was charged beyond it
+    delta: float  # of the goal
+    but_for: str  # failures that it leaves out, in words; empty if none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAccount:
-    """What a ledger adds up to.
+    """What a ledger adds up to."""
 
-    Attributes:
-        epsilon: of the client that has spent most.
-        delta: that it is stated at.
-        guarantee: None without a goal, for another adjacency than the goal's, or with an insecure
-            seed.
-        sybil: epsilon against a server that made up all other clients.
-        without_members: epsilon against a server that knows the noise of all members; None where
-            none comes back.
-        client: the one that has spent most.
-        releases: that it took part in.
-        entries, clients: of the ledger.
-        goal: that all entries state; None if they do not.
-        pair: the open failure, else Gaussian, that dominates its releases; None if there is none.
-        adjacency: what the epsilons are about.
-        route: how they were found, in words.
-        insecure_seed: that some of its releases followed from; None if none tells of one.
-    """
-
-    epsilon: float
-    delta: float
+    epsilon: float  # of the client that has spent most
+    delta: float  # that it is stated at
+    # None without a goal, for another adjacency than the goal's, or with an insecure seed
     guarantee: Guarantee | None
-    sybil: float
-    client: str
-    releases: int
-    entries: int
-    clients: int
-    goal: LedgerGoal | None
+    sybil: float  # epsilon against a server that made up all other clients
+    client: str  # the one that has spent most
+    releases: int  # that it took part in
+    entries: int  # of the ledger
+    clients: int  # of the ledger
+    goal: LedgerGoal | None  # that all entries state; None if they do not
+    # the open failure, else Gaussian, that dominates its releases; None if there is none
     pair: FailingGaussian | None
-    adjacency: Adjacency
-    route: str
+    adjacency: Adjacency  # what the epsilons are about
+    route: str  # how they were found, in words
+    # epsilon against a server that knows the noise of all members; None where none comes back
     without_members: float | None = None
+    # that some of its releases followed from; None if none tells of one
     insecure_seed: int | None = None
 
     @property
@@ -199,12 +165,6 @@ def account_ledger(
     goal, at its own delta: what was spent so far is a reading (docs/accounting.md, "What a stop
     may look at"), at the ``delta`` that is asked for. A
     ledger of local reports is about any two inputs of a client, all others about zero-out.
-
-    Raises:
-        ConfigurationError: delta is missing or out of range.
-        LedgerError: the file is damaged or was altered.
-        UnsupportedEventError: an event is not one that the replay knows, or some are local reports
-            and some are not.
     """
     entries = read_ledger(path)
     goal = _goal(entries)
@@ -212,68 +172,71 @@ def account_ledger(
     if chosen is None:
         raise ConfigurationError("delta", "not given", "--delta: this ledger states no goal")
     check_delta(chosen)
-    local = is_local(entries)
-    if not local and adjacency is Adjacency.REPLACE_ONE:
-        entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
-    rank = partial(_local_epsilon, delta=chosen)
-    most: float = math.inf
-    if not local:
-        rank = partial(
-            _spent,
-            delta0=chosen / 64.0 if goal is None else goal.delta0,
-            order=None if goal is None else goal.moment_order,
-        )
-        most = math.inf if goal is None else goal.rounds
-    pair = members = None
-    returning = is_of_run(entries)
-
-    def reading(left: Callable[[ReplayedEntry], Sequence[Release]]) -> float:
-        return _epsilon(_busiest(entries, rank, most, left)[1], goal, chosen)
-
-    if returning:
-        client, count, epsilon = busiest_of_run(entries, chosen, EVERYBODY)
-        sybil, members = reading(without_peers), reading(without_members)
+    if is_local(entries):
+        adjacency, (found, spent) = Adjacency.ANY_INPUT, _of_reports(entries, chosen)
     else:
-        client, releases = _busiest(entries, rank, most)
-        count, epsilon = len(releases), rank(releases)
-        sybil = epsilon
-    if not local and not returning:
-        epsilon = _epsilon(releases, goal, chosen)
-        sybil = reading(without_peers)
-        pair = _replayed_pair(releases, goal, chosen) if math.isfinite(epsilon) else None
+        if adjacency is Adjacency.REPLACE_ONE:
+            entries = [replace(entry, event=replaced(entry.event)) for entry in entries]
+        read = _of_run if is_of_run(entries) else _of_sums
+        found, spent = read(entries, goal, chosen)
     seed = seed_in_notes(entry.metadata for entry in entries)
+    guarantee = None
     # A goal is about zero-out, and about noise that nobody can compute.
-    kept = seed is None and not local and adjacency is Adjacency.ZERO_OUT
-    promised = goal if kept else None
-    spent_by_goal = 0.0
-    if promised is not None:
-        spent_by_goal = (
-            busiest_of_run(entries, promised.delta, EVERYBODY)[2]
-            if returning
-            else promised.spent(releases, promised.delta)
-        )
+    if goal is not None and seed is None and adjacency is Adjacency.ZERO_OUT:
+        guarantee = _guarantee(spent(goal), goal)
     return LedgerAccount(
-        epsilon=epsilon,
+        **found,
         delta=chosen,
-        guarantee=None if promised is None else _guarantee(spent_by_goal, promised),
-        sybil=sybil,
-        without_members=members,
-        client=client,
-        releases=count,
+        guarantee=guarantee,
         entries=len(entries),
         clients=len(_labels(entries)),
         goal=goal,
-        pair=pair,
-        adjacency=Adjacency.ANY_INPUT if local else adjacency,
-        route=RUN_ROUTE if returning else _route(local, goal),
+        adjacency=adjacency,
         insecure_seed=seed,
     )
 
 
-def _route(local: bool, goal: LedgerGoal | None) -> str:
-    if local:
-        return LOCAL_ROUTE
-    return REPLAY_ROUTE if goal is None or goal.moment_order is None else MOMENTS_ROUTE
+Found: TypeAlias = tuple[dict[str, Any], Callable[[LedgerGoal], float]]
+"""Figures of the client that has spent most, and what it has spent at the delta of a goal."""
+
+
+def _of_reports(entries: Sequence[ReplayedEntry], delta: float) -> Found:
+    """Of local reports, which rely on nobody else and meet no goal of a run."""
+    rank = partial(_local_epsilon, delta=delta)
+    client, reports = _busiest(entries, rank, math.inf)
+    figures = {"client": client, "releases": len(reports), "pair": None, "route": LOCAL_ROUTE}
+    epsilon = rank(reports)
+    return {**figures, "epsilon": epsilon, "sybil": epsilon}, lambda _: math.inf
+
+
+def _of_run(entries: Sequence[ReplayedEntry], goal: LedgerGoal | None, delta: float) -> Found:
+    """Of a run whose noise comes back, which counts as a whole."""
+    client, count, epsilon = busiest_of_run(entries, delta, EVERYBODY)
+    figures = {
+        "client": client,
+        "releases": count,
+        "epsilon": epsilon,
+        "sybil": _reading(entries, goal, delta, without_peers)[2],
+        "without_members": _reading(entries, goal, delta, without_members)[2],
+        "pair": None,
+        "route": RUN_ROUTE,
+    }
+    return figures, lambda goal: busiest_of_run(entries, goal.delta, EVERYBODY)[2]
+
+
+def _of_sums(entries: Sequence[ReplayedEntry], goal: LedgerGoal | None, delta: float) -> Found:
+    """Of sums with independent noise."""
+    client, releases, epsilon = _reading(entries, goal, delta)
+    by_moments = goal is not None and goal.moment_order is not None
+    figures = {
+        "client": client,
+        "releases": len(releases),
+        "epsilon": epsilon,
+        "sybil": _reading(entries, goal, delta, without_peers)[2],
+        "pair": _replayed_pair(releases, goal, delta) if math.isfinite(epsilon) else None,
+        "route": MOMENTS_ROUTE if by_moments else REPLAY_ROUTE,
+    }
+    return figures, lambda goal: goal.spent(releases, goal.delta)
 
 
 def is_local(entries: Sequence[ReplayedEntry]) -> bool:
@@ -319,11 +282,6 @@ def _goal(entries: Sequence[ReplayedEntry]) -> LedgerGoal | None:
     )
 
 
-def _epsilon(releases: Sequence[Release], goal: LedgerGoal | None, delta: float) -> float:
-    """Of a client's releases, with what the goal sets aside for failures if there is one."""
-    return replayed_epsilon(releases, delta) if goal is None else goal.spent(releases, delta)
-
-
 def _replayed_pair(
     releases: Sequence[Release], goal: LedgerGoal | None, delta: float
 ) -> FailingGaussian | None:
@@ -341,11 +299,7 @@ def _replayed_pair(
 
 
 def _guarantee(spent: float, goal: LedgerGoal) -> Guarantee:
-    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it.
-
-    Args:
-        spent: by the client that was charged most, at the goal's delta.
-    """
+    """The goal's epsilon, which holds at its delta as long as no client was charged beyond it."""
     kept = spent <= goal.epsilon * REPLAY_ROOM
     return Guarantee(
         epsilon=goal.epsilon if kept else math.inf,
@@ -361,6 +315,22 @@ def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:
 def _written(entry: ReplayedEntry) -> list[Release]:
     """The releases of an entry, as the server met them."""
     return list(flattened(entry.event))
+
+
+def _reading(
+    entries: Sequence[ReplayedEntry],
+    goal: LedgerGoal | None,
+    delta: float,
+    left: Callable[[ReplayedEntry], Sequence[Release]] = _written,
+) -> tuple[str, list[Release], float]:
+    """The client that has spent most by what is left of the releases, those, and their epsilon."""
+    if goal is None:
+        rank = partial(_spent, delta0=delta / 64.0)
+        client, releases = _busiest(entries, rank, math.inf, left)
+        return client, releases, replayed_epsilon(releases, delta)
+    rank = partial(_spent, delta0=goal.delta0, order=goal.moment_order)
+    client, releases = _busiest(entries, rank, goal.rounds, left)
+    return client, releases, goal.spent(releases, delta)
 
 
 def _busiest(

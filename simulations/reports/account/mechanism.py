@@ -26,20 +26,13 @@ from simulations.reports.account.question import Question, check_question
 
 @dataclass(frozen=True, slots=True)
 class MechanismAccount:
-    """What a mechanism costs.
+    """What a mechanism costs."""
 
-    Attributes:
-        question: what was asked.
-        report: epsilon by every accountant.
-        noise: coins or variance, given or solved for.
-        noise_of: what it is an amount of.
-        pair: the open failure, else Gaussian, that dominates all rounds; None if there is none.
-    """
-
-    question: Question
-    report: EpsilonReport
-    noise: float
-    noise_of: str
+    question: Question  # what was asked
+    report: EpsilonReport  # epsilon by every accountant
+    noise: float  # coins or variance, given or solved for
+    noise_of: str  # what it is an amount of
+    # the open failure, else Gaussian, that dominates all rounds; None if there is none
     pair: FailingGaussian | None
 
     @property
@@ -64,11 +57,7 @@ class MechanismAccount:
 
 
 def account_mechanism(question: Question) -> MechanismAccount:
-    """Epsilon of a mechanism by every accountant, after solving for the noise if that was asked.
-
-    Raises:
-        ConfigurationError: an option is missing, out of place or out of range.
-    """
+    """Epsilon of a mechanism by every accountant, after solving for the noise if that was asked."""
     check_question(question)
     try:
         noise, noise_of = _noise(question)

@@ -17,49 +17,30 @@ ADJACENCIES: Final = {"zero-out": Adjacency.ZERO_OUT, "replace-one": Adjacency.R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What was asked about a mechanism; `None` where an option was not given.
+    """What was asked about a mechanism; `None` where an option was not given."""
 
-    Attributes:
-        mechanism: one of `MECHANISMS`.
-        coins: N of the sum (binomial).
-        variance: of the sum (skellam), or one client's parameter (discrete_gaussian).
-        clients: honest contributors (discrete_gaussian).
-        l2, linf, dim: sensitivities in integer units, and coordinates.
-        delta, rounds: of the whole run, and its releases.
-        target_epsilon: solve for coins or variance instead.
-        adjacency: zero-out, or replace-one.
-    """
-
-    mechanism: str
-    coins: int | None
-    variance: float | None
-    clients: int | None
-    l2: float
-    linf: int
-    dim: int
-    delta: float
-    rounds: int
-    target_epsilon: float | None
-    adjacency: Adjacency = Adjacency.ZERO_OUT
+    mechanism: str  # one of `MECHANISMS`
+    coins: int | None  # N of the sum (binomial)
+    variance: float | None  # of the sum (skellam), or one client's parameter (discrete_gaussian)
+    clients: int | None  # honest contributors (discrete_gaussian)
+    l2: float  # sensitivity in integer units
+    linf: int  # likewise
+    dim: int  # coordinates
+    delta: float  # of the whole run
+    rounds: int  # releases of the run
+    target_epsilon: float | None  # solve for coins or variance instead
+    adjacency: Adjacency = Adjacency.ZERO_OUT  # zero-out, or replace-one
 
 
 def adjacency_of(name: str) -> Adjacency:
-    """The adjacency of a name on the command line.
-
-    Raises:
-        ConfigurationError: there is none of that name.
-    """
+    """The adjacency of a name on the command line."""
     if name not in ADJACENCIES:
         raise ConfigurationError("adjacency", f"value {name!r}", ", ".join(ADJACENCIES))
     return ADJACENCIES[name]
 
 
 def check_question(question: Question) -> None:
-    """Refuse options that make no sense, each in its own words.
-
-    Raises:
-        ConfigurationError: an option is missing, out of place or out of range.
-    """
+    """Refuse options that make no sense, each in its own words."""
     if question.mechanism not in MECHANISMS:
         raise ConfigurationError(
             "mechanism", f"value {question.mechanism!r}", ", ".join(MECHANISMS)

@@ -20,11 +20,7 @@ RUN_ROUTE: Final = "independent replay: the whole covariance, solved densely"
 
 
 def is_of_run(entries: Sequence[ReplayedEntry]) -> bool:
-    """Whether a ledger is one of noise that comes back.
-
-    Raises:
-        UnsupportedEventError: some of it is, and some is not.
-    """
+    """Whether a ledger is one of noise that comes back."""
     tags = {event["tag"] for entry in entries for event in flattened(entry.event)}
     if CorrelatedRelease.tag in tags and len(tags) > 1:
         others = ", ".join(sorted(tags - {CorrelatedRelease.tag}))
@@ -38,12 +34,7 @@ def is_of_run(entries: Sequence[ReplayedEntry]) -> bool:
 def busiest_of_run(
     entries: Sequence[ReplayedEntry], delta: float, everybody: str
 ) -> tuple[str, int, float]:
-    """The client that has spent most: its name, its rounds, and its epsilon against the server.
-
-    Args:
-        delta: of the goal, or as asked for; what aggregation may fail with is taken off.
-        everybody: the name of all clients, where entries name none.
-    """
+    """The client that has spent most: its name, its rounds, and its epsilon against the server."""
     rounds = [event for entry in entries for event in flattened(entry.event)]
     listed = [listed_cohort(entry.metadata) for entry in entries]
     cohorts = [None if names is None else frozenset(names) for names in listed]

@@ -12,18 +12,10 @@ from rich.table import Table
 from simulations.reports.account.ledger import LedgerAccount
 from simulations.reports.account.mechanism import MechanismAccount
 
-_SAID_ELSEWHERE = {
-    *("by_accountant", "reasons", "route", "adjacency", "delta", "winner", "gaussian", "zcdp"),
-    *(
-        "insecure_seed",
-        "protects",
-        "sybil",
-        "without_members",
-        "guaranteed",
-        "guaranteed_at_delta",
-        "guaranteed_but_for",
-    ),
-}
+_SAID_ELSEWHERE = frozenset(
+    "by_accountant reasons route adjacency delta winner gaussian zcdp insecure_seed protects sybil "
+    "without_members guaranteed guaranteed_at_delta guaranteed_but_for".split()
+)
 
 
 def print_account(account: MechanismAccount | LedgerAccount, console: Console) -> None:

@@ -6,8 +6,8 @@ Every series has a marker of its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -34,6 +34,8 @@ MARGIN_INCHES: Final = 1.4
 WITH, WITHOUT = "with the defence", "without it"
 CEILING: Final = ">"
 _SHIFT: Final = 0.16
+Draw: TypeAlias = Callable[[Axes, float, Figures, str, str], None]
+"""Draws one side of a check on a row, in a colour and with a marker."""
 
 
 def charts(checks: Sequence[Check]) -> list[Chart]:
@@ -53,24 +55,14 @@ def rates_chart(checks: Sequence[Check]) -> Chart | None:
     names = [f"{c.id}  {known[c.id].name}" if c.id in known else c.id for c in attacks]
     figure, axes = _rows(names)
     for row, check in enumerate(attacks):
-        _draw_rate(axes, row - _SHIFT, check.with_defence, BLUE, "o")
-        _draw_rate(axes, row + _SHIFT, check.without_defence, ORANGE, "s")
+        _draw_sides(axes, row, check, _draw_rate)
     axes.set_xlim(-0.04, 1.04)
     axes.xaxis.set_major_formatter(PercentFormatter(xmax=1.0, decimals=0))
     sides = [side for c in attacks for side in (c.with_defence, c.without_defence)]
     hollow = "; hollow marker: a single run, without a rate" if None in map(rate_of, sides) else ""
     axes.set_xlabel(f"attacks that succeeded{hollow}")
-    _legend(
-        figure,
-        axes,
-        [
-            (BLUE, "o", WITH),
-            (ORANGE, "s", WITHOUT),
-            (INK, "|", ALLOWED),
-        ],
-    )
-    text = _sentences(attacks)
-    return _chart("rates", "How often each attack succeeds", text, figure)
+    series = [(BLUE, "o", WITH), (ORANGE, "s", WITHOUT), (INK, "|", ALLOWED)]
+    return _chart("rates", "How often each attack succeeds", attacks, figure, axes, series)
 
 
 def epsilon_chart(checks: Sequence[Check]) -> Chart | None:
@@ -85,8 +77,7 @@ def epsilon_chart(checks: Sequence[Check]) -> Chart | None:
         return None
     figure, axes = _rows([c.id.removeprefix("privacy-") for c in audits])
     for row, check in enumerate(audits):
-        _draw_bound(axes, row - _SHIFT, check.with_defence, BLUE, "o")
-        _draw_bound(axes, row + _SHIFT, check.without_defence, ORANGE, "s")
+        _draw_sides(axes, row, check, _draw_bound)
         accounted = number(check.with_defence, "claimed_epsilon")
         if accounted is not None:
             axes.plot([accounted], [row], color=INK, marker="|", markersize=20, markeredgewidth=2)
@@ -94,19 +85,14 @@ def epsilon_chart(checks: Sequence[Check]) -> Chart | None:
     axes.set_xlim(left=-0.05)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel("epsilon, logarithmic above 1")
-    series = [(BLUE, "o", f"certified, {WITH}"), (ORANGE, "s", f"certified, {WITHOUT}")]
-    _legend(
-        figure,
-        axes,
-        [
-            *series,
-            (INK, "|", "accounted"),
-            (INK, CEILING, "the most that these runs could certify"),
-        ],
-    )
-    return _chart(
-        "epsilon", "Certified epsilon next to the accounted one", _sentences(audits), figure
-    )
+    series = [
+        (BLUE, "o", f"certified, {WITH}"),
+        (ORANGE, "s", f"certified, {WITHOUT}"),
+        (INK, "|", "accounted"),
+        (INK, CEILING, "the most that these runs could certify"),
+    ]
+    title = "Certified epsilon next to the accounted one"
+    return _chart("epsilon", title, audits, figure, axes, series)
 
 
 def variance_chart(checks: Sequence[Check]) -> Chart | None:
@@ -117,13 +103,12 @@ def variance_chart(checks: Sequence[Check]) -> Chart | None:
     figure, axes = _rows([c.id.removeprefix("privacy-") for c in audits])
     axes.axvline(1.0, color=INK, linewidth=1.2)
     for row, check in enumerate(audits):
-        _draw_ratio(axes, row - _SHIFT, check.with_defence, BLUE, "o")
-        _draw_ratio(axes, row + _SHIFT, check.without_defence, ORANGE, "s")
+        _draw_sides(axes, row, check, _draw_ratio)
     axes.set_xlabel(
         "variance of the released noise, divided by the accounted one; lines: tolerance"
     )
-    _legend(figure, axes, [(BLUE, "o", WITH), (ORANGE, "s", WITHOUT)])
-    return _chart("variance", "Noise in the released sums", _sentences(audits), figure)
+    series = [(BLUE, "o", WITH), (ORANGE, "s", WITHOUT)]
+    return _chart("variance", "Noise in the released sums", audits, figure, axes, series)
 
 
 def _draw_rate(axes: Axes, row: float, figures: Figures, colour: str, marker: str) -> None:
@@ -158,6 +143,11 @@ def _draw_ratio(axes: Axes, row: float, figures: Figures, colour: str, marker: s
         axes.plot(ends, [row, row], color=colour, linewidth=2.0)
 
 
+def _draw_sides(axes: Axes, row: float, check: Check, draw: Draw) -> None:
+    draw(axes, row - _SHIFT, check.with_defence, BLUE, "o")
+    draw(axes, row + _SHIFT, check.without_defence, ORANGE, "s")
+
+
 def _rows(names: Sequence[str]) -> tuple[Figure, Axes]:
     """Return a figure with a row for each name, the first on top."""
     figure, (axes,) = blank(WIDTH_INCHES, MARGIN_INCHES + ROW_INCHES * len(names))
@@ -167,32 +157,37 @@ def _rows(names: Sequence[str]) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _legend(figure: Figure, axes: Axes, series: Sequence[tuple[str, str, str]]) -> None:
-    """Name the series above the rows, two beside one another."""
+def _chart(
+    name: str,
+    title: str,
+    checks: Sequence[Check],
+    figure: Figure,
+    axes: Axes,
+    series: Sequence[tuple[str, str, str]],  # colour, marker and words of each
+) -> Chart:
+    """Name the series above the rows, two beside one another, and write the plot."""
     handles = [
-        axes.plot([], [], color=c, marker=m, mfc=_fill(c, m), linestyle="none", label=label)[0]
-        for c, m, label in series
+        # Ceilings are hollow wherever they are drawn.
+        axes.plot(
+            [],
+            [],
+            color=colour,
+            marker=marker,
+            mfc="none" if marker == CEILING else colour,
+            linestyle="none",
+            label=label,
+        )[0]
+        for colour, marker, label in series
     ]
     legend(figure, handles, columns=2)
-
-
-def _fill(colour: str, marker: str) -> str:
-    """Ceilings are hollow wherever they are drawn."""
-    return "none" if marker == CEILING else colour
-
-
-def _sentences(checks: Sequence[Check]) -> str:
-    return " ".join(
+    text = " ".join(
         f"{c.id}: {WITH} {headline(c.with_defence)}; {WITHOUT} {headline(c.without_defence)}."
         + _accounted(c)
         for c in checks
     )
+    return Chart(title, text, write_svg(name, title, text, figure))
 
 
 def _accounted(check: Check) -> str:
     ceiling = largest(check.with_defence, CEILINGS)
     return "" if ceiling is None else f" Ceiling {readable(ceiling)}."
-
-
-def _chart(name: str, title: str, text: str, figure: Figure) -> Chart:
-    return Chart(title, text, write_svg(name, title, text, figure))

@@ -35,12 +35,7 @@ def one_shot_id(clients: int, members: int) -> str:
 
 
 def check_one_shot_span(clients: int, members: int) -> Check:
-    """Go through all schedules of small one-shot rounds, of the product's parties and of mutants.
-
-    Args:
-        clients: of the round.
-        members: of the committee of each of its two contexts.
-    """
+    """Go through all schedules of small one-shot rounds, of the product and of mutants."""
     mutants = [
         mutant
         for mutant in OneShotMutant
@@ -57,11 +52,7 @@ def check_one_shot_span(clients: int, members: int) -> Check:
 
 
 def check_shares(largest: int) -> Check:
-    """Small committees, by elimination: what is learned with the protocol's rules, and without.
-
-    Args:
-        largest: committees of up to so many members open one signed set.
-    """
+    """Small committees, by elimination: what is learned with the protocol's rules, and without."""
     enough = fewer = right = more = 0
     for committee in signed_set_committees(largest):
         for learned, plain in signed_set(committee):
@@ -96,12 +87,7 @@ def check_shares(largest: int) -> Check:
 
 
 def check_returned_runs(schedules: int, seed: int) -> Check:
-    """Draw schedules of runs whose noise comes back, for the product's memories and for others.
-
-    Args:
-        schedules: how many, of each.
-        seed: fixes them.
-    """
+    """Draw schedules of runs whose noise comes back, for the product's memories and for others."""
     found = run_schedules(schedules, seed)
     weak = {name: run_schedules(schedules, seed, rules) for name, rules in WEAK_RUNS.items()}
     caught = sum(report.broken > 0 for report in weak.values())

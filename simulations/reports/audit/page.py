@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
-from simulations.audits.base import Check, Exhibit, Figures
+from simulations.audits.base import Check, Exhibit
 from simulations.common.pages import render
 from simulations.common.tables import readable
+from simulations.reports.audit import readings
 from simulations.reports.audit.charts import charts
-from simulations.reports.audit.promises import NOT_PROMISED, Promise, by_promise, records
-from simulations.reports.audit.readings import (
-    control_of,
-    entries,
-    headline,
-    outcome,
-    promise_of,
-)
+from simulations.reports.audit.promises import NOT_PROMISED, by_promise
 from simulations.reports.audit.results import AuditReport
 
 COUNTED: Final = {
@@ -37,127 +31,40 @@ SHOWN: Final = 14
 """Figures of one side that are in sight; the others unfold, and are printed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """An exhibit as the page shows it.
-
-    Attributes:
-        title: what it shows.
-        text: the same in words.
-        uri: the picture itself, as a data URI.
-    """
-
-    title: str
-    text: str
-    uri: str
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One of the two runs of a check.
-
-    Attributes:
-        name: with or without the defence.
-        outcome: how it ended, in words.
-        headline: the same with the figure that decides it.
-        entries: all figures, those that matter first.
-    """
-
-    name: str
-    outcome: str
-    headline: str
-    entries: list[tuple[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A check as the page shows it.
-
-    Attributes:
-        anchor: its place on the page.
-        id: of the check.
-        name: what the attack does, in a few words; empty for other checks.
-        promise: what is promised.
-        control: how the victim differs from the product, a sentence; may be empty.
-        held: whether both sides ended as they must.
-        sides: with the defence, and without.
-        pictures: its exhibits.
-    """
-
-    anchor: str
-    id: str
-    name: str
-    promise: str
-    control: str
-    held: bool
-    sides: tuple[Side, Side]
-    pictures: list[Picture]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A promise and what tried to break it."""
-
-    promise: Promise
-    entries: list[Entry]
-
-    @property
-    def held(self) -> bool:
-        """Whether all of its checks held."""
-        return all(entry.held for entry in self.entries)
-
-
 def render_page(report: AuditReport) -> str:
     """Return the page as HTML."""
-    sections = _sections(report)
+    numbers = count(1)
+    sections = [
+        {
+            "promise": promise,
+            "checks": [(_anchor(check, next(numbers)), check) for check in checks],
+            "held": all(check.held for check in checks),
+        }
+        for promise, checks in by_promise(report.checks)
+    ]
     return render(
         "simulations.reports.audit",
         report=report,
         sections=sections,
-        failed=[e for section in sections for e in section.entries if not e.held],
         facts=_facts(report),
         charts=charts(report.checks),
         shown=SHOWN,
+        attacks={id: attack.name for id, attack in records().items()},
         not_promised=NOT_PROMISED,
+        readings=readings,
+        uri_of=_uri,
     )
 
 
-def _sections(report: AuditReport) -> list[Section]:
-    count = 0
-    sections = []
-    for promise, checks in by_promise(report.checks):
-        section = Section(promise, [])
-        for check in checks:
-            count += 1
-            section.entries.append(_entry(check, count, report.defences.get(check.id, "")))
-        sections.append(section)
-    return sections
-
-
-def _entry(check: Check, count: int, defence: str) -> Entry:
+def _anchor(check: Check, number: int) -> str:
+    """Its place on the page."""
     slug = re.sub(r"[^a-z0-9]+", "-", check.id.lower()).strip("-")
-    return Entry(
-        anchor=f"check-{count}-{slug}",
-        id=check.id,
-        name=records()[check.id].name if check.id in records() else "",
-        promise=promise_of(check),
-        control=control_of(check, defence),
-        held=check.held,
-        sides=(
-            _side("With the defence", check.with_defence),
-            _side("Without it", check.without_defence),
-        ),
-        pictures=[_picture(exhibit) for exhibit in check.exhibits],
-    )
+    return f"check-{number}-{slug}"
 
 
-def _side(name: str, figures: Figures) -> Side:
-    return Side(name, outcome(figures), headline(figures), entries(figures))
-
-
-def _picture(exhibit: Exhibit) -> Picture:
-    data = base64.b64encode(exhibit.data).decode()
-    return Picture(exhibit.title, exhibit.text, f"data:{exhibit.media_type};base64,{data}")
+def _uri(exhibit: Exhibit) -> str:
+    """The picture itself."""
+    return f"data:{exhibit.media_type};base64,{base64.b64encode(exhibit.data).decode()}"
 
 
 def _facts(report: AuditReport) -> list[tuple[str, str]]:
@@ -177,5 +84,5 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
         **made.machine,
         "versions": ", ".join(f"{name} {number}" for name, number in made.versions.items()),
     }
-    tried = {COUNTED[name]: f"{count:,}" for name, count in report.counts().items() if count}
+    tried = {COUNTED[name]: f"{many:,}" for name, many in report.counts().items() if many}
     return [(name, str(value)) for name, value in {**facts, **tried}.items()]

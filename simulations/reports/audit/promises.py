@@ -17,19 +17,12 @@ from simulations.threats.attack import Attack
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One promise.
+    """A promise in words, and the checks that try to break it."""
 
-    Attributes:
-        name: "P1" and on.
-        title: in a few words.
-        text: in full.
-        prefixes: with which the ids of its other checks begin.
-    """
-
-    name: str
-    title: str
-    text: str
-    prefixes: tuple[str, ...] = ()
+    name: str  # "P1" and on
+    title: str  # in a few words
+    text: str  # in full
+    prefixes: tuple[str, ...] = ()  # with which the ids of its other checks begin
 
     @property
     def attacks(self) -> tuple[str, ...]:

@@ -23,21 +23,13 @@ _SAID_FIRST: Final = {"error", "succeeded", "rejected", "refused_with", *RATE}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A success rate with its interval.
+    """A success rate with its interval."""
 
-    Attributes:
-        successes: of `trials`.
-        trials: >= 1.
-        lower: bound of Clopper and Pearson.
-        upper: likewise.
-        chance: what guessing has, or what the accounted epsilon allows; more is a success.
-    """
-
-    successes: int
-    trials: int
-    lower: float
-    upper: float
-    chance: float
+    successes: int  # of `trials`
+    trials: int  # >= 1
+    lower: float  # bound of Clopper and Pearson
+    upper: float  # likewise
+    chance: float  # what guessing has, or what the accounted epsilon allows; more is a success
 
     @property
     def share(self) -> float:
@@ -147,10 +139,7 @@ def _rate_entries(figures: Figures) -> list[tuple[str, str]]:
         return [(worded(name), valued(figures[name])) for name in RATE if name in figures]
     found = [
         ("succeeded", f"{rate.successes:,} of {rate.trials:,} ({percent(rate.share)})"),
-        (
-            f"interval, {2 * CONFIDENCE - 1:.1%}",
-            f"{percent(rate.lower)} to {percent(rate.upper)}",
-        ),
+        (f"interval, {2 * CONFIDENCE - 1:.1%}", f"{percent(rate.lower)} to {percent(rate.upper)}"),
     ]
     return found + ([(ALLOWED, percent(rate.chance))] if rate.chance else [])
 

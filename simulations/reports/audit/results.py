@@ -22,21 +22,13 @@ factor. Figures of parts, as "sum_trials", are counted, too."""
 
 @dataclass(frozen=True, slots=True)
 class UnitOutcome:
-    """What one unit came to.
+    """What one unit came to."""
 
-    Attributes:
-        unit: its id.
-        checks: what it found; none if what it is about is not installed.
-        seconds: wall time when it ran.
-        error: the error that ended it, if one did; its check does not hold.
-        kept: taken from an earlier run of the same audit.
-    """
-
-    unit: str
-    checks: tuple[Check, ...]
-    seconds: float
-    error: str | None = None
-    kept: bool = False
+    unit: str  # its id
+    checks: tuple[Check, ...]  # what it found; none if what it is about is not installed
+    seconds: float  # wall time when it ran
+    error: str | None = None  # the error that ended it, if one did; its check does not hold
+    kept: bool = False  # taken from an earlier run of the same audit
 
     @property
     def held(self) -> bool:
@@ -46,25 +38,15 @@ class UnitOutcome:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """A whole audit.
+    """A whole audit."""
 
-    Attributes:
-        seed: fixes all randomness but the secrets of real rounds.
-        effort: "quick" or "full".
-        finished: date and time, UTC, ISO 8601.
-        outcomes: of all units that were asked for, in order.
-        defences: what the twin of a check lacks, in words, by id.
-        provenance: what was audited, and where.
-        notes: what the reader must know: what was not run.
-    """
-
-    seed: int
-    effort: str
-    finished: str
-    outcomes: tuple[UnitOutcome, ...]
-    defences: Mapping[str, str]
-    provenance: Provenance
-    notes: tuple[str, ...] = ()
+    seed: int  # fixes all randomness but the secrets of real rounds
+    effort: str  # "quick" or "full"
+    finished: str  # date and time, UTC, ISO 8601
+    outcomes: tuple[UnitOutcome, ...]  # of all units that were asked for, in order
+    defences: Mapping[str, str]  # what the twin of a check lacks, in words, by id
+    provenance: Provenance  # what was audited, and where
+    notes: tuple[str, ...] = ()  # what the reader must know: what was not run
 
     @property
     def checks(self) -> tuple[Check, ...]:

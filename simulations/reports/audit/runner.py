@@ -10,27 +10,26 @@ from pathlib import Path
 
 from simulations.audits.base import Check, Figures
 from simulations.common.failures import one_line
-from simulations.reports.audit.journal import Memory
+from simulations.reports.audit.journal import Journal
 from simulations.reports.audit.results import UnitOutcome
 from simulations.reports.audit.units import Unit
 
 
 def run_units(
-    units: Sequence[Unit], memory: Memory, begin: Callable[[Unit], None] = lambda _: None
+    units: Sequence[Unit], journal: Journal, begin: Callable[[Unit], None] = lambda _: None
 ) -> Iterator[UnitOutcome]:
     """Run units and yield what each came to as soon as it is known.
 
     Args:
-        units: in order.
-        memory: units that it knows are not run; others are given to it when they are done.
+        journal: units that it knows are not run; others are given to it when they are done.
         begin: told each unit before it runs.
     """
     for unit in units:
-        outcome = memory.find(unit.id)
+        outcome = journal.find(unit.id)
         if outcome is None:
             begin(unit)
             outcome = run_unit(unit)
-            memory.keep(outcome)
+            journal.keep(outcome)
         yield outcome
 
 
@@ -64,8 +63,5 @@ def _described(error: Exception) -> str:
     frame = traceback.extract_tb(error.__traceback__)[-1]
     message = " ".join(str(error).split())
     place = f"{Path(frame.filename).name}, line {frame.lineno}"
-    return (
-        f"{type(error).__name__}: {message} ({place})"
-        if message
-        else (f"{type(error).__name__} ({place})")
-    )
+    said = f"{type(error).__name__}: {message}" if message else type(error).__name__
+    return f"{said} ({place})"

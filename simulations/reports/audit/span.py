@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
-from typing import Protocol
+from typing import TypeAlias
 
 from secagg import Mode
 from simulations.audits.base import Check, Figures
 from simulations.threats.span import Mutant, SpanReport, span_check
+from simulations.threats.span.one_shot import OneShotReport
 
 
 def span_id(size: int, mode: Mode) -> str:
@@ -17,12 +17,7 @@ def span_id(size: int, mode: Mode) -> str:
 
 
 def check_span(size: int, mode: Mode) -> Check:
-    """Go through all schedules of a round, of the product's clients and of every mutant.
-
-    Args:
-        size: clients of the round, 2 to 5.
-        mode: what the server may do.
-    """
+    """Go through all schedules of a round, of the product's clients and of every mutant."""
     mutants = [m for m in Mutant if m.applies(mode) and m.smallest_size <= size]
     found = span_check(size, mode)
     return Check.of(
@@ -34,32 +29,8 @@ def check_span(size: int, mode: Mode) -> Check:
     )
 
 
-class Explored(Protocol):
-    """What an exhaustive check of either protocol says of one kind of party."""
-
-    @property
-    def mutant(self) -> Enum | None:
-        """The rule that was taken away; None for the product's parties."""
-
-    @property
-    def parameters(self) -> int:
-        """Choices of the round's numbers gone through."""
-
-    @property
-    def schedules(self) -> int:
-        """How many schedules were explored."""
-
-    @property
-    def systems(self) -> int:
-        """Systems of equations solved."""
-
-    @property
-    def opened(self) -> int:
-        """Schedules in which the server gets a sum."""
-
-    @property
-    def held(self) -> bool:
-        """Whether no schedule is broken."""
+Explored: TypeAlias = SpanReport | OneShotReport
+"""What an exhaustive check of either protocol says of one kind of party."""
 
 
 def product_figures(report: Explored, broken: str) -> Figures:
@@ -82,11 +53,7 @@ def product_figures(report: Explored, broken: str) -> Figures:
 
 
 def mutant_figures(reports: Sequence[tuple[Explored, str]]) -> Figures:
-    """Return how many mutants were caught, and how; rejected only if all of them were.
-
-    Args:
-        reports: each with how it ended, in words.
-    """
+    """Return how many mutants were caught, and how; rejected only if all of them were."""
     caught = sum(not report.held for report, _ in reports)
     figures: Figures = {
         "schedules": sum(report.schedules for report, _ in reports),

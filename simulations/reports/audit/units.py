@@ -12,7 +12,7 @@ from typing import Final
 
 from protocol.errors import ConfigurationError
 from secagg import Mode
-from simulations.audits.base import Audit, Check, Effort
+from simulations.audits.base import Check, Effort
 from simulations.audits.suite import audits
 from simulations.reports.audit.one_shot import (
     RUNS_ID,
@@ -30,19 +30,12 @@ FLOWER: Final = "flower"
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One thing to run.
+    """One thing to run."""
 
-    Attributes:
-        id: of its check; a name of its own if it gives several.
-        title: what is promised, or what it is about, for the progress display and for errors.
-        run: gives its checks.
-        defence: what the twin lacks, in words; empty if the check's title says so.
-    """
-
-    id: str
-    title: str
-    run: Callable[[], Sequence[Check]]
-    defence: str = ""
+    id: str  # of its check; a name of its own if it gives several
+    title: str  # what is promised, or what it is about, for the progress display and for errors
+    run: Callable[[], Sequence[Check]]  # gives its checks
+    defence: str = ""  # what the twin lacks, in words; empty if the check's title says so
 
 
 def all_units(effort: Effort, seed: int) -> list[Unit]:
@@ -63,26 +56,25 @@ def all_units(effort: Effort, seed: int) -> list[Unit]:
     ]
 
 
+def _alone(check: Callable[[], Check]) -> Callable[[], Sequence[Check]]:
+    """What a unit runs that gives one check."""
+    return lambda: [check()]
+
+
 def attack_units(catalogue: Iterable[Attack], effort: Effort, seed: int) -> list[Unit]:
     """Return a unit for each attack, with and without the defence."""
-
-    def run(attack: Attack) -> list[Check]:
-        return [attack.check(effort, seed)]
-
-    return [Unit(a.id, a.title, partial(run, a), a.stopped_by) for a in catalogue]
+    return [
+        Unit(a.id, a.title, _alone(partial(a.check, effort, seed)), a.stopped_by) for a in catalogue
+    ]
 
 
 def span_units(effort: Effort) -> list[Unit]:
     """Return the Span check for rounds of 3 and 4 clients, and of 5 in a full audit."""
-
-    def run(size: int, mode: Mode) -> list[Check]:
-        return [check_span(size, mode)]
-
     return [
         Unit(
             span_id(size, mode),
             f"No schedule of a round of {size} clients yields more than the promised sum",
-            partial(run, size, mode),
+            _alone(partial(check_span, size, mode)),
             "one rule of the client at a time",
         )
         for size in range(3, effort.choose(4, 5) + 1)
@@ -92,31 +84,23 @@ def span_units(effort: Effort) -> list[Unit]:
 
 def one_shot_units(effort: Effort, seed: int) -> list[Unit]:
     """Return the checks of small one-shot rounds, committees and runs."""
-
-    def run(clients: int, members: int) -> list[Check]:
-        return [check_one_shot_span(clients, members)]
-
-    def shares() -> list[Check]:
-        return [check_shares(effort.choose(4, 6))]
-
-    def runs() -> list[Check]:
-        return [check_returned_runs(effort.choose(2_000, 60_000), seed)]
-
+    shares = partial(check_shares, effort.choose(4, 6))
+    runs = partial(check_returned_runs, effort.choose(2_000, 60_000), seed)
     sizes = [(3, 3), (4, 3)] if effort is Effort.QUICK else [(3, 3), (4, 3), (3, 4), (4, 4)]
     return [
         Unit(
             one_shot_id(clients, members),
             f"No schedule of a one-shot round, {clients} clients, yields more than one sum",
-            partial(run, clients, members),
+            _alone(partial(check_one_shot_span, clients, members)),
             "one rule of members and clients at a time",
         )
         for clients, members in sizes
     ] + [
-        Unit(SHARES_ID, "Shares give the sums of one signed set and nothing else", shares),
+        Unit(SHARES_ID, "Shares give the sums of one signed set and nothing else", _alone(shares)),
         Unit(
             RUNS_ID,
             "No schedule opens sums with less noise than their records say",
-            runs,
+            _alone(runs),
             "one rule of members at a time",
         ),
     ]
@@ -124,12 +108,8 @@ def one_shot_units(effort: Effort, seed: int) -> list[Unit]:
 
 def privacy_units(effort: Effort, seed: int) -> list[Unit]:
     """Return the privacy audits."""
-
-    def run(audit: Audit) -> list[Check]:
-        return [audit.check()]
-
     return [
-        Unit(audit.id, f"privacy audit: {audit.id}", partial(run, audit))
+        Unit(audit.id, f"privacy audit: {audit.id}", _alone(audit.check))
         for audit in audits(effort, seed)
     ]
 
@@ -146,11 +126,7 @@ def flower_unit(effort: Effort, seed: int) -> Unit:
 
 
 def chosen_units(units: Sequence[Unit], only: Iterable[str]) -> list[Unit]:
-    """Return the units with the ids asked for, in the order of the audit; all if none are.
-
-    Raises:
-        ConfigurationError: there is no unit with such an id.
-    """
+    """Return the units with the ids asked for, in the order of the audit; all if none are."""
     wanted = {name.strip().casefold() for entry in only for name in entry.split(",")} - {""}
     known = {unit.id.casefold() for unit in units}
     unknown = sorted(wanted - known)

@@ -6,13 +6,7 @@ from typing import Final, Self
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -26,12 +20,7 @@ WIDE: Final = 140
 
 
 class ProgressView:
-    """A bar and a line for each finished unit; on a console that is no terminal, the lines alone.
-
-    Args:
-        total: units to come.
-        console: where to draw; a quiet one draws nothing.
-    """
+    """A bar and a line for each finished unit; the lines alone where there is no terminal."""
 
     def __init__(self, total: int, console: Console) -> None:
         self._console = console
@@ -76,11 +65,7 @@ class ProgressView:
 
 
 def results_table(report: AuditReport, width: int) -> Table:
-    """Return the checks: a row for each, or a paragraph for each where rows are too narrow to read.
-
-    Args:
-        width: of the console, in columns.
-    """
+    """The checks: a row for each, or a paragraph for each where rows are too narrow to read."""
     return _rows(report) if width >= WIDE else _paragraphs(report)
 
 

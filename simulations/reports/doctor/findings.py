@@ -18,19 +18,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen.
+    """What was seen."""
 
-    Attributes:
-        level: how bad it is.
-        subject: what it is about.
-        found: in words.
-        remedy: what to do about it; None if nothing has to be done.
-    """
-
-    level: Level
-    subject: str
-    found: str
-    remedy: str | None = None
+    level: Level  # how bad it is
+    subject: str  # what it is about
+    found: str  # in words
+    remedy: str | None = None  # what to do about it; None if nothing has to be done
 
     def __str__(self) -> str:
         line = f"{self.level:<8} {self.subject}: {self.found}"

@@ -49,11 +49,7 @@ def folders() -> Iterator[Finding]:
 
 
 def free_bytes(folder: Path) -> int:
-    """Room in a folder.
-
-    Raises:
-        OSError: not even one byte can be written there.
-    """
+    """Room in a folder."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         file.write(b"\0")
     return shutil.disk_usage(folder).free

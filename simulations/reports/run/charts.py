@@ -15,14 +15,8 @@ from simulations.reports.run.plots import DASH, Layer, Line, RoundPlot, rounds_o
 from simulations.reports.run.sketch_size import sketch_chart
 from simulations.reports.run.trade_off import trade_off_chart
 
-ADVERSARIES: Final = {
-    "server": "against the server",
-    "outsider": "against an outsider",
-}
-DRAWN: Final = {
-    "server": "so far: server",
-    "outsider": "so far: outsider",
-}
+ADVERSARIES: Final = {"server": "against the server", "outsider": "against an outsider"}
+DRAWN: Final = {"server": "so far: server", "outsider": "so far: outsider"}
 """The epsilons that are drawn; a record may have more."""
 STAGES: Final = {
     "advertise": ("no keys (advertise)", ORANGE),
@@ -47,11 +41,7 @@ STAGE_PARTS: Final = {
 
 
 def charts_of(run: Run, number: int) -> list[Chart]:
-    """Return the plots for which the run has something to show.
-
-    Args:
-        number: of the run on its page.
-    """
+    """Return the plots for which the run has something to show."""
     if not run.records:
         return []
     prefix = f"run{number}"

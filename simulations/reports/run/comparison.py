@@ -12,15 +12,7 @@ from simulations.common.tables import readable
 from simulations.learning.records import Record, average_rate, number, second_half
 from simulations.reports.run.charts import split_bytes
 from simulations.reports.run.folders import Run
-from simulations.reports.run.plots import (
-    DASH,
-    MARKERS,
-    Line,
-    RoundPlot,
-    rounds_of,
-    times,
-    words_of,
-)
+from simulations.reports.run.plots import DASH, MARKERS, Line, RoundPlot, rounds_of, times, words_of
 
 RESULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("rounds",),

@@ -21,40 +21,21 @@ from simulations.reports.guessing import guaranteed
 
 CONFIG: Final = "config.toml"
 NEEDED: Final = frozenset(
-    {
-        "round",
-        "accuracy",
-        "loss",
-        "cohort",
-        "survivors",
-        "sketch_size",
-        "dimension",
-        "compression",
-        "bytes_per_client",
-        "epsilons",
-        "lost",
-    }
+    "round accuracy loss cohort survivors sketch_size dimension compression bytes_per_client "
+    "epsilons lost".split()
 )
 """What every record has; the rest depends on the kind of run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One run.
+    """One run, as its folder tells of it."""
 
-    Attributes:
-        name: short.
-        path: its folder.
-        config: what was asked for.
-        environment: machine, versions and commit, as far as they were kept.
-        records: of all finished rounds.
-    """
-
-    name: str
-    path: Path
-    config: RunConfig
-    environment: Environment
-    records: Sequence[Record]
+    name: str  # short
+    path: Path  # its folder
+    config: RunConfig  # what was asked for
+    environment: Environment  # machine, versions and commit, as far as they were kept
+    records: Sequence[Record]  # of all finished rounds
 
     @property
     def tested(self) -> list[Record]:

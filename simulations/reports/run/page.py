@@ -15,12 +15,7 @@ from simulations.common.tables import readable
 from simulations.learning.insecure import protects
 from simulations.reports.guessing import meaning
 from simulations.reports.run.charts import charts_of
-from simulations.reports.run.comparison import (
-    comparison_charts,
-    comparison_tables,
-    mean,
-    outcomes,
-)
+from simulations.reports.run.comparison import comparison_charts, comparison_tables, mean, outcomes
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import DASH
 from simulations.reports.verdict import Verdict, judge
@@ -36,34 +31,20 @@ SUMS = {
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A run as the page shows it.
+    """A run as the page shows it."""
 
-    Attributes:
-        anchor: its place on the page.
-        headline: what came of it, in a sentence.
-        verdict: on the run's settings.
-        meaning: of its epsilon, in a sentence; empty if it has none.
-        notes: what a reader should not miss.
-        setting: what was asked for, by name.
-        machine: where it ran, and on what.
-        charts: its plots.
-        config: the whole configuration, as TOML.
-        ledger: whether its releases are on a ledger.
-        parts: which explanations of the error apply.
-    """
-
-    anchor: str
+    anchor: str  # its place on the page
     run: Run
-    headline: str
-    verdict: Verdict
-    meaning: str
-    notes: tuple[str, ...]
-    setting: tuple[tuple[str, str], ...]
-    machine: tuple[tuple[str, str], ...]
-    charts: tuple[Chart, ...]
-    config: str
-    ledger: bool
-    parts: frozenset[str]
+    headline: str  # what came of it, in a sentence
+    verdict: Verdict  # on the run's settings
+    meaning: str  # of its epsilon, in a sentence; empty if it has none
+    notes: tuple[str, ...]  # what a reader should not miss
+    setting: tuple[tuple[str, str], ...]  # what was asked for, by name
+    machine: tuple[tuple[str, str], ...]  # where it ran, and on what
+    charts: tuple[Chart, ...]  # its plots
+    config: str  # the whole configuration, as TOML
+    ledger: bool  # whether its releases are on a ledger
+    parts: frozenset[str]  # which explanations of the error apply
 
 
 def render_runs(runs: Sequence[Run], title: str) -> str:

@@ -54,14 +54,7 @@ class Layer:
 
 
 class RoundPlot:
-    """A plot over rounds in the making.
-
-    Args:
-        name: unique on the page.
-        title: what it shows.
-        label: of the vertical axis.
-        labels: lines of the legend that it will have.
-    """
+    """A plot over rounds in the making."""
 
     def __init__(self, name: str, title: str, label: str, labels: int) -> None:
         self._name, self._title = name, title
@@ -141,11 +134,7 @@ class RoundPlot:
         self._shares = True
 
     def in_logarithms(self, least: float) -> None:
-        """Values differ by large factors: equal distances are equal factors.
-
-        Args:
-            least: where the axis begins, above 0.
-        """
+        """Values differ by large factors: equal distances are equal factors."""
         self._least = least
 
     def chart(self, text: str, table: Table | None = None) -> Chart:

@@ -20,15 +20,10 @@ Format = Literal["csv", "parquet"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a column is about.
+    """What a column is about."""
 
-    Attributes:
-        unit: of its numbers; empty for words.
-        meaning: a few words.
-    """
-
-    unit: str
-    meaning: str
+    unit: str  # of its numbers; empty for words
+    meaning: str  # a few words
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
@@ -95,11 +90,7 @@ def column_of(name: str) -> Column:
 
 
 def rows_of(runs: Sequence[Run]) -> list[dict[str, Cell]]:
-    """A row for each round of each run; all have the same columns, None where there is no value.
-
-    Raises:
-        ConfigurationError: no run has a finished round.
-    """
+    """A row for each round of each run; all have the same columns, None where there is no value."""
     differing = settings_that_differ(runs) if len(runs) > 1 else []
     found = []
     for run in runs:
@@ -115,11 +106,7 @@ def rows_of(runs: Sequence[Run]) -> list[dict[str, Cell]]:
 
 
 def write_rows(rows: Sequence[Mapping[str, Cell]], path: Path, form: Format) -> None:
-    """Write a table whose rows have the same columns; the folder is made if need be.
-
-    Raises:
-        ImportError: Parquet is asked for, and pyarrow is not installed.
-    """
+    """Write a table whose rows have the same columns; the folder is made if need be."""
     data = _parquet(rows) if form == "parquet" else _csv(rows)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, data)

@@ -11,12 +11,7 @@ from scipy import stats
 from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from secagg import ParameterError
 from simulations.audits.base import ALPHA, Floats
-from simulations.audits.distribution import (
-    LawTest,
-    chi_square,
-    independence_test,
-    noise_test,
-)
+from simulations.audits.distribution import LawTest, chi_square, independence_test, noise_test
 
 pytestmark = pytest.mark.statistical
 

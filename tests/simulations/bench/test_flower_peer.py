@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import invoke, run_json
+from command_line import Refused, invoke, run_json
 
 from protocol.errors import ConfigurationError
-from simulations.__main__ import main
 from simulations.bench import flower_peer
 from simulations.bench.flower_peer import open_peer
 from simulations.bench.mask import bench_mask
@@ -29,10 +28,7 @@ SMALL = {
         *("shamir", "--secrets", "2", "--holders", "7", "--threshold", "4"),
         *("--repeats", "2"),
     ),
-    "unmask": (
-        *("unmask", "--clients", "8", "--dim", "50", "--dropped", "3"),
-        *("--repeats", "1"),
-    ),
+    "unmask": (*("unmask", "--clients", "8", "--dim", "50", "--dropped", "3"), *("--repeats", "1")),
 }
 
 
@@ -196,17 +192,10 @@ def test_a_peer_that_is_not_installed_names_its_extra(
 
 @pytest.mark.parametrize("command", SMALL)
 def test_a_peer_that_is_not_installed_is_status_2(
-    fake: SimpleNamespace,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
+    fake: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, refused: Refused, command: str
 ) -> None:
     monkeypatch.setitem(sys.modules, flower_peer.SERVER, None)
-    monkeypatch.setattr(sys, "argv", ["veilsum", "bench", *SMALL[command], "--peer", "flower"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    assert "veilsum[flower]" in capsys.readouterr().err
+    assert "veilsum[flower]" in refused("bench", *SMALL[command], "--peer", "flower")
 
 
 @pytest.mark.parametrize("command", SMALL)

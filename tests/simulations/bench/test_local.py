@@ -12,10 +12,7 @@ def test_every_report_is_timed_beside_its_limit() -> None:
     assert figures["top"] == 200
     for name in ("privquant", "exp", "pe", "ps", "piecewise", "sampled", "copy", "partition"):
         assert figures[f"{name}_seconds"] > 0.0
-    for name, limit in [
-        ("piecewise", "keystream_two_words"),
-        ("privquant", "keystream_one_byte"),
-    ]:
+    for name, limit in [("piecewise", "keystream_two_words"), ("privquant", "keystream_one_byte")]:
         ratio = figures[f"{name}_seconds"] / figures[f"{limit}_seconds"]
         assert figures[f"{name}_ratio_to_keystream"] == pytest.approx(ratio)
     for name in ("exp", "pe", "ps"):

@@ -17,17 +17,11 @@ from simulations.bench.simulate.workload import plain_module, workload
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-KEYS = {
-    "updates_per_second",
-    "updates_per_second_one_thread",
-    "sequential_updates_per_second",
-    "flower_updates_per_second",
-    "pfl_updates_per_second",
-    "ratio_to_sequential",
-    "encode_share",
-    "largest_difference",
-    "peak_rss_bytes",
-}
+KEYS = set(
+    "updates_per_second updates_per_second_one_thread sequential_updates_per_second "
+    "flower_updates_per_second pfl_updates_per_second ratio_to_sequential encode_share "
+    "largest_difference peak_rss_bytes".split()
+)
 RATES = ("updates_per_second", "bare_updates_per_second", "ratio_to_bare")
 
 

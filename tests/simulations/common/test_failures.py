@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import invoke
+from command_line import Refused, invoke
 
 from protocol.errors import ConfigurationError, PolicyError, RankFailedError
 from simulations.__main__ import main
@@ -40,17 +40,16 @@ from simulations.learning.training import require_device
 ROOT = Path(__file__).parents[3]
 
 
-def told(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: object
-) -> str:
+@pytest.fixture
+def told(refused: Refused) -> Refused:
     """The one line that a command ends with."""
-    monkeypatch.setattr(sys, "argv", ["veilsum", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "Traceback" not in error, error
-    return error
+
+    def line(*arguments: object) -> str:
+        error = refused(*arguments)
+        assert error.count("\n") == 1, error
+        return error
+
+    return line
 
 
 @contextmanager
@@ -89,13 +88,13 @@ def test_every_extra_of_a_user_is_known() -> None:
 
 @pytest.mark.parametrize("package", sorted(EXTRAS))
 def test_a_missing_package_names_its_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], package: str
+    monkeypatch: pytest.MonkeyPatch, told: Refused, package: str
 ) -> None:
     def ends() -> None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=f"{package}.part")
 
     monkeypatch.setattr(cli, "app", ends)
-    error = told(monkeypatch, capsys)
+    error = told()
     assert f"needs {package}" in error
     assert f'pip install "veilsum[{EXTRAS[package]}]"' in error
 
@@ -137,13 +136,13 @@ def test_mistakes_in_the_program_keep_their_traceback(
     ],
 )
 def test_what_the_system_refuses_names_file_reason_and_cure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], code: int, words: str
+    monkeypatch: pytest.MonkeyPatch, told: Refused, code: int, words: str
 ) -> None:
     def ends() -> None:
         raise OSError(code, os.strerror(code), "out/rounds.jsonl")
 
     monkeypatch.setattr(cli, "app", ends)
-    assert f"out/rounds.jsonl: {words}\n" in told(monkeypatch, capsys)
+    assert f"out/rounds.jsonl: {words}\n" in told()
 
 
 def test_a_system_error_without_a_number_keeps_its_words() -> None:
@@ -179,13 +178,7 @@ def test_a_run_that_diverges_is_told() -> None:
 
 @pytest.mark.parametrize("below", ["", "deeper"])
 @pytest.mark.parametrize("command", ["run", "demo", "report", "audit", "equal-error"])
-def test_out_on_a_file_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    command: str,
-    below: str,
-) -> None:
+def test_out_on_a_file_is_one_line(tmp_path: Path, told: Refused, command: str, below: str) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     file = tmp_path / "file"
     file.write_text("mine")
@@ -197,16 +190,14 @@ def test_out_on_a_file_is_one_line(
         "audit": ("audit", "--only", "A1", "--quiet", "--out", out),
         "equal-error": ("reproduce", "equal-error", "--quick", "--out", out),
     }[command]
-    error = told(monkeypatch, capsys, *arguments)
+    error = told(*arguments)
     if command != "report":
         assert str(out) in error and "there is a file where a folder should be" in error
     assert file.read_text() == "mine"
 
 
-def test_epsilon_beyond_all_accounting_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = told(monkeypatch, capsys, "plan", "--clients", "100", "--epsilon", "1e9")
+def test_epsilon_beyond_all_accounting_is_one_line(told: Refused) -> None:
+    error = told("plan", "--clients", "100", "--epsilon", "1e9")
     assert "epsilon = 1000000000.0: must be" in error and "1e+06" in error
 
 
@@ -221,10 +212,8 @@ def test_epsilon_beyond_all_accounting_is_one_line(
         ("account --target-epsilon 1e9", "epsilon"),
     ],
 )
-def test_figures_out_of_range_are_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, told_of: str
-) -> None:
-    error = told(monkeypatch, capsys, *words.split())
+def test_figures_out_of_range_are_one_line(told: Refused, words: str, told_of: str) -> None:
+    error = told(*words.split())
     assert told_of in error and "ConfigurationError" in error
 
 
@@ -236,12 +225,12 @@ def test_counts_beyond_all_arithmetic_are_refused(option: str) -> None:
 
 @pytest.mark.parametrize("device", ["cuda:99", "abacus", "meta"])
 def test_a_device_that_is_not_there_is_one_line_and_leaves_no_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], device: str
+    tmp_path: Path, told: Refused, device: str
 ) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     out = tmp_path / "out"
     change = f"engine.device={device}"
-    error = told(monkeypatch, capsys, "run", given, "--set", change, "--quiet", "--out", out)
+    error = told("run", given, "--set", change, "--quiet", "--out", out)
     assert f"engine.device: torch cannot compute on {device!r}" in error and "cpu" in error
     assert not out.exists()
 
@@ -253,12 +242,10 @@ def test_devices_that_are_there_are_named(monkeypatch: pytest.MonkeyPatch) -> No
         require_device("abacus")
 
 
-def test_an_unknown_data_set_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_data_set_is_one_line(tmp_path: Path, told: Refused) -> None:
     given = write_config(small(), tmp_path / "given.toml")
     out = tmp_path / "out"
-    error = told(monkeypatch, capsys, "run", given, "--set", "task.data=digitz", "--out", out)
+    error = told("run", given, "--set", "task.data=digitz", "--out", out)
     assert "task.data: unknown data set 'digitz'; valid: digits, mnist" in error
     assert not out.exists()
 
@@ -311,10 +298,7 @@ def accuracies(out: Path) -> list[float]:
 
 @pytest.mark.parametrize("aggregator", ["plain", "ideal"])
 def test_a_run_on_a_full_disk_goes_on_where_it_stood(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    aggregator: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Refused, aggregator: str
 ) -> None:
     """Disks of several sizes end the run at one write or another; with room it comes to its end."""
     given = write_config(small(aggregator=aggregator), tmp_path / "given.toml")
@@ -325,7 +309,7 @@ def test_a_run_on_a_full_disk_goes_on_where_it_stood(
         out = tmp_path / str(share)
         arguments = ("run", given, "--quiet", "--out", out)
         with full_disk(int(share * largest)):
-            error = told(monkeypatch, capsys, *arguments)
+            error = told(*arguments)
         assert str(out) in error
         assert "File too large" in error or "could not be written" in error  # the ledger's words
         before = out / "rounds.jsonl"
@@ -341,12 +325,10 @@ def test_a_run_on_a_full_disk_goes_on_where_it_stood(
     assert len(done) > 1
 
 
-def test_a_run_says_that_the_same_command_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_says_that_the_same_command_goes_on(tmp_path: Path, told: Refused) -> None:
     given = write_config(small(aggregator="plain"), tmp_path / "given.toml")
     with full_disk(2500):
-        error = told(monkeypatch, capsys, "run", given, "--quiet", "--out", tmp_path / "out")
+        error = told("run", given, "--quiet", "--out", tmp_path / "out")
     assert KEPT in error
 
 

@@ -37,17 +37,11 @@ def records_of(
     rounds: int = ROUNDS,
     size: int = 5_000,
     wanted: float = 5_000.0,
-    clipped: int | None = 30,
-    sketch: float | None = 0.1,
-    figures: dict[str, float] | None = None,
+    clipped: int | None = 30,  # of 60 clients; None if it was not measured
+    sketch: float | None = 0.1,  # squared error over that of the noise; None if it was not measured
+    figures: dict[str, float] | None = None,  # of the controller, beside what it wanted and got
 ) -> list[dict[str, Any]]:
-    """Records whose noise over signal, summed over the run, is `together`.
-
-    Args:
-        figures: of the controller, beside what it wanted and got.
-        clipped: of 60 clients; None if it was not measured.
-        sketch: squared error over that of the noise; None if it was not measured.
-    """
+    """Records whose noise over signal, summed over the run, is `together`."""
     signal = NOISE / (together * math.sqrt(rounds))
     error: dict[str, Any] = {"measured": 1.0}
     if sketch is not None:

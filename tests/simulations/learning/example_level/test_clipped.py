@@ -15,13 +15,7 @@ from simulations.learning.example_level.clipped import (
     gradients_of,
 )
 from simulations.learning.example_level.networks import TAPPED
-from simulations.learning.models import (
-    BlockCnnTask,
-    LstmClassifierTask,
-    MlpTask,
-    ReluMlpTask,
-    Task,
-)
+from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, ReluMlpTask, Task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -358,8 +358,7 @@ def test_models_that_do_not_fit_are_refused(name: str, shape: DataShape, message
 
 
 @pytest.mark.parametrize(
-    ("shape", "sides"),
-    [((64,), (1, 8, 8)), ((28, 20), (1, 28, 20)), ((3, 32, 16), (3, 32, 16))],
+    ("shape", "sides"), [((64,), (1, 8, 8)), ((28, 20), (1, 28, 20)), ((3, 32, 16), (3, 32, 16))]
 )
 def test_image_sides(shape: tuple[int, ...], sides: tuple[int, int, int]) -> None:
     assert image_sides(shape) == sides
@@ -367,6 +366,8 @@ def test_image_sides(shape: tuple[int, ...], sides: tuple[int, int, int]) -> Non
 
 def test_bad_numbers_are_refused() -> None:
     for build in (
+        *(lambda width=width: MlpTask(**{width: 0}) for width in ("features", "hidden")),
+        lambda: MlpTask(classes=1),
         lambda: ReluMlpTask(layers=0),
         lambda: ReluMlpTask(layers=10),
         lambda: LstmTask(layers=0),

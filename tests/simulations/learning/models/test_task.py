@@ -103,20 +103,6 @@ def test_layout_refuses_unsorted_names(names: tuple[str, ...]) -> None:
         ParameterLayout(tuple((name, (1,)) for name in names))
 
 
-@pytest.mark.parametrize(("hidden", "dimension"), [(24, 1810), (32, 2410), (64, 4810)])
-def test_dimension(hidden: int, dimension: int) -> None:
-    task = MlpTask(hidden=hidden)
-    assert task.dimension == dimension
-    assert task.initial(seeded()).shape == (dimension,)
-
-
-def test_initial_depends_on_the_generator_alone() -> None:
-    task, state = MlpTask(), torch.get_rng_state()
-    assert np.array_equal(task.initial(seeded(1)), task.initial(seeded(1)))
-    assert not np.array_equal(task.initial(seeded(1)), task.initial(seeded(2)))
-    assert torch.equal(state, torch.get_rng_state())
-
-
 def test_initial_prediction_is_uniform() -> None:
     task, test = MlpTask(), load_digits_dataset().test
     evaluation = task.evaluate(task.initial(seeded()), test)
@@ -173,16 +159,3 @@ def test_full_batch_descent_learns_the_digits() -> None:
         (slope,) = torch.autograd.grad(loss, vector)
         vector = (vector - 0.5 * slope).detach().requires_grad_()
     assert task.evaluate(vector.detach().numpy(), data.test).accuracy > 0.9
-
-
-@pytest.mark.parametrize(
-    "widths",
-    [
-        {"features": 0, "hidden": 1, "classes": 2},
-        {"features": 1, "hidden": 0, "classes": 2},
-        {"features": 1, "hidden": 1, "classes": 1},
-    ],
-)
-def test_bad_widths_are_refused(widths: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="need features"):
-        MlpTask(**widths)

@@ -11,12 +11,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import small_runs
 from command_line import invoke
-from rank_doubles import on_ranks
+from small_runs import BARE, config_of
 
 from protocol.errors import ConfigurationError
-from protocol.exchange.ranks import Ranks
-from protocol.planning.configuration import parse
 from simulations.commands.run import Tracker
 from simulations.common.failures import CallbackError, one_line
 from simulations.learning.configuration import RunConfig, write_config
@@ -24,25 +23,13 @@ from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
 from simulations.learning.records import Record, RunSummary
 from simulations.learning.run.callbacks import CallbackWarning, RunCallback
-from simulations.learning.run.experiment import RunResult, assist, run_experiment
+from simulations.learning.run.experiment import RunResult
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
 from simulations.learning.run.points import Sweep
 from simulations.learning.run.trackers import TRACKERS, figures, remembered, tracker
 
-CONFIG = parse(
-    {
-        "seed": 3,
-        "rounds": 3,
-        "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
-        "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
-        "server": {"learning_rate": 2.0},
-        "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-        "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-        "engine": {"workers": 1, "evaluate_every": 2},
-    },
-    RunConfig,
-)
+CONFIG = config_of(BARE, rounds=3, engine={"workers": 1, "evaluate_every": 2})
 
 
 @pytest.fixture(scope="module")
@@ -77,12 +64,11 @@ class Listener(RunCallback):
 
 
 def run(data: Dataset, path: Path, *callbacks: RunCallback) -> RunResult:
-    with RunFolder(path, CONFIG) as folder:
-        return run_experiment(CONFIG, data, folder, callbacks)
+    return small_runs.run(CONFIG, data, path, *callbacks)
 
 
-def lines(path: Path) -> list[Record]:
-    return [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+def lines(path: Path) -> list[dict[str, Any]]:
+    return small_runs.lines(path / "rounds.jsonl")
 
 
 WHOLE = ["start", "round 1", "round 2", "round 3", "end"]
@@ -145,15 +131,7 @@ def test_an_error_of_the_run_is_not_hidden_by_one_of_the_end(
 
 def test_rank_0_alone_tells(data: Dataset, tmp_path: Path) -> None:
     listener = Listener()
-
-    def work(ranks: Ranks) -> None:
-        if ranks.rank:
-            assist(CONFIG, data, ranks)
-            return
-        with RunFolder(tmp_path, CONFIG) as folder:
-            run_experiment(CONFIG, data, folder, [listener], ranks)
-
-    on_ranks(2, work)
+    small_runs.run_on_ranks(CONFIG, data, tmp_path, 2, listener)
     assert listener.names == WHOLE
 
 

@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import small_runs
 import tomli_w
 from command_line import invoke, run_json
-from rank_doubles import on_ranks
 from rich.console import Console
+from small_runs import CHUNKED, config_of, lines, run, run_on_ranks, timeless
 
 from dp import Ledger
 from protocol.errors import ConfigurationError
-from protocol.exchange.ranks import Ranks
-from protocol.planning.configuration import parse
 from secagg import ServerSession
 from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig, demo_config
@@ -32,14 +29,11 @@ from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.records import Record
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
-from simulations.learning.run.experiment import RunResult, assist, run_experiment
-from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
 from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView
 from simulations.reports.demo import run_demo
 
-SMALL = {**small_runs.SMALL, "rounds": 3, "engine": {"chunk": 2}}
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "ideal": {"engine.aggregator": "ideal"},
     "real": {"engine.aggregator": "real"},
@@ -47,10 +41,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "fedsel": {
-        "engine.aggregator": "local",
-        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
-    },
+    "fedsel": {"engine.aggregator": "local", "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
     "secure levels": {
         "engine.aggregator": "local",
         "privacy.epsilon": 300.0,
@@ -70,26 +61,18 @@ def data() -> Dataset:
 
 def of_kind(kind: str, insecure_seed: int | None = 7, **changes: Any) -> RunConfig:
     """A small run; `None` for one that draws its secrets."""
-    named = [(key.replace("__", "."), value) for key, value in changes.items()]
-    if insecure_seed is not None:
-        named.append(("engine.insecure_seed", insecure_seed))
-    return changed(parse(SMALL, RunConfig), [*KINDS[kind].items(), *named])
-
-
-def run(config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback) -> RunResult:
-    with RunFolder(path, config) as folder:
-        return run_experiment(config, data, folder, callbacks)
+    seed = {} if insecure_seed is None else {"engine.insecure_seed": insecure_seed}
+    return config_of(CHUNKED, KINDS[kind], seed, **changes)
 
 
 def left(path: Path) -> dict[str, Any]:
     """All that a run leaves but for times: models, records, ledger, what clients remember."""
     with np.load(path / "checkpoint.npz") as arrays:
         kept = {name: arrays[name].tobytes() for name in arrays.files if name != "public"}
-    records = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
     ledger = path / "ledger.jsonl"
     return {
         **kept,
-        "records": [{**record, "seconds": 0, "stages": 0} for record in records],
+        "records": timeless(lines(path / "rounds.jsonl")),
         "ledger": ledger.read_bytes() if ledger.exists() else b"",
         **{file.name: file.read_bytes() for file in path.glob(PATTERN)},
     }
@@ -151,18 +134,10 @@ def test_any_number_of_ranks_repeats_it(data: Dataset, tmp_path: Path, kind: str
     config = of_kind(kind)
 
     def played(path: Path, size: int) -> dict[str, Any]:
-        def work(ranks: Ranks) -> None:
-            if ranks.rank:
-                assist(config, data, ranks)
-                return
-            with RunFolder(path, config) as folder:
-                run_experiment(config, data, folder, ranks=ranks)
-
-        on_ranks(size, work)
+        run_on_ranks(config, data, path, size)
         found = left(path)
         # What is measured, and never released, adds up in another order.
-        found["records"] = [{**record, "error": 0} for record in found["records"]]
-        return found
+        return {**found, "records": timeless(found["records"], "error")}
 
     alone = played(tmp_path / "1", 1)
     assert played(tmp_path / "2", 2) == played(tmp_path / "3", 3) == alone
@@ -247,7 +222,7 @@ def test_records_summary_and_ledger_say_so(
 ) -> None:
     result = run(of_kind(kind, 7 if insecure else None), data, tmp_path / "run")
     path = tmp_path / "run"
-    records = [json.loads(line) for line in (path / "rounds.jsonl").read_text().splitlines()]
+    records = lines(path / "rounds.jsonl")
     assert [r.get("insecure_seed") for r in records] == [7 if insecure else None] * 3
     summary = json.loads((path / "summary.json").read_text())
     assert summary == result.summary()

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 from command_line import invoke, run_json
+from small_runs import BARE, config_of
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import parse
 from simulations.common.failures import DivergedError
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.run import points
@@ -25,17 +25,7 @@ from simulations.learning.run.overrides import changed
 from simulations.learning.run.points import Sweep, run_point
 
 # Without noise, so that two runs with one seed are the same.
-PLAIN = {
-    "seed": 3,
-    "rounds": 2,
-    "task": {"population": 30, "hidden": 6, "minimum_examples": 3},
-    "local": {"learning_rate": 0.3, "steps": 2, "batch_size": 8},
-    "server": {"learning_rate": 2.0},
-    "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-    "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-    "engine": {"aggregator": "plain"},
-}
-CONFIG = parse(PLAIN, RunConfig)
+CONFIG = config_of(BARE, rounds=2, engine__aggregator="plain")
 GRID = {f"seed={seed}": changed(CONFIG, [("seed", seed)]) for seed in (1, 2, 3)}
 CHANGES = ("--set", "seed=1,2,3")
 

@@ -9,18 +9,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import small_runs
 from rank_doubles import on_ranks
+from small_runs import CHUNKED, config_of, lines, timeless
+from small_runs import run_on_ranks as played
 
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import Ranks
-from protocol.planning.configuration import parse
 from simulations.common.failures import RankError
 from simulations.common.ranks import own_cores
 from simulations.learning import federated
@@ -29,12 +29,9 @@ from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, load_data
 from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.run import assembly, experiment
-from simulations.learning.run.experiment import assist, run_experiment
 from simulations.learning.run.folder import RunFolder
-from simulations.learning.run.overrides import changed
 from simulations.learning.run.secrets import RunSecrets
 
-SMALL = {**small_runs.SMALL, "rounds": 3, "engine": {"chunk": 2}}
 # Twice as many rounds as ask everybody, or nobody's memory would be looked at.
 LOCAL = {"engine.aggregator": "local", "rounds": 6}
 KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -76,8 +73,7 @@ KEY = bytes(range(32))
 
 
 def of_kind(kind: str, **changes: Any) -> RunConfig:
-    named = [(key.replace("__", "."), value) for key, value in changes.items()]
-    return changed(parse(SMALL, RunConfig), [*KINDS[kind].items(), *named])
+    return config_of(CHUNKED, KINDS[kind], **changes)
 
 
 @pytest.fixture(scope="module")
@@ -92,19 +88,6 @@ def folder_of(path: Path, config: RunConfig) -> Path:
     return path
 
 
-def played(config: RunConfig, data: Dataset, path: Path, size: int) -> None:
-    """Run, or go on, with so many ranks."""
-
-    def work(ranks: Ranks) -> None:
-        if ranks.rank:
-            assist(config, data, ranks)
-            return
-        with RunFolder(path, config) as folder:
-            run_experiment(config, data, folder, ranks=ranks)
-
-    on_ranks(size, work)
-
-
 def left(
     path: Path,
 ) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]], dict[str, bytes]]:
@@ -114,15 +97,7 @@ def left(
     records = lines(path / "rounds.jsonl")
     ledger = path / "ledger.jsonl"
     remembered = {file.name: file.read_bytes() for file in path.glob(PATTERN)}
-    return model, timeless(records), lines(ledger) if ledger.exists() else [], remembered
-
-
-def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{**r, "seconds": 0, "stages": 0, "error": 0} for r in records]
+    return model, timeless(records, "error"), lines(ledger) if ledger.exists() else [], remembered
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -291,7 +266,7 @@ def test_ranks_that_compute_another_model_are_found_out(
     ],
 )
 def test_the_pairwise_protocol_stays_in_one_process(key: str, changes: dict[str, Any]) -> None:
-    config = changed(parse(SMALL, RunConfig), list(changes.items()))
+    config = config_of(CHUNKED, changes)
     config.check()
     with pytest.raises(ConfigurationError, match="pairwise protocol among 2 ranks") as caught:
         config.check(2)

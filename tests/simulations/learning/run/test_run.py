@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,12 @@ import pytest
 import tomli_w
 from command_line import invoke, run_json
 from rich.console import Console
-from small_runs import SMALL
+from small_runs import SMALL, config_of, lines, run, timeless
 
 from dp import Ledger
 from dp.ledger import Entry
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import load, parse
+from protocol.planning.configuration import load
 from protocol.training.private import TrainingState
 from secagg import LocalProtocolError
 from simulations.common.failures import DivergedError
@@ -109,19 +109,11 @@ def data() -> Dataset:
 
 
 def small(**changes: Any) -> RunConfig:
-    config = parse(SMALL, RunConfig)
-    return changed(config, [(key.replace("__", "."), value) for key, value in changes.items()])
+    return config_of(SMALL, **changes)
 
 
 def of_kind(kind: str, **changes: Any) -> RunConfig:
     return changed(small(**changes), list(KINDS[kind].items()))
-
-
-def run(
-    config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback
-) -> experiment.RunResult:
-    with RunFolder(path, config) as folder:
-        return run_experiment(config, data, folder, callbacks)
 
 
 class Listener(RunCallback):
@@ -137,10 +129,6 @@ class Listener(RunCallback):
         self.records.append(record)
 
 
-def timeless(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{**record, "seconds": None, "stages": None} for record in records]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str) -> None:
     config = of_kind(kind)
@@ -154,8 +142,7 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
     # Nobody can take the noise off a run that is over.
     assert "secrets.key" not in names
     assert load(tmp_path / "run" / "config.toml", RunConfig) == config
-    lines = (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == result.records
+    assert lines(tmp_path / "run" / "rounds.jsonl") == result.records
     assert [record["round"] for record in result.records] == [1, 2, 3, 4]
     made = json.loads((tmp_path / "run" / "environment.json").read_text())
     assert made["packages"]["numpy"] == np.__version__
@@ -351,8 +338,8 @@ def test_kill_9_of_a_real_process_at_random_moments(tmp_path: Path, kind: str) -
         elif process.wait(timeout=120) == 0:
             break
     assert process.returncode == 0, errors.read_text()
-    lines = (tmp_path / "run" / "rounds.jsonl").read_text().splitlines()
-    assert [json.loads(line)["round"] for line in lines] == list(range(1, 13))
+    records = lines(tmp_path / "run" / "rounds.jsonl")
+    assert [record["round"] for record in records] == list(range(1, 13))
     with Ledger.open(tmp_path / "run" / "ledger.jsonl") as ledger:
         charged = [entry.metadata["round"] for entry in ledger.entries()]
     assert charged == list(range(12))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Any
@@ -112,7 +113,7 @@ def test_chunk_changes_nothing(
 ) -> None:
     task, split = build_task("mlp", IMAGES), data_for(IMAGES)
     whole = updates(task, split, members, training, strategy=strategy)
-    for chunk in (1, 2, 5):
+    for chunk in (1, 2, 5, 1000):
         parts = updates(task, split, members, training, strategy=strategy, chunk=chunk)
         np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-6)
         if strategy == "loop":
@@ -166,9 +167,7 @@ class CountingExecutor(Executor):
         return future
 
 
-def test_no_more_chunks_are_begun_than_asked_for(
-    members: tuple[NDArray[np.int64], ...],
-) -> None:
+def test_no_more_chunks_are_begun_than_asked_for(members: tuple[NDArray[np.int64], ...]) -> None:
     task, executor = build_task("logistic", IMAGES), CountingExecutor()
     parts: Iterator[object] = local_updates(
         *(task, start_of(task), data_for(IMAGES), members, STEPS, np.random.default_rng(0)),
@@ -211,9 +210,7 @@ def test_a_single_step_loses_nothing_to_cancellation() -> None:
         assert update[0, 0] == pytest.approx(5e-7, rel=1e-4)
 
 
-def test_epochs_walk_through_everything_once_each(
-    members: tuple[NDArray[np.int64], ...],
-) -> None:
+def test_epochs_walk_through_everything_once_each(members: tuple[NDArray[np.int64], ...]) -> None:
     batches = draw_batches(members, EPOCHS, ClientStreams(np.random.default_rng(1)))
     assert batches.indices.shape == (CLIENTS, 2 * 4, 4)
     for client, part in enumerate(members):
@@ -268,13 +265,11 @@ def test_chunks_shrink_with_the_model() -> None:
 @pytest.mark.parametrize(
     "numbers",
     [
-        {},
-        {"steps": 1, "epochs": 1},
-        {"epochs": 0},
-        {"steps": 0},
+        *({}, {"steps": 1, "epochs": 1}, {"epochs": 0}, {"steps": 0}),
         {"steps": 1, "batch_size": 0},
+        *({"steps": 1, "learning_rate": rate} for rate in (0.0, -1.0, math.nan, math.inf)),
     ],
 )
-def test_bad_settings_are_refused(numbers: dict[str, int]) -> None:
+def test_bad_settings_are_refused(numbers: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="must be"):
-        LocalTraining(learning_rate=0.1, **numbers)
+        LocalTraining(**{"learning_rate": 0.1, **numbers})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import Refused
 from typer.testing import CliRunner
 
 from dp import (
@@ -31,7 +31,6 @@ from dp import (
     replace_one,
 )
 from dp.accounting.losses import LossDistribution
-from simulations.__main__ import main
 from simulations.commands import cli
 
 runner = CliRunner()
@@ -52,17 +51,18 @@ def shown(ledger: Path, *arguments: str) -> str:
     return " ".join(result.stdout.replace("│", " ").split())
 
 
-def fails(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> str:
-    """Standard error of a run that ends with status 2 and no traceback."""
-    monkeypatch.setattr(sys, "argv", ["veilsum", "account", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    captured = capsys.readouterr()
-    assert "Traceback" not in captured.err
-    return " ".join(captured.err.replace("│", " ").split())
+@pytest.fixture
+def fails(refused: Refused) -> Refused:
+    """Standard error of a refused command, on one line."""
+    return lambda *given: " ".join(refused("account", *given).replace("│", " ").split())
+
+
+def ledger_of(location: Path, *entries: tuple[Any, ...]) -> Path:
+    """A ledger with these entries, events with metadata or without, behind those it may have."""
+    with Ledger.open(location) as ledger:
+        for entry in entries:
+            ledger.append(*entry)
+    return location
 
 
 def test_binomial_by_every_accountant() -> None:
@@ -147,10 +147,8 @@ def test_help_says_whose_variance_is_meant() -> None:
         ("--ledger x --coins 64", "ledger: given together with"),
     ],
 )
-def test_every_mistake_is_one_clear_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: str, words: str
-) -> None:
-    assert words in fails(monkeypatch, capsys, *arguments.split())
+def test_every_mistake_is_one_clear_error(fails: Refused, arguments: str, words: str) -> None:
+    assert words in fails(*arguments.split())
 
 
 @pytest.mark.parametrize(
@@ -212,9 +210,7 @@ def test_a_goal_is_the_guarantee_until_it_is_overrun(path: Path) -> None:
     assert figures["epsilon"] < figures["guaranteed"] == GOAL["epsilon"]
     text = runner.invoke(cli.app, ["account", "--ledger", str(path)]).stdout
     assert "guaranteed" in text and "spent so far" in text
-    with Ledger.open(path) as ledger:
-        for _ in range(3):
-            ledger.append(FIRST, {"cohort": [BERTA], "goal": GOAL})
+    ledger_of(path, *[(FIRST, {"cohort": [BERTA], "goal": GOAL})] * 3)
     assert account("--ledger", str(path))["guaranteed"] == "inf"
 
 
@@ -225,25 +221,19 @@ def test_nobody_is_left_out_who_took_part_too_often(path: Path) -> None:
     everybody pays for counts as one of the six.
     """
     weak = BinomialRelease(10**6, 1.0, 1, 9)
-    with Ledger.open(path) as ledger:
-        for _ in range(4):
-            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})
+    ledger_of(path, *[(weak, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})] * 4)
     figures = account("--ledger", str(path))
     assert (figures["client"], figures["releases"]) == (ANNA, 6)
     assert figures["epsilon"] == figures["guaranteed"] == figures["sybil"] == "inf"
 
 
 def test_common_releases_are_among_those_of_a_client(tmp_path: Path) -> None:
-    location = tmp_path / "common.jsonl"
     weak = BinomialRelease(10**6, 1.0, 1, 9)
-    with Ledger.open(location) as ledger:
-        ledger.append(SECOND, {"cohort": [BERTA], "goal": GOAL})
-        for _ in range(4):
-            ledger.append(weak, {"cohort": [ANNA], "goal": GOAL})
+    entries = [(weak, {"cohort": [ANNA], "goal": GOAL})] * 4
+    entries.append((SECOND, {"cohort": [BERTA], "goal": GOAL}))
+    location = ledger_of(tmp_path / "common.jsonl", *entries)
     assert account("--ledger", str(location))["client"] == BERTA
-    with Ledger.open(location) as ledger:
-        ledger.append(weak, {"goal": GOAL})
-        ledger.append(weak, {"goal": GOAL})
+    ledger_of(location, (weak, {"goal": GOAL}), (weak, {"goal": GOAL}))
     figures = account("--ledger", str(location))
     assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
 
@@ -267,16 +257,13 @@ def test_a_goal_of_an_old_ledger_does_not_count_rings(path: Path, tmp_path: Path
     """Those of version 0.1 set nothing aside for failures of secure aggregation."""
     assert account("--ledger", str(path))["guaranteed_but_for"] == "failures of secure aggregation"
     assert "but for failures of secure aggregation" in shown(path)
-    location = tmp_path / "rings.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": 1e-8}})
+    location = ledger_of(tmp_path / "rings.jsonl", (FIRST, {"goal": {**GOAL, "aggregation": 1e-8}}))
     assert "guaranteed_but_for" not in account("--ledger", str(location))
     assert "but for" not in shown(location)
 
 
 def test_entries_without_a_cohort_are_charged_to_everybody(path: Path) -> None:
-    with Ledger.open(path) as ledger:
-        ledger.append(SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}})
+    ledger_of(path, (SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}}))
     figures = account("--ledger", str(path))
     assert figures["releases"] == 4
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
@@ -286,9 +273,7 @@ def test_entries_without_a_cohort_are_charged_to_everybody(path: Path) -> None:
 
 def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path: Path) -> None:
     goal = {**GOAL, "aggregation": 1e-8}
-    location = tmp_path / "rings.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST, {"goal": goal})
+    location = ledger_of(tmp_path / "rings.jsonl", (FIRST, {"goal": goal}))
     found = account("--ledger", str(location))["epsilon"]
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], 1e-8)
     assert found == pytest.approx(running([FIRST], reserve), rel=3e-6)
@@ -296,43 +281,27 @@ def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path: Path) -> No
     assert found > without * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("aggregation", ["none", -1e-8, 1.0])
-def test_a_goal_with_odd_failures_is_not_used(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    aggregation: float | str,
-) -> None:
-    location = tmp_path / "odd.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST, {"goal": {**GOAL, "aggregation": aggregation}})
-    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
-
-
-def test_a_ledger_without_metadata(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    location = tmp_path / "bare.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST)
-        ledger.append(SECOND)
+def test_a_ledger_without_metadata(tmp_path: Path, fails: Refused) -> None:
+    location = ledger_of(tmp_path / "bare.jsonl", (FIRST,), (SECOND,))
     figures = account("--ledger", str(location), "--delta", "1e-5")
     assert figures["client"] == "every client"
     assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND]), rel=3e-6)
-    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+    assert "states no goal" in fails("--ledger", str(location))
 
 
-@pytest.mark.parametrize("goal", [{"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}])
+@pytest.mark.parametrize(
+    "goal",
+    [
+        *({"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}),
+        *({**GOAL, "aggregation": odd} for odd in ("none", -1e-8, 1.0)),
+        *({**GOAL, "moment_order": odd} for odd in (1.0, "2", True, -3.0)),
+    ],
+)
 def test_a_goal_that_is_none_is_not_used(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    goal: list[Any] | dict[str, float | str],
+    tmp_path: Path, fails: Refused, goal: list[Any] | dict[str, Any]
 ) -> None:
-    location = tmp_path / "odd.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST, {"goal": goal})
-    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
+    location = ledger_of(tmp_path / "odd.jsonl", (FIRST, {"goal": goal}))
+    assert "states no goal" in fails("--ledger", str(location))
     figures = account("--ledger", str(location), "--delta", "1e-5")
     assert figures["epsilon"] == pytest.approx(running([FIRST]), rel=3e-6)
 
@@ -343,36 +312,31 @@ def test_a_ledger_of_a_table(path: Path) -> None:
     assert BERTA in result.stdout and "replay" in result.stdout
 
 
-def test_damaged_ledgers(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_damaged_ledgers(path: Path, fails: Refused) -> None:
     whole = path.read_bytes()
     path.write_bytes(whole[:-9])
-    assert "line 4 is cut in mid-line" in fails(monkeypatch, capsys, "--ledger", str(path))
+    assert "line 4 is cut in mid-line" in fails("--ledger", str(path))
     path.write_bytes(whole.replace(b'"coins":9000', b'"coins":9002'))
-    assert "line 3 was altered" in fails(monkeypatch, capsys, "--ledger", str(path))
+    assert "line 3 was altered" in fails("--ledger", str(path))
 
 
-def test_unknown_events_in_a_ledger(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Ledger.open(path) as ledger:
-        ledger.append(PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL})
-    error = fails(monkeypatch, capsys, "--ledger", str(path))
+def test_unknown_events_in_a_ledger(path: Path, fails: Refused) -> None:
+    ledger_of(path, (PoissonSampled(0.1, FIRST), {"cohort": [ANNA], "goal": GOAL}))
+    error = fails("--ledger", str(path))
     assert "UnsupportedEventError" in error and "poisson-sampled" in error
 
 
 @pytest.fixture
 def reports(tmp_path: Path) -> Path:
     """A ledger of local reports: Berta made three at 1 and one at 1/2, Anna four at 1."""
-    location = tmp_path / "reports.jsonl"
     one, half = LocalRelease(1.0), LocalRelease(0.5)
-    with Ledger.open(location) as ledger:
-        for cohort in ([ANNA, BERTA], [BERTA, ANNA], [ANNA]):
-            ledger.append(one, {"cohort": cohort})
-        ledger.append(Composition((one, half)), {"cohort": [BERTA]})
-        ledger.append(one, {"cohort": [ANNA]})
-    return location
+    cohorts = ([ANNA, BERTA], [BERTA, ANNA], [ANNA])
+    return ledger_of(
+        tmp_path / "reports.jsonl",
+        *((one, {"cohort": cohort}) for cohort in cohorts),
+        (Composition((one, half)), {"cohort": [BERTA]}),
+        (one, {"cohort": [ANNA]}),
+    )
 
 
 def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports: Path) -> None:
@@ -385,26 +349,19 @@ def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports: Path) ->
     assert "everybody who sees the reports" in table and "replay" not in table
 
 
-def test_reports_that_name_nobody_are_everybodys(
-    reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Ledger.open(reports) as ledger:
-        ledger.append(LocalRelease(0.25))
+def test_reports_that_name_nobody_are_everybodys(reports: Path, fails: Refused) -> None:
+    ledger_of(reports, (LocalRelease(0.25),))
     counted = [(LocalRelease(1.0), 4), (LocalRelease(0.25), 1)]
     figures = account("--ledger", str(reports), "--delta", "1e-5")
     assert figures["epsilon"] == epsilons(counted, 1e-5).epsilon
-    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(reports))
-    with Ledger.open(reports) as ledger:
-        ledger.append(NonPrivateRelease())
+    assert "states no goal" in fails("--ledger", str(reports))
+    ledger_of(reports, (NonPrivateRelease(),))
     assert account("--ledger", str(reports), "--delta", "1e-5")["epsilon"] == "inf"
 
 
-def test_local_reports_beside_sums_have_no_epsilon(
-    reports: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Ledger.open(reports) as ledger:
-        ledger.append(FIRST, {"cohort": [ANNA]})
-    error = fails(monkeypatch, capsys, "--ledger", str(reports), "--delta", "1e-5")
+def test_local_reports_beside_sums_have_no_epsilon(reports: Path, fails: Refused) -> None:
+    ledger_of(reports, (FIRST, {"cohort": [ANNA]}))
+    error = fails("--ledger", str(reports), "--delta", "1e-5")
     assert "UnsupportedEventError" in error and "local reports beside binomial" in error
 
 
@@ -458,9 +415,7 @@ def test_a_ledger_under_replace_one(path: Path) -> None:
 
 
 def test_compositions_are_replaced_part_by_part(tmp_path: Path) -> None:
-    location = tmp_path / "pairs.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(Composition((FIRST, SECOND)))
+    location = ledger_of(tmp_path / "pairs.jsonl", (Composition((FIRST, SECOND)),))
     figures = account("--ledger", str(location), "--delta", "1e-5", "--adjacency", "replace-one")
     events = [replace_one(event) for event in (FIRST, SECOND)]
     assert figures["epsilon"] == pytest.approx(running(events), rel=3e-6)
@@ -469,9 +424,7 @@ def test_compositions_are_replaced_part_by_part(tmp_path: Path) -> None:
 def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path: Path) -> None:
     location = tmp_path / "moments.jsonl"
     weak = [BinomialRelease(36, 3.0, 2, 9), BinomialRelease(64, 4.0, 4, 9)]
-    with Ledger.open(location) as ledger:
-        for event in weak:
-            ledger.append(event, {"goal": {**GOAL, "moment_order": 2.5}})
+    ledger_of(location, *((event, {"goal": {**GOAL, "moment_order": 2.5}}) for event in weak))
     figures = account("--ledger", str(location))
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], moment_order=2.5)
     running_total = MomentsAccountant(reserve)
@@ -488,23 +441,9 @@ def test_a_whole_order_is_a_number(tmp_path: Path) -> None:
     found = []
     for order in (3, 3.0):
         location = tmp_path / f"{order}.jsonl"
-        with Ledger.open(location) as ledger:
-            ledger.append(weak, {"goal": {**GOAL, "moment_order": order}})
+        ledger_of(location, (weak, {"goal": {**GOAL, "moment_order": order}}))
         found.append(account("--ledger", str(location)))
     assert found[0] == found[1] and "moments" in found[0]["route"]
-
-
-@pytest.mark.parametrize("order", [1.0, "2", True, -3.0])
-def test_an_order_that_is_none_makes_no_goal(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    order: float | str,
-) -> None:
-    location = tmp_path / "odd.jsonl"
-    with Ledger.open(location) as ledger:
-        ledger.append(FIRST, {"goal": {**GOAL, "moment_order": order}})
-    assert "states no goal" in fails(monkeypatch, capsys, "--ledger", str(location))
 
 
 def test_an_export_is_read_by_dp_accounting(tmp_path: Path) -> None:
@@ -529,10 +468,9 @@ def test_an_exported_ledger_is_on_the_safe_side(
     tmp_path: Path, goal: dict[str, Any] | None
 ) -> None:
     """The second reader rounds to the nearest; what others compose on is a bound all the same."""
-    location = tmp_path / "ledger.jsonl"
-    with Ledger.open(location) as ledger:
-        for event in (FIRST, SECOND, FIRST):
-            ledger.append(event, {} if goal is None else {"goal": goal})
+    metadata = {} if goal is None else {"goal": goal}
+    events = (FIRST, SECOND, FIRST)
+    location = ledger_of(tmp_path / "ledger.jsonl", *((event, metadata) for event in events))
     exported = tmp_path / "account.json"
     read = account("--ledger", str(location), "--delta", "1e-5", "--export", str(exported))
     written = json.loads(exported.read_text())
@@ -557,11 +495,9 @@ def test_an_exported_ledger_is_on_the_safe_side(
     assert all(grid.delta(epsilon) >= bound.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 2.0))
 
 
-def test_exports_that_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exports_that_cannot_be(tmp_path: Path, fails: Refused) -> None:
     location = str(tmp_path / "account.json")
-    assert "export" in fails(monkeypatch, capsys, "--coins", "0", "--export", location)
+    assert "export" in fails("--coins", "0", "--export", location)
     account("--coins", "1024", "--export", location)
-    assert "exists" in fails(monkeypatch, capsys, "--coins", "1024", "--export", location)
-    assert "zero-out, replace-one" in fails(monkeypatch, capsys, "--coins", "4", "--adjacency", "x")
+    assert "exists" in fails("--coins", "1024", "--export", location)
+    assert "zero-out, replace-one" in fails("--coins", "4", "--adjacency", "x")

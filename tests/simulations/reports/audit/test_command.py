@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import pytest
 from audit_units import attack, rated, unit, unit_of
+from command_line import Refused
 from typer.testing import CliRunner, Result
 
-from simulations.__main__ import main
 from simulations.audits.base import Check
 from simulations.commands import cli
 from simulations.reports.audit import Unit
@@ -22,12 +21,12 @@ from simulations.reports.audit.units import FLOWER
 from simulations.threats.attack import Effort
 
 runner = CliRunner()
+SuiteOf: TypeAlias = Callable[..., list[tuple[Effort, int]]]
+"""Replaces what an audit runs; returns what it was asked for."""
 
 
 @pytest.fixture
-def suite_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[Effort, int]]]:
-    """Replaces what an audit runs; returns what it was asked for."""
-
+def suite_of(monkeypatch: pytest.MonkeyPatch) -> SuiteOf:
     def replace(*units: Unit) -> list[tuple[Effort, int]]:
         asked = []
 
@@ -54,7 +53,7 @@ def explode() -> NoReturn:
     raise ZeroDivisionError("by <nobody>")
 
 
-def test_promises_that_hold_are_status_0(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_promises_that_hold_are_status_0(suite_of: SuiteOf) -> None:
     asked = suite_of(unit(attack("A1")), unit(rated("A10")))
     status, found = audit_json("--seed", "5")
     assert status == 0
@@ -63,9 +62,7 @@ def test_promises_that_hold_are_status_0(suite_of: Callable[..., list[tuple[Effo
     assert (found["seed"], found["effort"], found["errors"]) == (5, "quick", {})
 
 
-def test_json_has_the_checks_and_what_was_tried(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-) -> None:
+def test_json_has_the_checks_and_what_was_tried(suite_of: SuiteOf) -> None:
     span = Check.of(
         "span 3 active", "one sum", {"schedules": 7, "rejected": False}, {"rejected": True}
     )
@@ -97,9 +94,7 @@ def test_json_has_the_checks_and_what_was_tried(
     assert set(found["seconds_each"]) == {"A10", "A24", span.id, worlds.id}
 
 
-def test_a_promise_that_does_not_hold_is_status_1(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-) -> None:
+def test_a_promise_that_does_not_hold_is_status_1(suite_of: SuiteOf) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2", held=False)), unit(attack("A3")))
     status, found = audit_json()
     assert (status, found["passed"]) == (1, False)
@@ -107,9 +102,7 @@ def test_a_promise_that_does_not_hold_is_status_1(
     assert audit().exit_code == 1
 
 
-def test_an_untyped_error_counts_as_failed_and_the_others_run(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-) -> None:
+def test_an_untyped_error_counts_as_failed_and_the_others_run(suite_of: SuiteOf) -> None:
     suite_of(unit_of("A1", explode), unit(attack("A2")))
     status, found = audit_json()
     assert status == 1
@@ -119,9 +112,7 @@ def test_an_untyped_error_counts_as_failed_and_the_others_run(
     assert found["checks"][0]["with_defence"] == {"error": error}
 
 
-def test_figures_that_are_no_plain_values_are_an_error_of_that_check(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-) -> None:
+def test_figures_that_are_no_plain_values_are_an_error_of_that_check(suite_of: SuiteOf) -> None:
     suite_of(unit(attack("A1", strange={1, 2})), unit(attack("A2")))
     status, found = audit_json()
     assert status == 1
@@ -129,7 +120,7 @@ def test_figures_that_are_no_plain_values_are_an_error_of_that_check(
     assert found["checks"][1]["held"]
 
 
-def test_only_what_was_asked_for_runs(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_only_what_was_asked_for_runs(suite_of: SuiteOf) -> None:
     calls = []
     suite_of(*(unit(attack(f"A{i}"), calls) for i in range(1, 5)), unit(attack("span 3 active")))
     _, found = audit_json("--only", "a3,A1", "--only", "span 3 active")
@@ -137,7 +128,7 @@ def test_only_what_was_asked_for_runs(suite_of: Callable[..., list[tuple[Effort,
     assert [c["id"] for c in found["checks"]] == ["A1", "A3", "span 3 active"]
 
 
-def test_an_audit_of_a_part_says_so(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_an_audit_of_a_part_says_so(suite_of: SuiteOf) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2")))
     assert audit_json("--only", "A1")[1]["notes"] == [
         "Only part of the audit: 1 parts were left out."
@@ -145,32 +136,22 @@ def test_an_audit_of_a_part_says_so(suite_of: Callable[..., list[tuple[Effort, i
     assert audit_json()[1]["notes"] == []
 
 
-def test_an_unknown_id_is_one_clear_line(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_an_unknown_id_is_one_clear_line(suite_of: SuiteOf, refused: Refused) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))
-    monkeypatch.setattr(sys, "argv", ["veilsum", "audit", "--only", "A1", "--only", "A99"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    text = " ".join(capsys.readouterr().err.split())
+    text = " ".join(refused("audit", "--only", "A1", "--only", "A99").split())
     assert "only: there is no check 'a99'; valid: A1, A2" in text
     assert calls == []
 
 
-def test_nothing_tried_is_not_passed(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_nothing_tried_is_not_passed(suite_of: SuiteOf) -> None:
     suite_of(unit_of(FLOWER, list))
     status, found = audit_json("--only", FLOWER)
     assert (status, found["passed"], found["checks"]) == (1, False, [])
     assert "Flower is not installed" in found["notes"][0]
 
 
-def test_without_flower_the_others_count_and_it_is_said(
-    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
-) -> None:
+def test_without_flower_the_others_count_and_it_is_said(suite_of: SuiteOf, tmp_path: Path) -> None:
     suite_of(unit(attack("A1")), unit_of(FLOWER, list))
     result = audit("--out", str(tmp_path))
     assert result.exit_code == 0
@@ -178,7 +159,7 @@ def test_without_flower_the_others_count_and_it_is_said(
     assert "Flower is not installed" in (tmp_path / "index.html").read_text()
 
 
-def test_a_table_for_people(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_a_table_for_people(suite_of: SuiteOf) -> None:
     suite_of(unit(attack("A1")), unit(attack("A2", held=False)), unit(rated("A10")))
     result = audit()
     text = " ".join(result.stdout.split())
@@ -190,7 +171,7 @@ def test_a_table_for_people(suite_of: Callable[..., list[tuple[Effort, int]]]) -
 
 
 def test_a_check_is_a_paragraph_where_the_terminal_is_narrow(
-    suite_of: Callable[..., list[tuple[Effort, int]]], monkeypatch: pytest.MonkeyPatch
+    suite_of: SuiteOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite_of(unit(attack("A2", held=False)))
     monkeypatch.setenv("COLUMNS", "80")
@@ -204,15 +185,13 @@ def test_a_check_is_a_paragraph_where_the_terminal_is_narrow(
     assert "NO" in row
 
 
-def test_quiet_prints_nothing(suite_of: Callable[..., list[tuple[Effort, int]]]) -> None:
+def test_quiet_prints_nothing(suite_of: SuiteOf) -> None:
     suite_of(unit(attack("A1")))
     result = audit("--quiet")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_standard_output_is_for_the_result_alone(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-) -> None:
+def test_standard_output_is_for_the_result_alone(suite_of: SuiteOf) -> None:
     def chatty() -> list[Check]:
         print("chatter of an attack")
         return [attack("A1")]
@@ -226,9 +205,7 @@ def test_standard_output_is_for_the_result_alone(
 # -- going on ---------------------------------------------------------------------------------
 
 
-def test_a_stopped_audit_goes_on(
-    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
-) -> None:
+def test_a_stopped_audit_goes_on(suite_of: SuiteOf, tmp_path: Path) -> None:
     calls = []
     first, last = unit(rated("A10"), calls), unit(attack("A3"), calls)
 
@@ -255,7 +232,7 @@ def test_a_stopped_audit_goes_on(
 
 @pytest.mark.parametrize("other", [("--seed", "2"), ("--full",)])
 def test_another_audit_starts_anew_and_spoils_nothing(
-    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path, other: tuple[str, ...]
+    suite_of: SuiteOf, tmp_path: Path, other: tuple[str, ...]
 ) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls))
@@ -266,9 +243,7 @@ def test_another_audit_starts_anew_and_spoils_nothing(
 
 
 def test_changed_source_starts_anew(
-    suite_of: Callable[..., list[tuple[Effort, int]]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    suite_of: SuiteOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from simulations.common import provenance as made
 
@@ -282,9 +257,7 @@ def test_changed_source_starts_anew(
     assert len(calls) == 2
 
 
-def test_errors_run_again_and_failures_do_not(
-    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
-) -> None:
+def test_errors_run_again_and_failures_do_not(suite_of: SuiteOf, tmp_path: Path) -> None:
     calls = []
     suite_of(unit_of("A1", explode, calls), unit(attack("A2", held=False), calls))
     for _ in range(2):
@@ -292,23 +265,20 @@ def test_errors_run_again_and_failures_do_not(
     assert calls == ["A1", "A2", "A1"]
 
 
-def test_a_line_that_was_cut_off_is_dropped(
-    suite_of: Callable[..., list[tuple[Effort, int]]], tmp_path: Path
-) -> None:
+def test_a_line_that_was_cut_off_is_dropped(suite_of: SuiteOf, tmp_path: Path) -> None:
     calls = []
     suite_of(unit(attack("A1"), calls), unit(attack("A2"), calls))
     audit("--out", str(tmp_path))
     path = tmp_path / "checks.jsonl"
-    path.write_bytes(path.read_bytes()[:-9])
+    # So are those that hold no unit.
+    path.write_bytes(b"[]\n{\n" + path.read_bytes()[:-9])
     for _ in range(2):
         assert audit("--out", str(tmp_path)).exit_code == 0
     assert calls == ["A1", "A2", "A2"]
     assert [json.loads(line)["unit"] for line in path.read_text().splitlines()] == ["A1", "A2"]
 
 
-def test_results_are_on_disk_before_the_next_unit_runs(
-    tmp_path: Path, suite_of: Callable[..., list[tuple[Effort, int]]]
-) -> None:
+def test_results_are_on_disk_before_the_next_unit_runs(tmp_path: Path, suite_of: SuiteOf) -> None:
     path = tmp_path / "checks.jsonl"
     lines = []
 
@@ -322,9 +292,9 @@ def test_results_are_on_disk_before_the_next_unit_runs(
 
 
 def test_units_are_announced_before_they_run() -> None:
-    from simulations.reports.audit.journal import NoMemory
+    from simulations.reports.audit.journal import Journal
 
     order = []
     units = [unit(attack("A1"), order), unit(attack("A2"), order)]
-    list(units_runner.run_units(units, NoMemory(), lambda u: order.append(f"begin {u.id}")))
+    list(units_runner.run_units(units, Journal(None, {}), lambda u: order.append(f"begin {u.id}")))
     assert order == ["begin A1", "A1", "begin A2", "A2"]
