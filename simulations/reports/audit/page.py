@@ -16,7 +16,7 @@ from simulations.common.pages import render
 from simulations.common.tables import readable
 from simulations.reports.audit import readings
 from simulations.reports.audit.charts import charts
-from simulations.reports.audit.promises import NOT_PROMISED, by_promise
+from simulations.reports.audit.promises import NOT_PROMISED, by_promise, records
 from simulations.reports.audit.results import AuditReport
 
 COUNTED: Final = {
