@@ -4,8 +4,8 @@ A row puts a changed message in the place of an honest one. It says who gets it,
 and what must become of it: a refusal with its reason and who is blamed, or, on the other side of
 every bound, that it is taken. Who was lost before is part of the round that the row goes on from.
 
-Rows with a description are also files, which other implementations can play; the others are made
-and played from the tables by tests/secagg/test_refusals.py.
+Rows with a description are also files, which other implementations can play. All are played from
+the tables by test_refusals.py in tests/secagg/pairwise and tests/secagg/oneshot.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a member of the committee signs and answers; once, and on one set.
 
-What it refuses and complains about is in the corpus: tests/secagg/test_refusals.py.
+What it refuses and complains about is in the corpus: test_refusals.py.
 """
 
 from __future__ import annotations

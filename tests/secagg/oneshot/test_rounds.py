@@ -363,15 +363,19 @@ def rounds(draw: st.DrawFn) -> tuple[kit.Round, Losses]:
     return kit.Round(context, inputs=inputs), losses
 
 
-@settings(max_examples=30)
-@given(case=rounds())
-def test_any_round_equals_the_reference(case: tuple[kit.Round, Losses]) -> None:
-    round_, losses = case
-    context = round_.context
-    event(f"degree {context.degree}, {context.limbs} primes, rounding {context.rounding_bits}")
-    event(f"blocks {context.packing.blocks(context.length)}, entries {context.entries}")
-    event(f"lost {bool(losses.clients)}, away {any(losses.members)}, lies {bool(losses.liars)}")
-    compare_with_reference(round_, losses)
+@pytest.mark.parametrize("examples", [5, pytest.param(30, marks=pytest.mark.slow)])
+def test_any_round_equals_the_reference(examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(case=rounds())
+    def check(case: tuple[kit.Round, Losses]) -> None:
+        round_, losses = case
+        context = round_.context
+        event(f"degree {context.degree}, {context.limbs} primes, rounding {context.rounding_bits}")
+        event(f"blocks {context.packing.blocks(context.length)}, entries {context.entries}")
+        event(f"lost {bool(losses.clients)}, away {any(losses.members)}, lies {bool(losses.liars)}")
+        compare_with_reference(round_, losses)
+
+    check()
 
 
 @settings(max_examples=10)

@@ -1,6 +1,6 @@
 """The one-shot server and its caller, what it sends, and what it holds.
 
-What it refuses is in the corpus: tests/secagg/test_refusals.py.
+What it refuses is in the corpus: test_refusals.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a client keeps, gives up and forgets, and what a server that lies to it gains.
 
-What it refuses is in the corpus: tests/secagg/test_refusals.py.
+What it refuses is in the corpus: test_refusals.py.
 """
 
 from __future__ import annotations

@@ -35,7 +35,10 @@ PUBLISHED = [
 ]
 
 
-@pytest.mark.parametrize(("n", "gamma", "delta", "adversary", "k", "t"), PUBLISHED)
+@pytest.mark.parametrize(
+    ("n", "gamma", "delta", "adversary", "k", "t"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if case[4] > 300 else []) for case in PUBLISHED],
+)
 def test_published_values(
     n: int, gamma: float, delta: float, adversary: Adversary, k: int, t: int
 ) -> None:
@@ -131,7 +134,7 @@ SHARES = [0.0, 0.01, 0.05, 0.1, 0.2, 0.3]
 
 
 @pytest.mark.parametrize("adversary", list(Adversary))
-@pytest.mark.parametrize("n", [60, 200])
+@pytest.mark.parametrize("n", [60, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_worse_world_needs_more_neighbours(n: int, adversary: Adversary) -> None:
     def degree(corrupt: float, dropout: float) -> float:
         try:

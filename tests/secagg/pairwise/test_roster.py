@@ -1,6 +1,6 @@
 """Rosters on a ring, where a client sees its neighbours only.
 
-What it refuses is in the corpus: tests/secagg/test_refusals.py.
+What it refuses is in the corpus: test_refusals.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deadlines, orders of arrival and disturbances, from the server's side.
 
-What it refuses is in the corpus: tests/secagg/test_refusals.py.
+What it refuses is in the corpus: test_refusals.py.
 """
 
 from __future__ import annotations
@@ -132,44 +132,47 @@ def disturbances(draw: st.DrawFn) -> tuple[Mode, Stage, bool, int, str, int]:
     )
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    faults=st.lists(disturbances(), min_size=1, max_size=3),
-    mode=st.sampled_from(Mode),
-    n=st.sampled_from([N, 9]),
-    seeds=st.booleans(),
-)
-def test_any_disturbance_gives_the_exact_sum_or_a_typed_abort(
-    faults: list[Any], mode: Mode, n: int, seeds: bool
-) -> None:
+@pytest.mark.parametrize("examples", [30, pytest.param(150, marks=pytest.mark.slow)])
+def test_any_disturbance_gives_the_exact_sum_or_a_typed_abort(examples: int) -> None:
     """Lost, repeated and corrupted messages in both directions; nine clients are a sparse graph."""
-    tampers = {}
-    for _, stage, up, victim, kind, at_byte in faults:
-        direction = kit.Direction.UP if up else kit.Direction.DOWN
-        tampers[stage, direction] = disturb(victim, kind, at_byte)
-    context = kit.context(
-        n,
-        mode,
-        threshold=3 if n == N else 4,
-        minimum_survivors=3 if n == N else 6,
-        degree=0 if n == N else 6,
-        removal=(0b11, 0b01, 0b10, 0b01) if seeds else (),
+
+    @settings(max_examples=examples)
+    @given(
+        faults=st.lists(disturbances(), min_size=1, max_size=3),
+        mode=st.sampled_from(Mode),
+        n=st.sampled_from([N, 9]),
+        seeds=st.booleans(),
     )
-    drops = {4: Stage.UNMASK} if seeds else {}
-    cohort = kit.Cohort(context, drops, tampers=tampers)
-    try:
-        total = cohort.run()
-    except (TooFewSurvivorsError, RemoteProtocolError):
-        assert cohort.server.phase is ServerPhase.ABORTED
-    else:
-        assert len(total.survivors) >= context.minimum_survivors
-        assert total.vector.elements.tolist() == cohort.expected(total.survivors)
-        removed = context.removed_seeds(len(total.survivors))
-        assert total.removed == {
-            u: tuple(cohort.removable_seeds(u)[which] for which in removed)
-            for u in total.survivors
-            if removed
-        }
+    def check(faults: list[Any], mode: Mode, n: int, seeds: bool) -> None:
+        tampers = {}
+        for _, stage, up, victim, kind, at_byte in faults:
+            direction = kit.Direction.UP if up else kit.Direction.DOWN
+            tampers[stage, direction] = disturb(victim, kind, at_byte)
+        context = kit.context(
+            n,
+            mode,
+            threshold=3 if n == N else 4,
+            minimum_survivors=3 if n == N else 6,
+            degree=0 if n == N else 6,
+            removal=(0b11, 0b01, 0b10, 0b01) if seeds else (),
+        )
+        drops = {4: Stage.UNMASK} if seeds else {}
+        cohort = kit.Cohort(context, drops, tampers=tampers)
+        try:
+            total = cohort.run()
+        except (TooFewSurvivorsError, RemoteProtocolError):
+            assert cohort.server.phase is ServerPhase.ABORTED
+        else:
+            assert len(total.survivors) >= context.minimum_survivors
+            assert total.vector.elements.tolist() == cohort.expected(total.survivors)
+            removed = context.removed_seeds(len(total.survivors))
+            assert total.removed == {
+                u: tuple(cohort.removable_seeds(u)[which] for which in removed)
+                for u in total.survivors
+                if removed
+            }
+
+    check()
 
 
 def disturb(victim: int, kind: str, at_byte: int) -> Callable[[int, bytes], list[bytes]]:
