@@ -253,7 +253,7 @@ def test_clients_without_a_committee_refuse(
     make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = make_world(**EVERYONE)
-    rules = rules_of(replace(world.plan, protocol="pairwise"))
+    rules = rules_of(replace(world.plan, scheme=Pairwise()))
     for i in (0, 1, 2):
         policy = world.home(i) / "policy.toml"
         kept = [line for line in policy.read_text().splitlines() if "committee" not in line]

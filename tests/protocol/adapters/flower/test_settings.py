@@ -173,10 +173,10 @@ def test_everything_wrong_is_said_at_once() -> None:
     with pytest.raises(SettingsError) as caught:
         read_settings(config(**changes))
     assert [problem.key for problem in caught.value.problems] == [
-        "veilsum.rounds",
         "veilsum.privacy.delta",
         "veilsum.privacy.clip-l2",
         "veilsum.cohort.cohort",
+        "veilsum.rounds",
         "veilsum.sketch.gamma",
         "veilsum.other-messages",
         "veilsum.simulation-dir",
