@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dp import CoinSchedule
 from dp.mechanisms import DistributedMechanism
 from protocol.goal import PrivacyGoal
-
-if TYPE_CHECKING:
-    from protocol.noise.noise import Noise
 
 
 class Promise(Protocol):
@@ -56,8 +53,8 @@ class Promise(Protocol):
         """Survivors whose noise counts."""
 
     @property
-    def noise(self) -> Noise:
-        """Which noise clients and members add."""
+    def noise(self) -> Any:
+        """Which noise clients and members add: a `Noise`, which lies above."""
 
     @property
     def scheme(self) -> Any:

@@ -543,9 +543,10 @@ def _problems(error: ValidationError, model: type[Section]) -> Iterator[Configur
         if each["type"] == "union_tag_invalid":
             tag, valid = each["ctx"]["tag"], each["ctx"]["expected_tags"].replace("'", "")
             yield ConfigurationError(f"{key}.kind", f"value {_shown(tag)}", f"one of {valid}")
-        elif each["type"] != "extra_forbidden" and each["type"] != "missing":
+        elif each["type"] not in ("extra_forbidden", "missing"):
             problem = f"value {_shown(each.get('input'))}"
-            yield ConfigurationError(key, problem, each["msg"].lower())
+            valid = "a table" if each["type"] == "model_type" else each["msg"].lower()
+            yield ConfigurationError(key, problem, valid)
         elif each["type"] == "missing":
             yield ConfigurationError(key, "missing", "a value, as it has no default")
         elif parts[-1] == _INSECURE_SEED:

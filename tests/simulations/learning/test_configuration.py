@@ -33,13 +33,13 @@ def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
     [
         (
             "privacy.epsilom",
-            "clip_l2, delta, epsilon, error_share, mechanism, moment_order, noise, "
-            "noise_multiplier, returned_share, wrap_probability",
+            "clip_l2, delta, epsilon, error_share, moment_order, noise_multiplier, "
+            "wrap_probability",
         ),
         (
             "colour",
-            "clipping, cohort, denoise, engine, faults, local, local_dp, powersgd, privacy, "
-            "rounds, seed, server, sketch, task",
+            "clipping, cohort, denoise, engine, faults, local, local_dp, noise, powersgd, privacy, "
+            "rounds, scheme, seed, server, sketch, task",
         ),
     ],
 )

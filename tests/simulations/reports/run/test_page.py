@@ -214,7 +214,7 @@ def test_a_run_that_is_not_tested_after_every_round(tmp_path: Path) -> None:
 
 
 def test_runs_are_compared(pair: list[Run], pair_page: str) -> None:
-    assert settings_that_differ(pair) == ["rounds", "privacy.epsilon"]
+    assert settings_that_differ(pair) == ["privacy.epsilon", "rounds"]
     tables = dict(comparison_tables(pair))
     assert list(tables) == ["Results", "Costs", "Settings that differ"]
     settings = tables["Settings that differ"]

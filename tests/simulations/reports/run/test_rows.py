@@ -45,7 +45,7 @@ def test_every_row_has_every_column(sweep: Path) -> None:
     ]
     assert len({tuple(row) for row in rows}) == 1
     assert [row["config.privacy.epsilon"] for row in rows] == [2.0, 2.0, 10.0]
-    assert list(rows[0])[:3] == ["run", "config.rounds", "config.privacy.epsilon"]
+    assert list(rows[0])[:3] == ["run", "config.privacy.epsilon", "config.rounds"]
     assert [row["lost.advertise"] for row in rows] == [1, 1, 0]
     assert [row["scale.1"] for row in rows] == [None, None, 3.0]
     assert rows[0]["epsilons.secagg_alone"] == math.inf
