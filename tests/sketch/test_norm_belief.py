@@ -225,7 +225,14 @@ SURPRISED = LENGTH * 2.0 * norm.sf(SURPRISE)
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("size", "signal"), [(150, 0.1), (150, 1.0), (60, 0.1)])
+@pytest.mark.parametrize(
+    ("size", "signal"),
+    [
+        (150, 1.0),
+        pytest.param(150, 0.1, marks=pytest.mark.slow),
+        pytest.param(60, 0.1, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("deviations", [1.0, 2.0])
 def test_intervals_are_honest(
     chains: Callable[[int, float], Chains],
