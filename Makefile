@@ -38,11 +38,11 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 unit: $(STAMP)
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m "not slow"
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal --durations=20 -m "not slow"
 
 # Whole campaigns, whole runs, statistical audits with large samples.
 test-long: $(STAMP)
-	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal -m slow
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --dist worksteal --durations=20 -m slow
 
 # Nothing is fetched, neither here nor by a reader: open build/docs/index.html.
 docs: $(STAMP)

@@ -12,6 +12,7 @@ def page(_: str) -> str:
     parts = []
     for table in tables():
         heading = f"`[{table.name}]`" if table.name else "Keys outside of tables"
+        heading += f" of kind `{table.kind}`" if table.kind else ""
         parts += [f"## {heading}", table.meaning, _rows(table)]
         if table.name == "task":
             parts += ["### Options of data sets", _options()]
@@ -48,6 +49,7 @@ def _default(key: Key, owners: dict[str, Any]) -> str:
 
 def _literal(value: Any) -> str:
     """A value as a file has it."""
+    value = getattr(value, "kind", value)
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return f"`{text}`".replace("'", '"')
 

@@ -222,7 +222,7 @@ class NamedTable(Section):
     """Members that are named."""
 
     kind: Literal["named"] = Field(default="named", description=_COMMITTEE_KINDS)
-    size: int = Field(ge=1, description="members")
+    size: int = Field(ge=1, description="members of the committee")
     corrupt: int = Field(ge=0, description="how many members may collude with the server")
     away: int = Field(ge=0, description="how many honest members may be away")
 
@@ -279,7 +279,9 @@ class OneShotTable(Section):
 
     kind: Literal["one-shot"] = Field(default="one-shot", description=_SCHEME_KINDS)
     committee: Committee = Field(
-        default=EveryoneTable(), description="who opens the sums; everyone if left out"
+        default=EveryoneTable(),
+        description="who opens the sums; everyone if left out",
+        json_schema_extra={"values": "a table of kind everyone, named or drawn"},
     )
 
     @property

@@ -12,7 +12,7 @@ import types
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -84,6 +84,12 @@ class Table:
     model: type[BaseModel]  # that checks it
     optional: bool  # whether a file without it means something else than one with its defaults
     keys: tuple[Key, ...]  # in the order of the model
+    kind: str = ""  # that makes it this one of several tables of the name
+
+    @property
+    def heading(self) -> str:
+        """Its name in brackets, with its kind where there are several."""
+        return f'[{self.name}], kind = "{self.kind}":' if self.kind else f"[{self.name}]"
 
     @property
     def meaning(self) -> str:
@@ -171,10 +177,34 @@ def tables() -> list[Table]:
     outside = {name: field for name, field in fields.items() if models[name] is None}
     found = [Table("", RunConfig, False, _keys(outside))]
     for name, model in models.items():
-        if model is not None:
+        if kinds := _kinds(fields[name]):
+            found += _of_kinds(name, kinds, fields[name].default)
+        elif model is not None:
             optional = fields[name].default is None
             found.append(Table(name, model, optional, _keys(model.model_fields)))
     return found
+
+
+def _of_kinds(name: str, kinds: Mapping[str, type[BaseModel]], default: object) -> list[Table]:
+    """The tables of a name that are told apart by their `kind`, and those within them."""
+    found = []
+    for kind, model in kinds.items():
+        optional = not isinstance(default, model)
+        found.append(Table(name, model, optional, _keys(model.model_fields), kind))
+        for inner, field in model.model_fields.items():
+            if below := _kinds(field):
+                found += _of_kinds(f"{name}.{inner}", below, None)
+    return found
+
+
+def _kinds(field: FieldInfo) -> dict[str, type[BaseModel]]:
+    """The models that a field tells apart by their `kind`; none if it does not."""
+    return {
+        mark.tag: get_args(kind)[0]
+        for kind in get_args(field.annotation)
+        for mark in getattr(kind, "__metadata__", ())
+        if isinstance(mark, Tag)
+    }
 
 
 def _keys(fields: Mapping[str, FieldInfo]) -> tuple[Key, ...]:
@@ -183,7 +213,7 @@ def _keys(fields: Mapping[str, FieldInfo]) -> tuple[Key, ...]:
 
 def _model(field: FieldInfo) -> type[BaseModel] | None:
     """The model of the table that a key stands for; None for a plain value."""
-    kinds = [field.annotation, *get_args(field.annotation)]
+    kinds = [field.annotation, *get_args(field.annotation), *_kinds(field).values()]
     return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
@@ -62,7 +64,8 @@ def commented(example: str = FIRST, **task: str) -> str:
     parts += [_comment(text) for text in _introduction(source, given["task"]["data"], task)]
     for table in tables():
         own = given if not table.name else given.get(table.name)
-        if own is not None or not table.optional:
+        other = own is not None and table.kind and own.get("kind", table.kind) != table.kind
+        if not other and (own is not None or not table.optional):
             parts.append(_written(table, own or {}))
     parts += [_others(given)]
     return "\n\n".join(parts) + "\n"
@@ -110,7 +113,7 @@ def _others(given: Mapping[str, Any]) -> str:
     lines = [_comment("Other tables, for other ways to a mean; see the reference of keys:")]
     for table in absent:
         first = table.meaning.partition(". ")[0].rstrip(".")
-        lines.append(_comment(f"[{table.name}] {first}."))
+        lines.append(_comment(f"{table.heading} {first}."))
     return "\n".join(lines)
 
 
@@ -127,6 +130,8 @@ def _comment(text: str, indent: str = "") -> str:
 
 def _value(value: Any) -> str:
     """A value as TOML has it, in one line."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump(exclude_none=True)
     if isinstance(value, Mapping):
         inner = ", ".join(f"{json.dumps(key)} = {_value(each)}" for key, each in value.items())
         return f"{{ {inner} }}" if inner else "{}"

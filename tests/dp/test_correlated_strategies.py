@@ -93,6 +93,7 @@ def test_clients_that_come_back_sooner_are_refused_as_they_would_pay_more() -> N
         strategy.sensitivity_squared(Schedule(8, 2, 3))
 
 
+@pytest.mark.slow
 def test_who_takes_part_once_may_have_any_band() -> None:
     once = Schedule(rounds=9, participations=1, apart=3)
     assert plan_banded(once, bands=9).gain > plan_banded(once).gain

@@ -66,6 +66,7 @@ def test_the_gaussian_route_certifies_95_percent_of_true_epsilon() -> None:
     assert min(bound.epsilon for bound in bounds) > 2.0
 
 
+@pytest.mark.slow
 def test_bounds_hold_with_their_confidence() -> None:
     """At confidence 0.8, at most one bound in five lies above the truth, on both routes."""
     mu, trials, confidence = 1.5, 400, 0.8
@@ -77,6 +78,7 @@ def test_bounds_hold_with_their_confidence() -> None:
     assert np.median([bound.mu for bound in bounds]) > 0.8 * mu
 
 
+@pytest.mark.slow
 def test_choosing_the_threshold_on_the_same_runs_would_break_the_bound() -> None:
     """The broken twin of the test above: no information, and yet an epsilon above 0 too often."""
     trials, runs, alpha = 200, 200, 0.5

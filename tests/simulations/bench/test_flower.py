@@ -22,6 +22,7 @@ from uuid import uuid4
 import pytest
 
 from protocol.errors import ConfigurationError
+from protocol.schemes import OneShot
 from protocol.schemes.pairwise import pairwise_of
 from secagg import Mode
 from simulations.bench.flower import FlowerOrder, bench_flower, engine, floor, report
@@ -61,7 +62,7 @@ def test_our_plan_allows_for_those_that_vanish(order: FlowerOrder, mode: Mode) -
     plan = dataclasses.replace(order, mode=mode).plan()
     assert plan.cohort == order.clients and pairwise_of(plan).mode is mode
     other = dataclasses.replace(order, mode=mode).plan("one-shot")
-    assert other.cohort == order.clients and other.mode is Mode.ACTIVE
+    assert other.cohort == order.clients and other.scheme == OneShot()
     assert other.minimum_survivors == plan.minimum_survivors
     assert plan.minimum_survivors <= order.survivors
     assert plan.goal.rounds >= order.all_rounds

@@ -36,6 +36,7 @@ def test_a_committee_with_too_many_corrupt_members_is_refused() -> None:
         numbers_of((9, 2, 2))
 
 
+@pytest.mark.slow
 def test_a_mask_is_compared_with_the_bare_transforms() -> None:
     figures = run_json(
         *("bench", "mask", "--scheme", "one-shot", "--dim", "5000", "--bits", "16"),
@@ -67,6 +68,7 @@ def test_the_bare_transforms_are_one_forward_and_one_back_for_each_block(
     assert done == ["forward", "inverse", "inverse", "inverse"]
 
 
+@pytest.mark.slow
 def test_a_round_is_correct_and_its_parts_add_up() -> None:
     figures = run_json(*ROUND, "--scheme", "one-shot")
     assert figures["correct"] is True

@@ -14,6 +14,7 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.planning.configuration import load
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.policy import ClientPolicy
+from protocol.training import local
 from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
@@ -48,6 +49,7 @@ def test_bench_round_is_correct_and_counts_bytes(mode: str) -> None:
     assert figures["peak_rss_bytes"] > 1 << 20
 
 
+@pytest.mark.slow
 def test_bytes_of_a_large_round_are_near_the_floor() -> None:
     """The figure of the README: bytes do not depend on the machine, so a test may hold them."""
     figures = run_json("bench", "round", "--clients", "100", "--dim", "100000", "--dropout", "0")
@@ -159,7 +161,7 @@ def test_clients_that_refuse_are_one_line_and_status_2(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that forgets the noise gets no round, and the reason is told."""
-    monkeypatch.setattr(TrainingPlan, "client_policy", _strict)
+    monkeypatch.setattr(local, "client_policy", _strict)
     given = write_config(small(), tmp_path / "given.toml")
     arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report"), "--quiet"]
     monkeypatch.setattr(sys, "argv", ["veilsum", *arguments])
@@ -170,7 +172,7 @@ def test_clients_that_refuse_are_one_line_and_status_2(
     assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
 
 
-def _strict(plan: TrainingPlan, dimension: int) -> ClientPolicy:
+def _strict(plan: TrainingPlan, dimension: int, *_: object) -> ClientPolicy:
     return ClientPolicy(minimum_noise_multiplier=1e9)
 
 

@@ -91,6 +91,7 @@ def test_a_poisoned_cache_is_named_at_the_first_use_and_by_the_doctor(tmp_path: 
     assert digest_of_sources() in str(old.remedy)
 
 
+@pytest.mark.slow
 def test_code_that_no_folder_keeps_is_a_warning() -> None:
     status, found = doctor(ONE, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
     (finding,) = found["compiled code"]

@@ -146,6 +146,7 @@ def without_extras(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

@@ -188,6 +188,7 @@ def cluster() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_cluster_does_the_same(cluster: str) -> None:
     with executor(1, cluster) as places:
@@ -261,6 +262,7 @@ def test_a_scheduler_that_does_not_answer_is_named(
     assert time.monotonic() - start < 30.0
 
 
+@pytest.mark.slow
 def test_dask_is_told_when_it_is_missing(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules['distributed'] = None\n"

@@ -296,6 +296,7 @@ def accuracies(out: Path) -> list[float]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("aggregator", ["plain", "ideal"])
 def test_a_run_on_a_full_disk_goes_on_where_it_stood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Refused, aggregator: str

@@ -22,11 +22,12 @@ def test_it_is_valid(path: Path) -> None:
     config.check()
     config.local.build()
     assert config.task.data in DATASETS and config.task.model in MODELS
-    plan = build_plan(config.privacy, config.cohort, config.participations)
+    plan = build_plan(config, config.participations)
     assert plan.minimum_survivors <= config.cohort.size
     assert f"examples/configs/{path.name}" in path.read_text()
 
 
+@pytest.mark.slow
 def test_a_little_of_the_million_learns(data_dir: Path, tmp_path: Path) -> None:
     path = next(path for path in CONFIGS if path.stem == "million")
     smaller = {

@@ -77,7 +77,7 @@ def test_a_private_run_learns_within_its_budget(data: Dataset, tmp_path: Path) -
     config = demo_config()
     federation = Federation(config, data)
     people = [Identity.generate() for _ in range(config.task.population)]
-    plan = build_plan(config.privacy, config.cohort, config.participations)
+    plan = build_plan(config, config.participations)
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         training = PrivateTraining(
             plan,

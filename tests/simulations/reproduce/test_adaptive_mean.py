@@ -18,6 +18,7 @@ from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
+@pytest.mark.slow
 def test_every_method_runs_in_both_forms_within_its_budget(written: Callable[..., Any]) -> None:
     plan = CAMPAIGN.presets["quick"]
     figures, folder = written(CAMPAIGN, plan, 3)
@@ -111,6 +112,7 @@ def test_needed_is_the_least_size_whose_tail_is_below_the_noise(
     assert needed(mean, variance) == expected
 
 
+@pytest.mark.slow
 def test_growth_is_measured_within_budgets_on_a_page_of_its_own(
     tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
 ) -> None:

@@ -104,6 +104,7 @@ def test_the_published_rule_begins_at_its_own_rate(base: RunConfig) -> None:
         replace(PLAN, published=(0.0,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [WRITERS, SHAKESPEARE], ids=["writers", "shakespeare"])
 def test_examples_that_presets_name_can_be_planned(plan: Plan) -> None:
     base = base_of(plan)
@@ -145,6 +146,7 @@ def test_only_the_last_tests_count() -> None:
     assert final_accuracy(records) == 9.0
 
 
+@pytest.mark.slow
 def test_the_command_keeps_runs_and_goes_on(
     base: RunConfig,
     tmp_path: Path,

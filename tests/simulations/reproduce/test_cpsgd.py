@@ -30,6 +30,7 @@ PLAIN = replace(HALFWAY, rotated=False)
 CASES = [PLAIN, SPREAD, HALFWAY, replace(SPREAD, rotated=True)]
 
 
+@pytest.mark.slow
 def test_a_quick_run_reproduces_all_but_theorem_1(written: Callable[..., Any]) -> None:
     figures, folder = written(CAMPAIGN, CAMPAIGN.presets["quick"], 3)
     assert figures["quick"] and (folder / "cpsgd.md").read_text().count("\n## ") == 6

@@ -118,7 +118,7 @@ class TestBytes:
 
     def test_they_are_those_of_a_deployment(self) -> None:
         config = TINY.config(Point(UNCOMPRESSED), 1.0, 1)
-        plan = build_plan(config.privacy, config.cohort, 1)
+        plan = build_plan(config, 1)
         deployed = plan_deployment(plan, SketchSpec.identity(310), 0)
         assert round_bytes(config, LAYERS).total == deployed.bytes_per_client
 

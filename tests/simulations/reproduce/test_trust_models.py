@@ -76,7 +76,7 @@ class TestPlan:
             elif setting.of.trust is Trust.COHORT and config.cohort.size not in cohorts:
                 cohorts.add(config.cohort.size)
                 sketch = config.sketch.build(config.rounds).initial(ADULT_DIMENSION).spec
-                deployment = plan_deployment(build_plan(config.privacy, config.cohort, 1), sketch)
+                deployment = plan_deployment(build_plan(config, 1), sketch)
                 assert deployment.epsilons.server <= setting.epsilon
         assert len(cohorts) == 4
 
@@ -133,7 +133,7 @@ class TestRuns:
         row = rows[0]
         setting = Setting(row["method"], row["epsilon"], row["knob"], row["share"])
         config = TINY.config(setting, Candidate(row["bound"], row["reach"]), 1)
-        plan = build_plan(config.privacy, config.cohort, 1)
+        plan = build_plan(config, 1)
         sketch = config.sketch.build(config.rounds).initial(row["parameters"]).spec
         assert row["bytes"] == plan_deployment(plan, sketch, 0).bytes_per_client
         # The messages beside the vector do not depend on the sketch.

@@ -311,6 +311,7 @@ def test_a_sweep_says_so(tmp_path: Path, folder: Path) -> None:
     assert "protect nobody" not in invoke("sweep", folder / "run.toml", *other).stdout
 
 
+@pytest.mark.slow
 def test_the_report_says_so_above_all_else(tmp_path: Path, folder: Path) -> None:
     def page_of(*runs: str) -> str:
         out = tmp_path / f"{'-'.join(runs)}.html"

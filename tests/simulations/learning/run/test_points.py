@@ -56,6 +56,7 @@ def cluster() -> Iterator[str]:
         yield cluster.scheduler_address
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_cluster_runs_the_points(
     file: Path, tmp_path: Path, cluster: str, alone: list[tuple[Any, ...]]
@@ -71,6 +72,7 @@ def test_a_dask_cluster_runs_the_points(
     assert (tmp_path / "sweep" / "seed=1" / "summary.json").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_cluster_makes_the_cells_of_a_campaign(tmp_path: Path, cluster: str) -> None:
     """One without fresh noise."""

@@ -116,6 +116,7 @@ def torn(path: Path, rng: np.random.Generator) -> None:
         file.write_bytes(data[:safe] + tail)
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_any_step_ends_as_if_it_had_not_been(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_damaged_memory_ends_the_run_like_a_damaged_checkpoint(
         run(data, tmp_path)
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_real_process(data: Dataset, tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"rounds": 30})
     file = write_config(config, tmp_path / "config.toml")

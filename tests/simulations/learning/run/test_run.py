@@ -318,6 +318,7 @@ def test_without_the_identities_that_its_ledger_counts_no_run_goes_on(
     run(config, data, tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_kill_9_of_a_real_process_at_random_moments(tmp_path: Path, kind: str) -> None:
     """The same command continues the run until it is done: every round and charge once."""

@@ -170,7 +170,7 @@ class TestSecureLevels:
     }
 
     def channel(self, made: RunConfig) -> SecureLevels:
-        plan = build_plan(made.privacy, made.cohort, 2)
+        plan = build_plan(made, 2)
         people = [Identity.generate() for _ in range(COHORT)]
         population = [people[index % COHORT] for index in range(100 + COHORT)]
         return SecureLevels(plan, population[:100] + people, bytes(16))

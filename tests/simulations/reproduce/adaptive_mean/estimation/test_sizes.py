@@ -156,6 +156,7 @@ def test_adapt_tail_stops_where_it_should() -> None:
     assert len(set(rounds) - {1}) >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.statistical
 def test_a_stream_that_stops_at_once_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AboveThreshold, "below", lambda self, value, threshold: True)
