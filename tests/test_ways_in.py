@@ -15,6 +15,7 @@ from scipy import stats
 import veilsum
 from dp import Ledger, RoundsUsedUpError
 from protocol.errors import ConfigurationError
+from protocol.noise.noise import Independent
 from protocol.round.losses import Stage
 from protocol.training.records import listed_cohort
 from secagg import ParameterError
@@ -42,7 +43,9 @@ def test_the_error_of_a_mean_is_what_it_says() -> None:
 
 
 def test_a_plan_may_be_named_in_part() -> None:
-    found = mean(tolerated_dropouts=3, mechanism="skellam", dropouts={1: Stage.INPUT})
+    found = mean(
+        tolerated_dropouts=3, noise=Independent(mechanism="skellam"), dropouts={1: Stage.INPUT}
+    )
     assert found.survivors == 39
     with pytest.raises(ParameterError, match="tolerated_dropouts"):
         mean(tolerated_dropouts=-1)

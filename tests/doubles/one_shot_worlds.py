@@ -41,6 +41,8 @@ def plan_of(kind: CommitteeKind, **changes: Any) -> TrainingPlan:
         "clip_l2": 1.0,
         "committee": committees.get(kind),
     }
+    if "scheme" in changes:
+        del terms["committee"]
     return plan_of_words({**terms, **changes})
 
 

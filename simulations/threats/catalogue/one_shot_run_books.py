@@ -22,10 +22,13 @@ from protocol import ClientHistory, ClientPolicy, PrivacyGoal
 from protocol.errors import PolicyError
 from protocol.goal import delta_for_noise
 from protocol.round import returned_events
+from protocol.round.account import Pay
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
+from protocol.round.returned_events import RunEvents
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.run_account import RunAccount
+from protocol.round.setup import RoundEncoding
 from protocol.training.accounts import ClientAccounts
 from secagg import ParameterError
 from secagg.oneshot.committee import CommitteeKind
@@ -90,10 +93,10 @@ def _many_attempts(run: ReturningRun) -> bool:
     return all(run.upload(_TARGET, run.setup(number)) for number in range(2 * GOAL.rounds + 1))
 
 
-def _takes_any_list(self: RunAccount, setup: OneShotSetup, epsilon: float) -> dict[str, Any]:
+def _takes_any_list(self: RunAccount, setup: OneShotSetup, epsilon: float, pay: Pay) -> None:
     """The twin's: nothing is remembered of the records."""
     self._bounds = {setup.context.round_number: setup.parameters.l2_bound}
-    return {}
+    pay(setup.released.worst_case, {})
 
 
 def _two_runs(effort: Effort, seed: int) -> Findings:
@@ -152,11 +155,11 @@ def _spent(run: ReturningRun, parameters: RoundParameters, own: Sequence[int]) -
 
 
 def _own_rounds_only(
-    self: RunAccount, setup: OneShotSetup, bounds: Sequence[float], goal: PrivacyGoal
+    self: RunAccount, events: RunEvents, bounds: Sequence[float], goal: PrivacyGoal
 ) -> float:
     """The twin's count: of rounds that it takes part in, as if they were all."""
-    parts = setup.run_events.parts
-    charge = sum(bound**2 for bound in (*bounds, setup.parameters.l2_bound)) / parts.least_fresh
+    parts, own = events.parts, events.worst_case.l2_sensitivity
+    charge = sum(bound**2 for bound in (*bounds, own)) / parts.least_fresh
     return correlated_epsilon(charge, parts.promises, delta_for_noise(goal.delta, parts.rounds))
 
 
@@ -228,7 +231,7 @@ def _apart(effort: Effort, seed: int) -> Findings:
     del effort
     right = RunAccount.check
 
-    def lax(self: RunAccount, setup: OneShotSetup, apart: int) -> float:
+    def lax(self: RunAccount, setup: RoundEncoding, apart: int = 1) -> float:
         return right(self, setup, 1)
 
     stories = [_too_soon(gap) for gap in (1, APART - 1)]

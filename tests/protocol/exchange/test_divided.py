@@ -24,6 +24,7 @@ from protocol.round.losses import Dropouts, Stage
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
+from protocol.schemes import Pairwise
 from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, TooFewSurvivorsError
 from secagg.framing import encode_message
@@ -389,7 +390,7 @@ def upload_of(world: World, setup: OneShotSetup, index: int) -> Upload:
 
 
 def test_the_server_of_a_pairwise_round_is_one_process() -> None:
-    plan = plan_of(EVERYONE, protocol="pairwise")
+    plan = plan_of(EVERYONE, scheme=Pairwise())
     identities = [kit.identity("client", index) for index in range(COHORT)]
 
     def work(ranks: Ranks) -> None:

@@ -22,7 +22,7 @@ from protocol.planning.policies import client_policy
 from protocol.round.losses import Stage
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
-from protocol.schemes.committee import Everyone
+from protocol.schemes import Pairwise
 from secagg import OpeningFailedError, ParameterError, TooFewSurvivorsError
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
@@ -136,8 +136,8 @@ def test_a_committee_of_strangers_is_refused() -> None:
     policy = client_policy(world.plan, DIMENSION, [identity("other", i).public for i in range(8)])
     with pytest.raises(PolicyError, match="strangers"):
         policy.check(world.setup())
-    pairwise = plan_of(CommitteeKind.EVERYONE, protocol="pairwise")
-    with pytest.raises(PolicyError, match="no committee is trusted"):
+    pairwise = plan_of(CommitteeKind.EVERYONE, scheme=Pairwise())
+    with pytest.raises(PolicyError, match="pairwise only"):
         client_policy(pairwise, DIMENSION).check(world.setup())
     with pytest.raises(PolicyError, match="everyone only"):
         client_policy(plan_of(CommitteeKind.EVERYONE), DIMENSION).check(world.setup())
@@ -156,10 +156,9 @@ def test_the_hook_can_stop_a_round_before_anybody_signs() -> None:
 @pytest.mark.parametrize(
     ("changes", "argument"),
     [
-        ({"protocol": "two-shot"}, "protocol"),
-        ({"degree": 4}, "degree"),
+        ({"scheme": "two-shot"}, "scheme"),
+        ({"committee": "two"}, "committee"),
         ({"tolerated_dropouts": 5}, "tolerated_dropouts"),
-        ({"protocol": "pairwise", "committee": Everyone()}, "committee"),
         ({"cohort": 4, "tolerated_dropouts": 1}, "committee"),
     ],
 )

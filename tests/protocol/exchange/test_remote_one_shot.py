@@ -39,8 +39,8 @@ from protocol.round.round_time import RoundTime
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadReceipt
 from protocol.schemes import OneShot
-from protocol.schemes.committee import Drawn, Named
-from protocol.schemes.one_shot import draw_policy, one_shot_setup
+from protocol.schemes.committee import Drawn, Everyone, Named
+from protocol.schemes.one_shot import draw_policy, one_shot_of, one_shot_setup
 from secagg import (
     LocalProtocolError,
     ParameterError,
@@ -75,8 +75,7 @@ def plan_of(kind: CommitteeKind) -> TrainingPlan:
         tolerated_dropouts=2,
         tolerated_colluders=0,
         clip_l2=1.0,
-        scheme=OneShot(),
-        committee=committees.get(kind),
+        scheme=OneShot(committee=committees.get(kind, Everyone())),
     )
 
 
@@ -125,9 +124,10 @@ class Elsewhere:
         self.members = named if kind is CommitteeKind.NAMED else self.clients
         names = [each.public for each in self.members] if kind is CommitteeKind.NAMED else []
         draw, self.lottery = None, None
-        if kind is CommitteeKind.DRAWN and self.plan.committee:
+        committee = one_shot_of(self.plan).committee
+        if isinstance(committee, Drawn):
             registry = Registry(self.keys)
-            self.lottery = Lottery(registry, self.plan.committee.whole_odds, 5)
+            self.lottery = Lottery(registry, committee.whole_odds, 5)
             first = self.lottery.candidates(SESSION, 0)[:5]
             self.members = [each for each in self.clients if each.public in first]
             draw = draw_policy(self.plan, registry.root, len(registry))

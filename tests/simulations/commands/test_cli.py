@@ -124,10 +124,11 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert len({*kept, (out / "ledger.jsonl").read_text()}) == 3
 
 
-def small(**cohort: str) -> RunConfig:
+def small(**scheme: str) -> RunConfig:
     raw = demo_config().model_dump()
     raw["rounds"] = 1
-    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1} | cohort
+    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    raw["scheme"] |= scheme
     raw["task"] |= {"population": 24, "hidden": 4}
     return RunConfig.model_validate(raw)
 

@@ -14,10 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.adapters.flower.home import CommitteeRules, PairwiseRules
-from protocol.round.clauses import PairwiseClauses
-from protocol.schemes.pairwise import pairwise_of
-
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import World
@@ -37,6 +33,8 @@ from protocol.adapters.flower.home import (
     SIMULATION_ENGINE,
     SIMULATION_VARIABLE,
     ClientRules,
+    CommitteeRules,
+    PairwiseRules,
     home_of,
     may_be_simulated,
     read_identity,
@@ -47,6 +45,8 @@ from protocol.adapters.flower.remedy import EXAMPLE, mended
 from protocol.adapters.flower.settings import read_settings, values_of
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
+from protocol.round.clauses import PairwiseClauses
+from protocol.schemes.pairwise import pairwise_of
 from secagg import Mode, ParameterError
 from sketch.controllers import AdaptNorm, FixedRate
 

@@ -98,10 +98,9 @@ def test_sets_that_nobody_counts(
 def test_clients_that_do_not_remember_the_records(monkeypatch: pytest.MonkeyPatch) -> None:
     right = RunAccount.charge
 
-    def forgetting(self: RunAccount, setup: OneShotSetup, epsilon: float) -> dict[str, Any]:
-        remembered = right(self, setup, epsilon)
+    def forgetting(self: RunAccount, setup: OneShotSetup, epsilon: float, pay: Any) -> None:
+        right(self, setup, epsilon, pay)
         self._known = (0, b"")
-        return remembered
 
     monkeypatch.setattr(RunAccount, "charge", forgetting)
     assert taken(books._second_committee, books._second_list)
@@ -142,7 +141,7 @@ def own_rounds(self: CorrelatedAccountant) -> float:
 def test_no_distance_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     right = RunAccount.check
     monkeypatch.setattr(
-        RunAccount, "check", lambda self, setup, apart: right(self, setup, apart - 1)
+        RunAccount, "check", lambda self, setup, apart=1: right(self, setup, apart - 1)
     )
     assert taken(books._too_soon(books.APART - 1))
     assert not taken(books._too_soon(1))
