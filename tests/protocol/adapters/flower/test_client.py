@@ -702,7 +702,7 @@ def test_a_client_may_insist_on_an_end(
 ) -> None:
     world = make_world()
     policy = world.home(0) / "policy.toml"
-    policy.write_text(policy.read_text() + "lifetime_seconds = 600\n")
+    policy.write_text("lifetime_seconds = 600\n" + policy.read_text())
     assert run(world, parts).lost == {parts.FIRST_NODE: "advertise: PolicyError"}
 
 
