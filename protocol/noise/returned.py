@@ -57,39 +57,6 @@ _LARGE_PART: Final = 1e3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReturnedPlan:
-    """A run in which members of a committee add a part of the noise, and take it back.
-
-    Args:
-        rounds: T, of the run.
-        apart: fewest rounds from one participation of a client to its next.
-        away: the share of members that are likely to be away in a round.
-        optimiser: how the model adds up the sums of its rounds.
-    """
-
-    rounds: int
-    apart: int
-    away: float = 0.0
-    optimiser: Optimiser | ServerSteps = Optimiser.SGD
-
-    def __post_init__(self) -> None:
-        require_int("rounds", self.rounds, 1)
-        require_int("apart", self.apart, 1)
-        require_number("away", self.away)
-
-    def schedule(self, participations: int) -> Schedule:
-        """Of a client that takes part so often.
-
-        Raises:
-            ParameterError: it cannot, so far apart.
-        """
-        try:
-            return Schedule(self.rounds, participations, self.apart)
-        except (TypeError, ValueError) as error:
-            raise ParameterError("apart", self.apart, str(error)) from None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnedRun:
     """Who is in the sums of a run whose noise comes back, as far as that is settled before it.
 

@@ -221,10 +221,10 @@ class PrivateAveraging(ModelController):
         return [entries[key] for key in self._named or cohort]
 
     def note(self, index: int, reason: str, /) -> None:
-        """As `Carrier.note` says; the exchange has warned."""
+        """Nothing: what a failed round says of its losses has the reason."""
 
     def note_member(self, index: int, reason: str, /) -> None:
-        """As `Carrier.note_member` says; the exchange has warned."""
+        """Nothing: see `note`; the same holds for members."""
 
     def _exchange(self, step: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
         to_members = step in TASK_OF_MEMBERS.values()
