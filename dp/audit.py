@@ -132,9 +132,7 @@ def composed_moments(
 
     Args:
         delta: of the whole run, in (0, 1).
-        releases: the most there may be; all of their cuts are spent.
         aggregation: probability that secure aggregation fails in one of them; spent as well.
-        order: a, above 1.
     """
     simple = [leaf for event in events for leaf in flattened(event)]
     remaining = delta - releases * (cut + aggregation)

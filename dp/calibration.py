@@ -127,11 +127,7 @@ def _spent(
 def _smallest_enough(
     spent: Callable[[int], float], target: float, start: int, largest: int
 ) -> int | None:
-    """Return the smallest number up to ``largest`` whose epsilon meets the target, or None.
-
-    Args:
-        start: a first guess, in 1..largest.
-    """
+    """Return the smallest number up to ``largest`` whose epsilon meets the target, or None."""
     guess = start
     for _ in range(_SLOPE_STEPS):
         # Where epsilon is zero or infinite its slope says nothing: a bounded step.
@@ -191,15 +187,7 @@ def mechanism_for_epsilon(
     """Return the mechanism with the least noise of which so many clients together meet a target.
 
     Args:
-        epsilon: target of the whole run, > 0.
         delta: target of the whole run, in (0, 1).
-        sensitivities: of each release, Euclidean at least 1.
-        contributors: honest clients whose noise is surely in each sum, >= 1.
-        rounds: adaptive releases of equal noise, >= 1.
-
-    Raises:
-        ValueError: an argument is out of range, or no noise within it is enough; for the binomial
-            mechanism also if that takes more coins of one client than there can be.
     """
     if name not in MECHANISMS:
         raise ValueError(f"name must be one of {', '.join(MECHANISMS)}, got {name!r}")
@@ -237,12 +225,7 @@ def _least_variance(
     reserve: FailureReserve | None,
     least: float = 0.0,
 ) -> float:
-    """Return the least total variance that meets a target, to one part in 10^6; it does meet it.
-
-    Args:
-        release: what is accounted for, by the total variance.
-        least: variance below which nothing is looked for.
-    """
+    """Return the least total variance that meets a target, to one part in 10^6; it does meet it."""
     l2_sensitivity = release(max(1.0, least)).l2_sensitivity
     if not 1.0 <= l2_sensitivity < math.inf:
         raise ValueError(f"l2_sensitivity must be finite and at least 1, got {l2_sensitivity!r}")

@@ -6,11 +6,7 @@ import sys
 
 
 def require_integer(name: str, value: object, smallest: int, largest: int | None = None) -> None:
-    """Raise unless ``value`` is an int of at least ``smallest``, and at most ``largest`` if given.
-
-    Raises:
-        TypeError: it is no int; ``True`` and ``False`` are none.
-    """
+    """Raise unless ``value`` is an int, at least ``smallest`` and at most ``largest`` if given."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, got {type(value).__name__}")
     if largest is None:
@@ -32,11 +28,7 @@ def require_within(name: str, value: float, smallest: float, largest: float) -> 
 
 
 def require_in(name: str, value: float, low: float, high: float, ends: str = "[]") -> None:
-    """Raise ``ValueError`` unless ``value`` lies in an interval, which NaN never does.
-
-    Args:
-        ends: the brackets: "(]" for low < value <= high.
-    """
+    """Raise ``ValueError`` unless ``value`` lies in an interval, which NaN never does."""
     above = value >= low if ends[0] == "[" else value > low
     below = value <= high if ends[1] == "]" else value < high
     if not (above and below):

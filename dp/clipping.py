@@ -110,12 +110,7 @@ class Bounded:
     l2_bound: float
 
     def __post_init__(self) -> None:
-        """Check dtype, finiteness and norm.
-
-        Raises:
-            NonFiniteUpdateError: a coordinate is NaN or infinite.
-            SensitivityExceededError: the norm is above the bound.
-        """
+        """Check dtype, finiteness and norm."""
         require_vector(self.values, (np.dtype(np.float64),), "values")
         require_l2_bound(self.l2_bound)
         if not l2_norm(self.values) <= self.l2_bound * (1.0 + NORM_SLACK):

@@ -91,7 +91,6 @@ def sample_binomial(seed: NoiseSeed, coins: int, length: int) -> NDArray[np.int6
     Args:
         seed: used under ``Usage.COINS``; must not have drawn another vector.
         coins: fair coins per coordinate, ``0 <= coins <= MAX_COINS``.
-        length: number of coordinates, >= 0.
 
     Returns:
         int64[length] with ``0 <= result <= coins``.

@@ -47,7 +47,6 @@ def batch_noise(
 
     Args:
         seeds: one secret seed for each of ``schedule.batches``, in order, all different.
-        length: number of coordinates, >= 0.
 
     Returns:
         int64[length]: the sum over batches b of ``Bin(b, 1/2) - b // 2``.
@@ -63,7 +62,6 @@ def removed_noise(
     Args:
         seeds_by_batch: the revealed seed of each index in ``schedule.removed(dropped)``, and no
             other: a seed of a kept batch must not have been revealed.
-        length: number of coordinates, >= 0.
 
     Returns:
         int64[length]: the sum over removed batches b of ``Bin(b, 1/2) - b // 2``.

@@ -106,11 +106,7 @@ class NoiseSeed:
         return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
-        """Refuse to be pickled or copied: whoever gets a seed can subtract its noise.
-
-        Raises:
-            CopiedSecretError: always; hand over ``material`` where a seed must leave its process.
-        """
+        """Refuse to be pickled or copied: whoever gets a seed can subtract its noise."""
         raise CopiedSecretError("a NoiseSeed is secret: it cannot be pickled or copied")
 
     def __repr__(self) -> str:
@@ -154,9 +150,6 @@ class Keystream:
         """Yield ``total`` words of the stream in arrays that fit the cache.
 
         The arrays are views of one reused buffer: each is valid until the next is asked for.
-
-        Args:
-            total: number of words, ``total >= 0``.
         """
         buffer = np.empty(min(total, CHUNK_BYTES // dtype.itemsize), dtype=dtype)
         remaining = total

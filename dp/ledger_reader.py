@@ -55,12 +55,7 @@ class ReplayedEntry:
 
 
 def read_ledger(path: str | os.PathLike[str]) -> list[ReplayedEntry]:
-    """Read a whole ledger and verify its chain. The file is not locked and not changed.
-
-    Raises:
-        LedgerError: the file cannot be read, ends in mid-line, or was altered; the message names
-            the line.
-    """
+    """Read a whole ledger and verify its chain. The file is not locked and not changed."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:

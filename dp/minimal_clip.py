@@ -42,7 +42,6 @@ def least_error_clip(
     Post: 0 <= result <= norm.
 
     Args:
-        norm: a, of a typical vector, at least 0.
         noise_ratio: s, standard deviation of the noise of the mean in a coordinate, over C.
         mean_norm: b, of the mean of the unclipped vectors, at most a; None for a, a single vector.
     """
@@ -57,9 +56,6 @@ def shrinkage(coherence: float, dimension: int, noise_ratio: float) -> float:
     """Return C* / a = r^2 / (r^2 + d s^2) with r = b / a: how much to shorten a typical vector.
 
     The shrinkage of an estimate with signal r^2 and noise d s^2, as of James and Stein.
-
-    Args:
-        coherence: r, in [0, 1]; 1 / sqrt(n) for n unrelated vectors, 1 for n equal ones.
     """
     _check(1.0, dimension, noise_ratio)
     signal = _real("coherence", coherence, at_least=0.0, at_most=1.0) ** 2
@@ -72,8 +68,6 @@ class ReleasedMean:
     """What a round released about the length of its mean.
 
     Args:
-        clip: C of the round, above 0.
-        norm_squared: |x|^2 of the released mean, noise included.
         noise_ratio: standard deviation of everything in a coordinate of x that is not signal, over
             C; above 0: a value without noise is no released value.
         dimension: coordinates of x: d, or the size of a sketch that keeps norms on average.
@@ -107,7 +101,6 @@ class ClipState:
     """What a controller remembers, all of it released or public.
 
     Args:
-        clip: C of the next round.
         memory: past estimates of the squared coherence, oldest first.
     """
 
@@ -120,8 +113,6 @@ class ClipDecision:
     """The clip of the next round.
 
     Args:
-        state: with the clip, and for the next step.
-        wanted: C* before any limit.
         numbers: the figures behind it, by name; treat as read-only.
     """
 
@@ -132,14 +123,7 @@ class ClipDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClipController:
-    """Next clip = C* of the typical norm and of the coherence that the last rounds released.
-
-    Args:
-        smallest, largest: limits of the clip, 0 < smallest <= largest.
-        step_factor: largest factor of a change in one round, above 1.
-        window: rounds whose coherence is averaged, at least 1: a single estimate is noisy exactly
-            where the answer matters.
-    """
+    """Next clip = C* of the typical norm and of the coherence that the last rounds released."""
 
     smallest: float
     largest: float
@@ -200,10 +184,7 @@ def next_threshold(
     number that need not be the clip; what is released is the noised share of those who say yes.
 
     Args:
-        threshold: T, above 0.
-        share_below: released, noise included, so it may lie outside [0, 1]; it is clamped.
         quantile: that is followed, in (0, 1); 0.5 is the median.
-        rate: above 0, at most 10.
     """
     _real("threshold", threshold, above=0.0)
     share = min(max(_real("share_below", share_below), 0.0), 1.0)

@@ -53,9 +53,6 @@ class Noised:
 
         Noise without a limit excludes no value: then the limit of a *sum* is a matter of
         probability, for ``Mechanism.total_limit`` to state.
-
-        Raises:
-            SensitivityExceededError: a coordinate is larger than this noise can explain.
         """
         require_vector(self.values, (np.dtype(np.int64),), "values")
         require_integer("square_bound", self.square_bound, 0)

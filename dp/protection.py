@@ -215,11 +215,7 @@ def local_epsilons(
 
 
 def own_noise(event: Event, contributors: int) -> Event:
-    """Return a release with one client's share of its noise: the Sybil worst case.
-
-    Args:
-        contributors: >= 1; for a sum of discrete Gaussians its own number is used.
-    """
+    """Return a release with one client's share of its noise: the Sybil worst case."""
     require_at_least("contributors", contributors, 1)
     if not isinstance(event, Event):
         raise UnsupportedEventError(f"no event: {type(event).__name__}")

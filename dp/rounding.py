@@ -72,11 +72,7 @@ class Quantized:
     linf_bound: int
 
     def __post_init__(self) -> None:
-        """Check dtype and both bounds.
-
-        Raises:
-            SensitivityExceededError: a bound does not hold.
-        """
+        """Check dtype and both bounds."""
         require_vector(self.values, (np.dtype(np.int64),), "values")
         require_integer("square_bound", self.square_bound, 0)
         require_linf_bound(self.linf_bound)
@@ -112,7 +108,6 @@ def rounded_l2_bound(l2_scaled: float, dimension: int, beta: float = DEFAULT_BET
 
     Args:
         l2_scaled: norm before rounding, in integer units.
-        dimension: number of coordinates, >= 1.
         beta: probability in (0, 1) with which one attempt may fail.
     """
     require_l2_bound(l2_scaled)

@@ -16,11 +16,6 @@ def smallest(enough: Callable[[int], bool], guess: int, limit: int) -> int | Non
 
     Few calls if the guess is good: steps away from it grow fourfold, then the bracket is halved.
     Where a call is cheap, ``bisect.bisect_left`` with a key does the same without a guess.
-
-    Args:
-        enough: false below some number, true from it on; asked once for each number.
-        guess: where to start; moved into the range.
-        limit: largest number that may be tried, >= 1.
     """
     enough = cache(enough)
     high = min(max(guess, 1), limit)
@@ -50,12 +45,6 @@ def bracketed(
 
     The caller takes the end on the safe side. (The root finders of SciPy return a point that may
     be on either side.)
-
-    Args:
-        low: not enough; not asked.
-        high: enough; not asked.
-        tolerance: width of the result over its upper end; 0 for neighbouring floats.
-        geometric: halve the logarithm; for positive ends far apart.
     """
     while high - low > tolerance * high:
         middle = math.sqrt(low * high) if geometric else 0.5 * (low + high)

@@ -28,11 +28,7 @@ def require_between(name: str, value: object, low: int, high: int) -> None:
 
 
 def of_kind(name: str, value: object, kind: type[T]) -> T:
-    """The value, which must be of a kind.
-
-    Raises:
-        ParameterError: it is of another.
-    """
+    """The value, which must be of a kind."""
     if not isinstance(value, kind):
         raise ParameterError(name, type(value).__name__, f"a {kind.__name__}")
     return value

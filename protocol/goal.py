@@ -87,10 +87,6 @@ def delta_for_noise(delta: float, rounds: int) -> float:
     The theorem for noise that comes back has no failure probability of its own. What is set aside
     covers also rounds in which a client takes no part: an aggregation that fails shows the members'
     noise of that round, which is in the sums of its neighbours.
-
-    Args:
-        delta: of the goal.
-        rounds: T, of the run.
     """
     set_aside = rounds * FailureReserve.from_delta(delta, rounds).aggregation
     return math.nextafter(delta - math.nextafter(set_aside, math.inf), 0.0)
@@ -114,11 +110,7 @@ def goal_entry(goal: PrivacyGoal) -> dict[str, float | int]:
 
 
 def check_goal(metadata: Mapping[str, Any], goal: PrivacyGoal | None) -> None:
-    """See that an entry was written under this goal.
-
-    Raises:
-        ParameterError: it was not.
-    """
+    """See that an entry was written under this goal."""
     recorded, wanted = metadata.get("goal"), goal_entry(goal) if goal else None
     if recorded != wanted:
         raise ParameterError("goal", wanted, f"that of the ledger, {recorded}, or a new ledger")

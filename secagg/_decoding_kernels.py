@@ -64,9 +64,6 @@ def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64])
     Args:
         sequences: uint64[limbs, N], below p.
         locator: uint64[N + 1], output.
-
-    Returns:
-        The length.
     """
     p = np.uint64(_MERSENNE_31)
     limbs, count = sequences.shape
@@ -121,7 +118,6 @@ def mark_roots(
     Args:
         locator: uint64[length + 1], constant term first.
         points: uint64[m], in 1 .. p - 1.
-        marked: bool[m], output.
     """
     for i in range(points.size):
         # Horner's rule for the reversed polynomial at x has the same roots.

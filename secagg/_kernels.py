@@ -46,7 +46,6 @@ def counter_blocks(first: int, blocks: NDArray[np.uint64]) -> None:
     """Write the counter blocks first, first + 1, ... of stream 0 as 16-byte big-endian numbers.
 
     Args:
-        first: below 2^64 - count.
         blocks: uint64[count, 2], output.
     """
     for i in range(blocks.shape[0]):
@@ -68,10 +67,7 @@ def scattered_counter_blocks(
     """Write the counter blocks of a stream that hold the words start + positions[i].
 
     Args:
-        stream: below 2^32.
-        start: coordinate of position 0; every coordinate is below 2^63.
         positions: int64[count].
-        per_block: words of a block.
         blocks: uint64[count, 2], output.
     """
     prefix = _swap_bytes(np.uint64(stream) << np.uint64(32))
@@ -137,9 +133,6 @@ def take_words(
     """Add or subtract one word for each position; keep the positions whose word is refused.
 
     Args:
-        accumulator: uintW[length], every element below modulus; still so afterwards.
-        words: uintW[count, per_block]: the blocks that hold the words start + positions[i].
-        start: coordinate of position 0.
         positions: int64[>= count], grouped by row; in place, the refused ones move to the front.
         starts: int64[rows + 1], as in `group_by_row`; in place.
     """
@@ -339,20 +332,8 @@ def accumulate_words(
     the caller takes the next stream's word instead.
 
     Args:
-        accumulator: uintW[length], every element below modulus; still so afterwards.
-        words: uintW[>= rows, >= skip + high - low], keystream read as little-endian words; must be
-            contiguous, or the compiler cannot vectorise.
-        rows: rows to use.
-        skip: words of each row that come before the one for position `low`.
-        subtract: whether the rows are subtracted instead of added.
-        modulus: prime p < 2^W.
         word_mask: 2^bits - 1, not below p.
-        first_row: number of the first row.
         refused: int64[>= found + rows * (high - low)], output.
-        found: entries of `refused` in use.
-
-    Returns:
-        Entries of `refused` in use afterwards.
     """
     kind = accumulator.dtype.type
     p = kind(modulus)
@@ -405,7 +386,6 @@ def lift_values(values: NDArray[np.int64], modulus: int, lifted: Words) -> Any:
 
     Args:
         values: int64[length].
-        lifted: uintW[length], output.
     """
     kind = lifted.dtype.type
     low, high = np.int64(0), np.int64(0)
@@ -425,7 +405,6 @@ def centre_elements(elements: Words, modulus: int, largest: int, signed: NDArray
     """Write elements of GF(modulus) as signed integers: those above `largest` less the modulus.
 
     Args:
-        elements: uintW[length], every element below the modulus.
         signed: int64[length], output.
     """
     for i in range(elements.size):
@@ -443,7 +422,6 @@ def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
 
     Args:
         values: uintW[length], every element below 2^bits.
-        bits: 1 .. 62.
         packed: uint8[ceil(length * bits / 8)], output.
     """
     buffer = np.uint64(0)
@@ -478,7 +456,6 @@ def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
 
     Args:
         packed: uint64[> length * bits / 64], the bit fields and at least one word of padding.
-        bits: 1 .. 62.
     """
     kind = values.dtype.type
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)

@@ -46,7 +46,6 @@ def wrong_shares(
 
     Args:
         shares: uint32[holders, limbs], below 2^31 - 1, any number of limbs from 1 on.
-        threshold: t, 1 .. len(holders).
 
     Returns:
         Those holders, in the order given; None if there are no such polynomials within reach.

@@ -115,11 +115,7 @@ def split_items(data: bytes, size: int, count: int) -> list[bytes]:
 def decode_message(
     decoder: msgspec.msgpack.Decoder[M], data: bytes, party: int, limit: int, role: str = "client"
 ) -> M:
-    """Inverse of `encode_message` for the kinds of messages that a decoder knows.
-
-    Raises:
-        RemoteProtocolError: too long, another version, or not a message; names `party`.
-    """
+    """Inverse of `encode_message` for the kinds of messages that a decoder knows."""
     if len(data) > limit:
         detail = f"{len(data)} bytes, at most {limit}"
         raise RemoteProtocolError(party, Reason.OVERSIZED, detail, role)

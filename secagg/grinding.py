@@ -27,11 +27,7 @@ MOST_TRIES = 2.0**60
 
 
 def most_tries(lifetime_seconds: int) -> float:
-    """Rings that a server can try while a client still answers.
-
-    Args:
-        lifetime_seconds: of the round; 0 if it never expires.
-    """
+    """Rings that a server can try while a client still answers."""
     if lifetime_seconds == 0:
         return MOST_TRIES
     return TRIES_PER_SECOND * (lifetime_seconds + CLOCK_SKEW_SECONDS)
@@ -44,9 +40,6 @@ def ring_failure(clients: int, security_bits: int, lifetime_seconds: int, *, act
     and as much for its connectivity. Against an active server n 2^-(sigma + 2) is added for two
     stretches that cut out a smaller sum, and 2^-sigma for the committee; and it is multiplied by
     the rings that there is time to try. A curious server takes the first.
-
-    Args:
-        lifetime_seconds: of the round; 0 if it never expires.
     """
     one = 2.0**-security_bits
     if not active:

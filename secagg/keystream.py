@@ -50,8 +50,6 @@ class Keystream:
         """The blocks of a stream that hold the words start + positions[i]: uint8[16 count].
 
         Args:
-            stream: below 2^32.
-            start: coordinate of position 0; every coordinate is below 2^63.
             positions: int64[count].
         """
         counters = np.empty((positions.size, 2), np.uint64)

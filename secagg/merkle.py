@@ -54,9 +54,6 @@ class HashTree:
         """What leads from several entries to the root, 32 bytes each, lowest level first.
 
         On each level the siblings from left to right, without those that follow from below.
-
-        Args:
-            positions: of the entries, ascending.
         """
         path: list[bytes] = []
         for level in self._levels[:-1]:

@@ -55,12 +55,7 @@ class FieldSum:
 
 @dataclass(frozen=True, slots=True)
 class Parties:
-    """Parties of one kind, whom a server tells apart by their index.
-
-    Args:
-        role: what messages about them call one of them.
-        identities: their Ed25519 public keys, by index.
-    """
+    """Parties of one kind, whom a server tells apart by their index."""
 
     role: str
     identities: Sequence[bytes]
@@ -91,12 +86,7 @@ class Parties:
 
 
 class StagedServer(ABC, Generic[PhaseT, MessageT]):
-    """A server in one round: it collects one kind of message at a time, by tables.
-
-    Args:
-        phase: the first one.
-        tag: the beginning of the context's hash that every message carries.
-    """
+    """A server in one round: it collects one kind of message at a time, by tables."""
 
     RECEIVERS: ClassVar[Mapping[tuple[Any, type], Callable[[Any, Any], None]]]
     """What is done with a message of a type, while something is collected."""
@@ -123,11 +113,7 @@ class StagedServer(ABC, Generic[PhaseT, MessageT]):
         return tuple(sorted(self._answers_by_phase().get(self._phase, ())))
 
     def receive(self, message: MessageT) -> None:
-        """Process a party's message.
-
-        Raises:
-            RemoteProtocolError: the message is refused; the session is as it was.
-        """
+        """Process a party's message."""
         self._check_open()
         received: Any = message
         sender, parties = getattr(received, "sender", -1), self._parties(message)

@@ -50,11 +50,7 @@ Moves = Mapping[tuple[enum.Enum, Any], frozenset[enum.Enum]]
 
 
 class SingleUseSession(Generic[PartyT, StateT, MessageT]):
-    """Holds a party's state, and steps it by pure handlers `(party, state, event) -> Step`.
-
-    Raises:
-        LocalProtocolError, RemoteProtocolError: from any step; the session is aborted from then on.
-    """
+    """Holds a party's state, and steps it by pure handlers `(party, state, event) -> Step`."""
 
     HANDLERS: ClassVar[Handlers]
     MOVES: ClassVar[Moves]

@@ -34,8 +34,6 @@ def split(
 
     Args:
         secrets: 32 bytes each.
-        holders: distinct indices >= 0.
-        threshold: 1 .. len(holders).
 
     Returns:
         uint32[holders, secrets, LIMBS], every element below 2^31 - 1.

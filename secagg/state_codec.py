@@ -20,15 +20,7 @@ FieldCodec = tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCodec:
-    """The states of one kind of session.
-
-    Args:
-        role: bound into the seal, so that no other kind of session opens it; empty for clients of
-            the pairwise protocol, whose states were stored before there were others.
-        states: the classes of all states that can be stored.
-        fields: one codec for each field of any of them, by the field's name.
-        party: fields of the party that are stored with the state, with a codec above.
-    """
+    """The states of one kind of session."""
 
     role: bytes = b""
     states: tuple[type[Any], ...]

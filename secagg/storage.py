@@ -168,11 +168,7 @@ class StoredStateError(LocalProtocolError):
 
 
 def suspend(session: StorableSession, keys: StateKeys, beside: bytes = b"") -> bytes:
-    """Take a session's state out and seal it; the session object is aborted.
-
-    Args:
-        beside: public, and not in what is returned; the seal covers it.
-    """
+    """Take a session's state out and seal it; the session object is aborted."""
     party, state = session.hand_over()
     codec = session.STORED_AS
     content = codec.encode(party, state)
@@ -186,13 +182,7 @@ def suspend(session: StorableSession, keys: StateKeys, beside: bytes = b"") -> b
 def resume(
     kind: type[SessionT], stored: bytes, party: StorableParty, keys: StateKeys, beside: bytes = b""
 ) -> SessionT:
-    """Make a session of any kind of a stored state, once.
-
-    Args:
-        party: context, index, identity and whatever else a session of this kind needs; of a member
-            of a one-shot round, `own` comes from the stored state.
-        keys: those that `suspend` was given; the state's key is destroyed.
-    """
+    """Make a session of any kind of a stored state, once."""
     token, sealed = _parts(stored)
     key = keys.key(token)
     if key is None:

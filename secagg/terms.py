@@ -36,18 +36,12 @@ class RoundTerms:
 
     Args:
         session_id: 16 bytes, unique to the training session.
-        round_number: >= 0, unique within the session.
-        minimum_survivors: no sum over fewer clients is released.
-        tolerated_colluders: clients that may work for the server.
         removal: for d = 0, 1, ... lost clients, a bit mask of the removable seeds that every
             survivor then gives up; empty if there are none. It must cover every d with at least
             `minimum_survivors` left.
-        bits: field size.
-        length: elements of each client's vector.
         application_digest: 32-byte hash of everything the application fixed for the round: the
             model, clip bounds, scale, sketch, noise.
         opened_at: when the round was announced, in whole unix seconds; 0 if it never expires.
-        lifetime_seconds: how long after that clients with a clock still answer; 0 for ever.
     """
 
     session_id: bytes

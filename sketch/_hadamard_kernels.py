@@ -126,7 +126,6 @@ def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> Non
 
     Args:
         values: float64[run * 2^m]; treated as 2^m runs that are combined entry by entry.
-        run: the length of a run.
         factor: of the last level; it is lost where there is none.
     """
     size = values.size
@@ -176,7 +175,6 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
 
     Args:
         values: float64[N], N a power of two, at least 2.
-        factor: 1 for the matrix of ones and minus ones.
     """
     size, run = values.size, 1
     if size > _BLOCK:

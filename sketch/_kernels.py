@@ -186,13 +186,7 @@ def magnitude_border(
 
     Args:
         words: uint32[m] or uint64[m], the bit patterns.
-        k: 1 to m.
         digit_bits: bits of a digit, more than those of the format's exponent.
-        not_finite: pattern of infinity, where the patterns of no number begin.
-
-    Returns:
-        a border and a number of ties: the k largest words are those above the border and the first
-        so many of those equal to it. No tie at all if some word is the pattern of no number.
     """
     low = 8 * words.itemsize - 1
     mask = (np.uint64(1) << np.uint64(low)) - np.uint64(1)
@@ -234,8 +228,6 @@ def collect_above(
 
     Args:
         words: uint32[m] or uint64[m], the bit patterns.
-        border: as returned.
-        ties: as returned.
         out: int64[k + 1]; the first k are overwritten, the last one is scratch.
     """
     mask = (np.uint64(1) << np.uint64(8 * words.itemsize - 1)) - np.uint64(1)
@@ -261,9 +253,6 @@ def collect_from(words: NDArray[np.unsignedinteger], floor: int, out: NDArray[np
         words: uint32[m] or uint64[m], the bit patterns.
         floor: a pattern without its top bit.
         out: int64[m + 1]; as many as are found are overwritten, and the next one.
-
-    Returns:
-        how many were found.
     """
     mask = (np.uint64(1) << np.uint64(8 * words.itemsize - 1)) - np.uint64(1)
     edge, found = np.uint64(floor), 0

@@ -22,10 +22,6 @@ def compression_error(dimension: int, size: int, norm_squared: float) -> float:
     """Expected squared l2 error of decoding, as far as compression causes it: (d - 1) |mu|^2 / L.
 
     The whole, E|S^T (S mu + xi) - mu|^2, is this and `noise_error`: arXiv 2307.10999, Lemma 6.
-
-    Args:
-        dimension: number d of coordinates.
-        norm_squared: |mu|_2^2.
     """
     dimension = _checks.integer("dimension", dimension, 1)
     size = _checks.integer("size", size, 1)
@@ -43,11 +39,6 @@ def sketched_norm_variance(size: int, norm_squared: float, fourth_power: float) 
 
     (2 / L) (|mu|_2^4 - |mu|_4^4). It depends on R and P through L alone. Needs signs that are
     four-wise independent.
-
-    Args:
-        size: number L of coordinates of the sketch.
-        norm_squared: |mu|_2^2.
-        fourth_power: |mu|_4^4, at most |mu|_2^4; 0 gives the safe upper bound.
     """
     size = _checks.integer("size", size, 1)
     norm = _checks.real("norm_squared", norm_squared, 0.0)
@@ -65,12 +56,6 @@ def norm_estimate_variance(
 
     (2 / L) (|mu|_2^4 - |mu|_4^4) + 4 sigma^2 |mu|^2 + 2 L sigma^4, for Gaussian noise. Other noise
     with third moment zero adds L * sigma^4 times its excess kurtosis.
-
-    Args:
-        size: number L of coordinates of the sketch.
-        norm_squared: |mu|_2^2.
-        fourth_power: |mu|_4^4; 0 gives the safe upper bound.
-        noise_variance: sigma^2 per sketch coordinate.
     """
     noise = _checks.real("noise_variance", noise_variance, 0.0)
     hashing = sketched_norm_variance(size, norm_squared, fourth_power)
@@ -81,11 +66,6 @@ def size_for_error_ratio(norm_squared: float, noise_variance: float, ratio: floa
     """The size at which compression adds `ratio` times the squared error of the noise.
 
     L = |mu|^2 / (ratio * sigma^2), by `compression_error` with d - 1 replaced by d.
-
-    Args:
-        norm_squared: |mu|_2^2.
-        noise_variance: sigma^2 per sketch coordinate, above 0.
-        ratio: gamma, above 0.
     """
     norm = _checks.real("norm_squared", norm_squared, 0.0)
     noise = _checks.real("noise_variance", noise_variance, 0.0, open_low=True)

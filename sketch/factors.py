@@ -74,10 +74,6 @@ class FactorShapes:
 
     The first vector has, layer after layer, M Q or the layer itself; the second has M^T P_hat of
     the factored layers.
-
-    Args:
-        layers: the model's layers.
-        rank: r, at least 1. A layer is factored if r (m + n) < m n.
     """
 
     layers: LayerShapes

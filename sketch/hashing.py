@@ -100,11 +100,7 @@ def _derive(seed: PublicSeed, usage: Usage, row: int, length: int) -> bytes:
 
 
 class Scratch:
-    """A reused buffer that keystreams are read into; streams that take turns can share one.
-
-    Args:
-        capacity_bytes: the longest read, at most 4 * CHUNK.
-    """
+    """A reused buffer that keystreams are read into; streams that take turns can share one."""
 
     __slots__ = ("bytes", "memory")
 
@@ -118,7 +114,6 @@ class Keystream:
 
     Args:
         key: 16 bytes from `derive_key`.
-        scratch: where each read lands, until the next read into the same buffer.
         first_block: index of the 16-byte block at which reading starts.
     """
 
@@ -141,8 +136,6 @@ class HashChunk:
     """The hashes of the coordinates [start, stop) in one row; views, valid until the next chunk.
 
     Args:
-        start: first coordinate, a multiple of 128.
-        stop: one past the last coordinate.
         words: uint32[stop - start], the bucket words.
         sign_bytes: uint8[ceil((stop - start) / 8)], the sign bits.
     """
@@ -170,11 +163,7 @@ class _RowHashes:
 
 
 def chunks(seed: PublicSeed, row: int, dimension: int) -> Iterator[HashChunk]:
-    """Expand the hashes of one row chunk by chunk, in two buffers of at most 264 KiB together.
-
-    Args:
-        dimension: number of coordinates, at least 1.
-    """
+    """Expand the hashes of one row chunk by chunk, in two buffers of at most 264 KiB together."""
     for _, chunk in chunks_of_rows(seed, range(row, row + 1), dimension):
         yield chunk
 
@@ -185,12 +174,6 @@ def chunks_of_rows(
     """Expand the hashes of several rows together: all rows of a chunk before the next chunk.
 
     The buffers are those of one row. What is kept for each row is its two cipher states.
-
-    Args:
-        dimension: number of coordinates, at least 1.
-
-    Yields:
-        index of a row, and its hashes; valid until the next step.
     """
     width = min(CHUNK, dimension)
     words, signs = Scratch(4 * width), Scratch(-(-width // 8))
@@ -214,11 +197,7 @@ def apply_signs(values: NDArray[np.float64], seed: PublicSeed, usage: Usage) -> 
 def with_signs(
     name: str, values: NDArray[np.float64], seed: PublicSeed, usage: Usage
 ) -> NDArray[np.float64]:
-    """A copy of a vector after `apply_signs`, whose chunks are still in the cache for it.
-
-    Args:
-        values, seed, usage: as for `apply_signs`; the values are left unchanged.
-    """
+    """A copy of a vector after `apply_signs`, whose chunks are still in the cache for it."""
     out = np.empty(values.size)
     for part, sign_bytes in _sign_chunks(seed, usage, values.size):
         _kernels.flip_signs(_checks.copied(name, values[part], out[part]), sign_bytes)

@@ -86,7 +86,6 @@ class LeftFactorMap(_FactorMap):
     """The first sum of a round: M Q of the factored layers, and all other layers.
 
     Args:
-        shapes: which layers are factored.
         right: Q, a basis float64[n, r] for each factored layer.
     """
 
@@ -130,7 +129,6 @@ class RightFactorMap(_FactorMap):
     """The second sum of a round: M^T P_hat of the factored layers.
 
     Args:
-        shapes: which layers are factored.
         left: P_hat, a basis float64[m, r] for each factored layer.
     """
 

@@ -67,9 +67,7 @@ class ProbedSketch:
     """Both sketches as one linear map; only the first is decoded.
 
     Args:
-        main: S.
         probe: the shape of S2.
-        seed: the round's public seed.
     """
 
     __slots__ = ("_main", "_probe", "_second")

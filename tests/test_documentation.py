@@ -293,12 +293,7 @@ def check_moved(file: Path) -> None:
 
 
 def as_written(page: Path, environment: bool) -> str:
-    """A page's commands as a script, in order, word by word, but for those that fetch an app.
-
-    Args:
-        page: where from.
-        environment: its commands that make an environment, too.
-    """
+    """A page's commands as a script, in order, word by word, but for those that fetch an app."""
     parts = ["set -e"]
     for block in blocks(page, "console"):
         makes = block.reason.startswith(MAKES_AN_ENVIRONMENT)

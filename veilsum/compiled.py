@@ -104,11 +104,7 @@ class Kernel:
         return result
 
     def check(self) -> None:
-        """Check the versions for all kinds of numbers, compiling what is not there.
-
-        Raises:
-            KernelError: one is wrong; every later call raises it again.
-        """
+        """Check the versions for all kinds of numbers, compiling what is not there."""
         self._versions_checked = -1
         for kind in self.kinds:
             self._check([case(kind) for case in self.cases])
@@ -177,11 +173,7 @@ class _Cache(FunctionCache):
 def compiled(
     *cases: Case, kinds: Sequence[Any] = (None,), answer: int | None = None, **options: Any
 ) -> Callable[[_Function], _Function]:
-    """Compile a function with numba, without Python's lock, and keep the machine code on disk.
-
-    Args:
-        cases: make arguments; at least one if Python calls the kernel.
-    """
+    """Compile a function with numba, without Python's lock, and keep the machine code on disk."""
 
     def compile_function(function: _Function) -> _Function:
         if getattr(config, "DISABLE_JIT", False):

@@ -39,9 +39,6 @@ def check_packages() -> None:
     """Look at every package of ours without importing it.
 
     In the process of the command line the error is one line and exit status 2, as all of them are.
-
-    Raises:
-        ForeignPackageError: one is hidden, overwritten or missing; says by what, and what helps.
     """
     for package in PACKAGES:
         spec = _found(package)

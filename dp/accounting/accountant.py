@@ -93,11 +93,7 @@ class DominationAccountant(EventCounter):
     name: ClassVar[str] = "domination"
 
     def __init__(self, reserve: FailureReserve | None = None) -> None:
-        """Start with no events, and with a fixed reserve if parameters will be adaptive.
-
-        Raises:
-            ValueError: the reserve is for moments.
-        """
+        """Start with no events, and with a fixed reserve if parameters will be adaptive."""
         super().__init__()
         if reserve is not None and reserve.moment_order is not None:
             raise ValueError(

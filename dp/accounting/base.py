@@ -92,11 +92,7 @@ class EventCounter(ABC):
         return self._first_unsupported(event) is None
 
     def compose(self, event: Event, count: int = 1) -> None:
-        """Add ``count`` adaptive runs of ``event``.
-
-        Raises:
-            UnsupportedEventError: a part has no theorem here; nothing was changed.
-        """
+        """Add ``count`` adaptive runs of ``event``."""
         require_at_least("count", count, 1)
         unsupported = self._first_unsupported(event)
         if unsupported is not None:

@@ -30,7 +30,6 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return an upper bound, tight to rounding, of the hockey-stick divergence.
 
     Args:
-        epsilon: >= 0.
         mu: distance of the means in standard deviations, >= 0 (``inf`` allowed).
     """
     if mu == 0.0:

@@ -139,13 +139,7 @@ def _optimal(counts: Mapping[float, int], delta: float) -> float:
 
 
 def composed_delta(epsilon: float, count: int, total: float) -> float:
-    """Return an upper bound, tight to rounding, of the delta of ``count`` reports at ``total``.
-
-    Args:
-        epsilon: of one report, > 0.
-        count: n, in 1..MAX_TERMS.
-        total: epsilon of the whole, >= 0.
-    """
+    """Return an upper bound, tight to rounding, of the delta of ``count`` reports at ``total``."""
     # Terms with a loss n epsilon - 2 i epsilon above the total, and one more for the rounding.
     reach = min(count, max(0, math.ceil((count - total / epsilon) / 2.0)))
     i = np.arange(reach + 1, dtype=np.float64)

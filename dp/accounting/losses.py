@@ -110,7 +110,6 @@ def shift_losses(law: NoiseLaw, shift: int, step: float, cut: float) -> LossDist
     """Return the loss distribution of (Z + shift, Z).
 
     Args:
-        shift: k >= 1.
         step: of the grid, nats.
     """
     reach = int(min(law.support, law.last_likely(math.log(cut)) + shift + 2))

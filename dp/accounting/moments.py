@@ -48,9 +48,7 @@ def renyi_to_epsilon(order: float, tau: float, delta: float) -> float:
     Source: Canonne, Kamath and Steinke 2020 (arXiv 2004.00010), Proposition 12.
 
     Args:
-        order: a > 1.
         tau: Renyi divergence of order a, nats.
-        delta: > 0.
     """
     if not (order > 1.0 and tau < math.inf and delta > 0.0):
         return math.inf
@@ -67,7 +65,6 @@ def truncated_renyi(
         l2_sensitivity: D2, integer units.
         linf_sensitivity: Dinf, integer units, >= 1.
         cut: delta_c, the probability that truncation may cost.
-        order: a > 1.
 
     Returns:
         tau_a in nats; ``inf`` where a shift cannot be hidden or the sum would be too long.
@@ -129,11 +126,7 @@ class MomentsAccountant(EventCounter):
     name: ClassVar[str] = "truncated moments"
 
     def __init__(self, reserve: FailureReserve | None = None) -> None:
-        """Start with no events, and with a fixed reserve if parameters will be adaptive.
-
-        Raises:
-            ValueError: the reserve names no order.
-        """
+        """Start with no events, and with a fixed reserve if parameters will be adaptive."""
         super().__init__()
         if reserve is not None and reserve.moment_order is None:
             raise ValueError("reserve must name a moment_order, got None")

@@ -108,11 +108,7 @@ class Charge:
 
 
 def fresh_ahead(left: int, fresh: float, returnable: float) -> float:
-    """f_j: what is left of a round's fresh variance when all that may come back has.
-
-    Args:
-        left: j, rounds after that one, >= 0.
-    """
+    """f_j: what is left of a round's fresh variance when all that may come back has."""
     ahead = fresh
     for _ in range(left):
         following = fresh - returnable * returnable / (returnable + ahead)

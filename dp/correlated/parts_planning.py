@@ -109,10 +109,6 @@ def plan_parts(
 
     In the model there is the noise of all n clients, and of all s members but those who are away,
     each in a round of its own chance: what they added in the round before stays.
-
-    Args:
-        parts: of the run; their variances are not looked at.
-        away: p, the share of members that are away in a round; those left are the fewest or more.
     """
     most = 1.0 - parts.fewest_members / parts.members
     if not 0.0 <= away <= most:

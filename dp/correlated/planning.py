@@ -58,12 +58,7 @@ class Optimiser(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSteps:
-    """How a server's own rates and momentum add up the sums of the rounds.
-
-    Args:
-        rates: of each round, from the first on; all other rounds have the last.
-        momentum: share of a step that is in the next one, 0 <= momentum < 1.
-    """
+    """How a server's own rates and momentum add up the sums of the rounds."""
 
     rates: tuple[float, ...]
     momentum: float = 0.0
@@ -78,13 +73,7 @@ class ServerSteps:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Who takes part when.
-
-    Args:
-        rounds: T, of the run.
-        participations: most rounds of one client.
-        apart: least distance of two of them; 1 for rounds in a row.
-    """
+    """Who takes part when."""
 
     rounds: int
     participations: int
@@ -106,7 +95,6 @@ class ModelNoise:
     """Noise in the model: mean square over the rounds, for fresh noise of variance 1 in each.
 
     Args:
-        rounds: T.
         weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
             None for plain sums (`Optimiser.SGD`).
     """
@@ -209,7 +197,6 @@ def plan_noise(
     Args:
         weights: float[T, T], lower triangular: model t adds up the sums of the rounds with row t;
             None for plain sums (`Optimiser.SGD`).
-        returned_share: take this one instead, 0 .. 0.9999.
     """
     noise = ModelNoise(schedule.rounds, weights)
     problem = _Problem(schedule, noise)

@@ -91,7 +91,6 @@ class BandedStrategy:
         """Noise of one round, float64[d]: row `number` of C^-1 Z.
 
         Args:
-            number: t, from 0.
             fresh: float64[d], row t of Z: independent of all before.
             before: float64[min(t, b - 1), d], the noise of the rounds just before, the last one
                 first.
@@ -136,7 +135,6 @@ def plan_banded(
     Args:
         weights: float64[T, T], lower triangular: model t adds up the sums of the rounds with row
             t; None for plain sums.
-        bands: diagonals, at most `schedule.apart`; as many as that if left out, or `USUAL_BANDS`.
     """
     rounds = schedule.rounds
     if weights is None:

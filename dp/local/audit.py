@@ -87,9 +87,6 @@ def worst_log_ratio(log_laws: ArrayLike) -> float:
 def worst_exact_ratio(laws: Sequence[Sequence[int | Fraction]]) -> Fraction | None:
     """Return the worst ratio of laws in integers or fractions, without any rounding.
 
-    Args:
-        laws: one row for each input; the rows add up to one and the same total.
-
     Returns:
         at least 1; None if a message is possible for one input and impossible for another.
     """

@@ -47,7 +47,6 @@ def printed_priv_quant(
     b = (1 - share) epsilon, rounded down to a double below 1.
 
     Args:
-        epsilon: wanted; the randomiser's own is at most that.
         share: of epsilon that kappa gets, in (0, 1).
     """
     _require(dimension, levels, epsilon)

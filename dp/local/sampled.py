@@ -182,11 +182,6 @@ def _sampled(
 def sample_coordinates(rows: int, count: int, dimension: int, seed: NoiseSeed) -> NDArray[np.int32]:
     """Draw ``count`` of ``dimension`` coordinates without replacement, anew for each row.
 
-    Args:
-        rows: n >= 1.
-        count: k, ``1 <= count <= dimension``.
-        dimension: d < 2^31.
-
     Returns:
         int32[rows, count]; every ordered choice is equally likely.
     """

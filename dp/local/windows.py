@@ -232,7 +232,6 @@ def round_inputs(values: NDArray[np.float64], highest: int, seed: NoiseSeed) -> 
 
     Args:
         values: float64[n], each in [-1, 1].
-        highest: S >= 1.
         seed: used under ``Usage.ROUNDING``; must not have rounded other values.
     """
     stream = Keystream(seed.derive(Usage.ROUNDING))

@@ -169,7 +169,6 @@ class LevelMechanism:
 
         Args:
             total: int64[d], the sum of ``NoisedLevels.values``.
-            clients: n, how many it is the sum of, >= 1.
 
         Returns:
             float64[d], in the units of the vectors.
@@ -179,12 +178,7 @@ class LevelMechanism:
         return np.asarray(-self.clip + self.width * levels, np.float64)
 
     def event(self, contributors: int, dimension: int) -> LevelRelease:
-        """Return what the release of a sum has to be accounted as; sensitivities are Equation (10).
-
-        Args:
-            contributors: honest clients whose coins remained in the sum, >= 0.
-            dimension: d, >= 1.
-        """
+        """Return what the release of a sum is accounted as; sensitivities are Equation (10)."""
         require_integer("contributors", contributors, 0)
         return LevelRelease(
             coins=self.coins * contributors,
@@ -209,9 +203,6 @@ def rotated_clip(norm: float, dimension: int, clients: int, delta: float) -> flo
     paper is sqrt(2) larger.
 
     Args:
-        norm: D, > 0.
-        dimension: d, >= 1; the length of the rotation.
-        clients: n, >= 1.
         delta: in (0, 1).
     """
     return norm * math.sqrt(2.0 * _log_term(dimension, clients, delta) / dimension)

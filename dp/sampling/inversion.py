@@ -94,7 +94,6 @@ def sample_law(law: Law, seed: NoiseSeed, length: int) -> NDArray[np.int64]:
 
     Args:
         seed: secret; must not have drawn another vector.
-        length: number of coordinates, >= 0.
 
     Returns:
         int64[length].

@@ -44,13 +44,6 @@ def model_digest(arrays: Mapping[str, NDArray[Any]], *about: bytes) -> bytes:
     """SHA-256 of a model as training sees it: order, names, types, shapes and values of its arrays.
 
     The layout in memory is not in it: `canonical` gives training arrays of one and the same layout.
-
-    Args:
-        arrays: of numbers or truth values, in the order in which training gets them.
-        about: whatever else training is given.
-
-    Raises:
-        ParameterError: something is no array, or of another type.
     """
     hasher = hashlib.sha256(encode_parts(_LABEL, *about, len(arrays).to_bytes(8, "little")))
     for name, array in arrays.items():
@@ -64,10 +57,7 @@ def add_array(hasher: Any, name: str, form: str, data: bytes) -> None:
     """Feed one array to a hash, so that no two sequences of arrays give the same bytes.
 
     Args:
-        hasher: with a method `update`.
-        name: of the array.
         form: type and shape; () is not (1,).
-        data: the values.
     """
     size = len(data).to_bytes(8, "little")
     hasher.update(encode_parts(b"array", name.encode(), form.encode(), size))
@@ -78,9 +68,6 @@ def require_numbers(name: str, array: object) -> None:
     """Raise unless something is a plain array of numbers or truth values.
 
     A subclass may hold more than its bytes, as a mask: two that differ would have one digest.
-
-    Raises:
-        ParameterError: names the array and its type.
     """
     if type(array) is not np.ndarray or array.dtype.kind not in _TRAINED + _KEPT:
         kind = array.dtype if type(array) is np.ndarray else type(array).__name__
@@ -89,11 +76,7 @@ def require_numbers(name: str, array: object) -> None:
 
 
 def is_averaged(name: str, array: object) -> bool:
-    """Whether an array is averaged, with noise; others stay as the server has them.
-
-    Raises:
-        ParameterError: it has no numbers, or running statistics; names it.
-    """
+    """Whether an array is averaged, with noise; others stay as the server has them."""
     require_numbers(name, array)
     if np.asarray(array).dtype.kind in _KEPT:
         return False
@@ -102,11 +85,7 @@ def is_averaged(name: str, array: object) -> bool:
 
 
 def dimension_of(sizes: Iterable[int]) -> int:
-    """d, of the sizes of all arrays that are averaged.
-
-    Raises:
-        ParameterError: nothing is averaged, or too much for a round.
-    """
+    """d, of the sizes of all arrays that are averaged."""
     dimension = sum(sizes)
     if not 1 <= dimension <= LARGEST_DIMENSION:
         valid = f"1 .. {LARGEST_DIMENSION}, of floating-point arrays"
@@ -115,11 +94,7 @@ def dimension_of(sizes: Iterable[int]) -> int:
 
 
 def require_weights(name: str) -> None:
-    """Raise unless floats of this name can bear noise: running statistics cannot.
-
-    Raises:
-        ParameterError: names the array, and what to do without it.
-    """
+    """Raise unless floats of this name can bear noise: running statistics cannot."""
     if _STATISTICS.search(name.lower()):
         raise ParameterError(
             f"model array {name!r}",
@@ -147,7 +122,6 @@ def difference(pairs: Pairs, dimension: int) -> NDArray[np.float64]:
 
     Args:
         pairs: of arrays of equal shapes.
-        dimension: d, numbers in all of them together.
     """
     update = np.empty(dimension)
     # Whatever the caller's process has set NumPy to raise: values must not decide who leaves.

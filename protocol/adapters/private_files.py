@@ -12,15 +12,7 @@ _OTHERS = 0o077
 
 
 def read_private(path: Path, holds: str) -> bytes:
-    """The bytes of a file that belongs to this process's user and that nobody else may read.
-
-    Args:
-        path: of the file; a link is followed.
-        holds: what should be in it, in words, for the error.
-
-    Raises:
-        ConfigurationError: it is missing, somebody else's, or open to others; says what to do.
-    """
+    """The bytes of a file that belongs to this process's user and that nobody else may read."""
     try:
         with path.open("rb") as file:
             # Of the file that is open, and not of one that took its place meanwhile.

@@ -47,11 +47,7 @@ class StageTimes:
         self._trip = max(self._trip or 0.0, seconds)
 
     def seconds(self, setup: RoundEncoding | None = None) -> float:
-        """The longest wait; without a setup, for what comes before a round.
-
-        Args:
-            setup: of the round, whose messages take time on the line.
-        """
+        """The longest wait; without a setup, for what comes before a round."""
         if self._given is not None:
             return self._given
         trips = FIRST_SECONDS if self._trip is None else _TRIPS * self._trip
@@ -64,11 +60,7 @@ class StageTimes:
 
 
 def require_size(setup: RoundEncoding) -> None:
-    """See that a client's vector fits a message; before any client is asked.
-
-    Raises:
-        ParameterError: says how large it is, and what helps.
-    """
+    """See that a client's vector fits a message; before any client is asked."""
     if setup.vector_bytes > LARGEST_VECTOR_BYTES:
         length, bits = setup.context.length, setup.context.bits
         raise ParameterError(

@@ -101,16 +101,7 @@ class HasCommittee(Protocol):
     """An aggregator of one-shot rounds knows who is on their committees."""
 
     def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
-        """The members' signed keys for a round.
-
-        Args:
-            session_id: of the round.
-            cohort: identity keys of those who are invited.
-            round_number: of the round; it matters where members are drawn.
-
-        Raises:
-            TooFewSurvivorsError: too few candidates are there for a drawn committee.
-        """
+        """The members' signed keys for a round."""
 
 
 class Aggregator(Protocol):
@@ -303,8 +294,6 @@ def ideal_outcome(
     Args:
         seeds: removable ones of every survivor, by index in ascending order; none of them where
             their noise has been drawn already.
-        refused: parties whose update could not be encoded, and why.
-        record: of a round in which members upload as well.
     """
     context, survivors = setup.context, tuple(seeds)
     surplus = context.removed_seeds(len(survivors))

@@ -29,9 +29,6 @@ class DividedUploads(UploadCollection):
     """This rank's part of the uploads of a round. All ranks must ask for the same things in step.
 
     Args:
-        context: the public parameters.
-        cohort: the invited clients.
-        ranks: among which they are divided.
         folder: where this rank's part is spooled; None for the system's place.
     """
 
@@ -56,11 +53,7 @@ class DividedUploads(UploadCollection):
         return self._all_commitments if self._closed else self._commitments
 
     def close(self) -> None:
-        """Tell the other ranks who uploaded here, and hear who did there.
-
-        Raises:
-            LocalProtocolError: one client uploaded on two ranks, and would be in the sum twice.
-        """
+        """Tell the other ranks who uploaded here, and hear who did there."""
         own = tuple(sorted(self._headers))
         headers = b"".join(self._headers[sender].encode() for sender in own)
         commitments = b"".join(b"".join(self._commitments[sender]) for sender in own)

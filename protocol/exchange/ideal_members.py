@@ -48,15 +48,7 @@ def nobody(round_number: int) -> Collection[int]:
 def ideal_record(
     setup: RoundEncoding, survivors: Sequence[int], away: AwaySource
 ) -> RoundRecord | None:
-    """What the round adds to the records of its run; None if clients alone upload.
-
-    Args:
-        survivors: the clients in the sum.
-        away: members of whom nothing is heard.
-
-    Raises:
-        TooFewSurvivorsError: too few members are there, or take something back.
-    """
+    """What the round adds to the records of its run; None if clients alone upload."""
     context = setup.context
     uploads = setup.member_uploads
     if uploads is None:
@@ -77,13 +69,7 @@ def ideal_record(
 def add_members_noise(
     setup: RoundEncoding, record: RoundRecord, total: Words, seed_of: MemberSource
 ) -> None:
-    """Add what members upload to a sum, in place.
-
-    Args:
-        record: of the round.
-        total: of the clients' vectors.
-        seed_of: gives the seed of what a member added.
-    """
+    """Add what members upload to a sum, in place."""
     context, returned = setup.context, setup.parameters.returned
     uploads = setup.member_uploads
     if uploads is None or returned is None:

@@ -25,12 +25,7 @@ A = TypeVar("A")
 
 
 class InStep:
-    """The ranks of one round, a `Ranks`; use it in a `with` block around all that they do.
-
-    Raises:
-        RankFailedError: another rank left the block by an error, in any exchange after it, and at
-            the end of the block at the latest.
-    """
+    """The ranks of one round, a `Ranks`; use it in a `with` block around all that they do."""
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
@@ -111,10 +106,6 @@ def answers_of_all(
 
     Every rank delivers one of its messages, and all hear what came back. So making a message may be
     an exchange between ranks itself, if each makes as many.
-
-    Args:
-        messages: of this rank.
-        exchange: delivers messages, and yields what comes back.
     """
     if ranks.size == 1:
         yield from exchange(messages)

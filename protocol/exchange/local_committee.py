@@ -34,16 +34,8 @@ class LocalCommittee:
     """The members of committees in this process: their keys, policies and histories.
 
     Args:
-        kind: everyone who is invited; all of these, as a named committee; or some, by lot.
-        identities: of all who may be members.
-        policy: what every member insists on.
-        key_of: their sealing keys; leave it alone except to run the same rounds twice.
-        lottery: of a drawn committee; its registry is these identities.
         rand_of: the source of a member's secrets in one round, by its identity key, where members
             add noise; leave it alone except to run the same rounds twice.
-
-    Raises:
-        ParameterError: a lottery without a drawn committee, or the other way round.
     """
 
     def __init__(

@@ -151,23 +151,7 @@ def conduct_one_shot(
     on_member_loss: LossHook = no_losses,
     ranks: Ranks = ALONE,
 ) -> OneShotOutcome:
-    """Run all stages of a one-shot round.
-
-    Args:
-        server: fresh.
-        uploads: clients' messages as they arrive, until their time is up.
-        exchange: the transport to the members.
-        before_release: told the survivors before any member signs for them.
-        clock: optional, for measurement.
-        on_loss: told of each client that is lost for a refusal.
-        on_member_loss: the same of members.
-        ranks: that share the round, in step; each has the uploads of its own clients, and delivers
-            what its own server has to say. All get the same outcome.
-
-    Raises:
-        TooFewSurvivorsError: with the reasons of refused parties in its notes.
-        OpeningFailedError: the sum cannot be opened.
-    """
+    """Run all stages of a one-shot round."""
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
     clients, members = Losses(on_loss), Losses(on_member_loss)
 
@@ -220,17 +204,8 @@ class OneShotAggregator:
     members' shares, and what `secagg.oneshot.spool` holds.
 
     Args:
-        identities: the clients' signing keys; their public halves are the registry.
-        policy: what every client insists on.
-        committee: the members.
-        clock: optional, for measurement; members are charged as the parties -2, -3, ...
         noise: secret seeds of rounding; leave it alone except to run the same round twice.
         rand_of: likewise, the source of every other secret of a client.
-        unix_clock: the clients' own, if their rounds expire.
-        absences: members of a named or drawn committee that get lost, and when, round by round.
-        folder: where the server spools uploads that do not fit into memory.
-        ranks: among which the cohort is divided. Each plays its own clients; members take turns.
-            All need the same identities, keys of members, and plan.
     """
 
     def __init__(
@@ -273,11 +248,7 @@ class OneShotAggregator:
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """Run all stages, in this process or in step with others; see `Aggregator.run`.
-
-        Raises:
-            RankFailedError: another rank ended the round.
-        """
+        """Run all stages, in this process or in step with others; see `Aggregator.run`."""
         setup = of_kind("setup", setup, OneShotSetup)
         check_dropouts(dropouts, setup.context.invited)
         if setup.adding_members and self._ranks.size > 1:
@@ -319,11 +290,7 @@ class OneShotAggregator:
 
 
 def _require_one_round(ranks: Ranks, setup: OneShotSetup) -> None:
-    """See that all ranks are about to run the same round.
-
-    Raises:
-        ParameterError: they are not; with fresh keys of members, for instance, they cannot be.
-    """
+    """See that all ranks are about to run the same round."""
     hashes = ranks.gather(setup.context.hash)
     if others := [rank for rank, each in enumerate(hashes) if each != hashes[0]]:
         raise ParameterError(

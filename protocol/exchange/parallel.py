@@ -16,11 +16,6 @@ def in_order(
 ) -> Iterator[Callable[[], T]]:
     """Give back, for each task in turn, what returns its result or raises its error.
 
-    Args:
-        tasks: taken one by one, never more than `ahead` before the result that is asked for.
-        executor: runs the tasks; without one, each runs when its result is asked for.
-        ahead: tasks that may be running, or done and waiting, at least 1.
-
     Post: when the iterator is closed early, tasks that have not begun are cancelled.
     """
     if executor is None:

@@ -54,16 +54,7 @@ OneShotUpdateMaker = Callable[[OneShotSetup], NDArray[Any]]
 
 
 class RemoteOneShotAggregator:
-    """The server's side of one-shot rounds with parties elsewhere. An `Aggregator`.
-
-    Args:
-        collect: the transport to clients; it bounds the time that they have.
-        exchange: the transport to members; it bounds the time of every stage.
-        members_of: the members' signed keys for a round.
-        on_loss: told of each client whose upload is refused, or that refuses.
-        on_member_loss: the same of members, by their index in the committee.
-        folder: where uploads are spooled that do not fit into memory.
-    """
+    """The server's side of one-shot rounds with parties elsewhere. An `Aggregator`."""
 
     def __init__(
         self,
@@ -93,13 +84,7 @@ class RemoteOneShotAggregator:
         *,
         before_release: ReleaseHook = no_hook,
     ) -> OneShotOutcome:
-        """See `Aggregator.run`.
-
-        Raises:
-            ParameterError: updates or dropouts are given, or a setup of another protocol.
-            LocalProtocolError: the transport delivered the answer of a party that was not asked.
-            OpeningFailedError: the answers do not open the sum.
-        """
+        """Run one round, as `Aggregator.run` does."""
         if updates is not own_updates:
             raise ParameterError("updates", updates, "left out: remote clients make their own")
         if dropouts:
@@ -185,9 +170,7 @@ class RemoteUploader:
     """A client's side: it answers an announcement with its upload, and leaves with any error.
 
     Args:
-        client: ours, fresh.
         model_digest: 32-byte hash of the model that we received for this round.
-        update: called once, when the round is accepted.
     """
 
     def __init__(
@@ -199,13 +182,7 @@ class RemoteUploader:
         self._answered = False
 
     def answer(self, data: bytes) -> bytes:
-        """What to send back.
-
-        Raises:
-            ProtocolError, PolicyError, PrivacyError: we leave the round; as for
-                `RemoteClient.answer`, with whatever else the update maker raises.
-            LocalProtocolError: there was an announcement before.
-        """
+        """What to send back."""
         if self._answered:
             raise LocalProtocolError("this client has answered its announcement")
         self._answered = True
@@ -228,7 +205,6 @@ class RemoteMember:
     """A member's side: answers the server's messages one by one, and leaves with any error.
 
     Args:
-        member: ours, fresh or resumed.
         receipt: of what we have uploaded last as a client, of this round or an earlier one; None if
             that is nothing.
     """
@@ -272,21 +248,13 @@ def with_announcement(announcement: bytes, message: bytes) -> bytes:
 
 
 def round_of(data: bytes) -> tuple[bytes, int]:
-    """Session and number of the round that a member's first message is about: its key's range.
-
-    Raises:
-        RemoteProtocolError: the bytes are no such message.
-    """
+    """Session and number of the round that a member's first message is about: its key's range."""
     read = OneShotAnnouncement.read(split_announcement(data)[0])
     return read.session_id, read.round_number
 
 
 def split_announcement(data: bytes) -> tuple[bytes, bytes]:
-    """Inverse of `with_announcement`.
-
-    Raises:
-        RemoteProtocolError: the bytes are no such message.
-    """
+    """Inverse of `with_announcement`."""
     length = int.from_bytes(data[:_LENGTH_BYTES], "little")
     end = _LENGTH_BYTES + length
     if len(data) < end or length > MAX_ANNOUNCEMENT_BYTES:

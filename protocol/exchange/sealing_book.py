@@ -68,11 +68,6 @@ class SealingBook:
         """Take in a member's key, or say why it cannot be on a committee.
 
         One bad entry, or one key under two names, would spoil every committee that it is on.
-
-        Args:
-            identity: of who sent it, as the transport knows.
-            encoded: from the transport.
-            round_number: that it was asked for.
         """
         others = (each for key, held in self._entries.items() if key != identity for each in held)
         entry = _checked(encoded, identity, self.session_id, round_number, others)
@@ -90,11 +85,7 @@ class SealingBook:
 
 
 def read_request(data: bytes) -> tuple[bytes, int]:
-    """Session and number of the round that a member is asked to have a key for.
-
-    Raises:
-        RemoteProtocolError: the bytes are no such request.
-    """
+    """Session and number of the round that a member is asked to have a key for."""
     if len(data) != SESSION_ID_BYTES + _NUMBER_BYTES:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a request for a sealing key")
     return data[:SESSION_ID_BYTES], int.from_bytes(data[SESSION_ID_BYTES:], "little")

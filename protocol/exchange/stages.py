@@ -65,13 +65,7 @@ class ReleaseHook(Protocol):
     """Told what is about to be released; if it raises, the round ends there."""
 
     def __call__(self, survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
-        """Hear it before any message of the next stage is delivered, and anybody gives anything up.
-
-        Args:
-            survivors: the clients in the sum, in ascending order.
-            record: what the round adds to the records of its run, where members upload as well;
-                left out anywhere else.
-        """
+        """Hear it before any message of the next stage is delivered."""
 
 
 def no_hook(survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
@@ -141,22 +135,7 @@ def conduct(
     clock: Clock | None = None,
     on_loss: LossHook = no_losses,
 ) -> RoundOutcome:
-    """Run all stages of a round.
-
-    Args:
-        server: fresh.
-        mode: whether there is a consistency round.
-        opening: what clients are sent first, and answer with their advertisements.
-        exchange: the transport.
-        before_release: told the survivors before any client is.
-        executor: optional, for unmasking.
-        clock: optional, for measurement.
-        on_loss: told of each party that is lost for a refusal, in the stage in which it is.
-
-    Raises:
-        TooFewSurvivorsError: with the reasons of refused parties in its notes.
-        RemoteProtocolError: the sum cannot be opened.
-    """
+    """Run all stages of a round."""
     losses = Losses(on_loss, dict(opening))
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
     messages = opening
@@ -184,10 +163,6 @@ class Losses:
     """Who of one kind of party is lost for a refusal, and the bytes of all of them.
 
     A party that was understood in a stage is not lost in it: anybody on the wire may send more.
-
-    Args:
-        on_loss: told of each.
-        parties: that have an entry also if nothing is sent.
 
     Attributes:
         up, down: bytes that each party sent, and was sent.

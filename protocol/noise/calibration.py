@@ -85,21 +85,7 @@ def calibrate(
     sketch_clip_l2: float | None = None,
     mechanism: str = BinomialMechanism.name,
 ) -> RoundParameters:
-    """Parameters of one round, `goal.rounds` of which together meet the goal.
-
-    Args:
-        fewest_honest: fewest survivors of any sum that is released, less the tolerated colluders.
-        error_share: how much more variance the noise may have than that of the Gaussian mechanism.
-        wrap_probability: see `RoundParameters`.
-        sketch_clip_l2: B, bound on the sketch of an update; `clip_l2` if left out. A sketch may be
-            a little longer than its update, but room for that costs noise in every coordinate, and
-            cutting it off next to nothing (docs/sketching.md, "The clip of a sketch").
-        mechanism: name of the noise that clients add.
-
-    Raises:
-        ParameterError: nobody honest is left to add noise, the share is out of range, or the goal
-            needs too much noise.
-    """
+    """Parameters of one round, `goal.rounds` of which together meet the goal."""
     if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
         raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
     if fewest_honest < 1:
@@ -165,13 +151,6 @@ def sharpest(
     Each bound holds for a whole run by itself; which one counts has to be settled before the first
     round and from public figures, as here. A later round of another length is calibrated with the
     bound that was chosen.
-
-    Args:
-        goal: what it says of the bound is ignored.
-        fewest_honest: as for `calibrate`.
-        bound: B, on the sketch of an update.
-        length: of the sketch of the first round.
-        error_share, mechanism: as for `calibrate`.
     """
     plain = replace(goal, moment_order=None)
     of = _Round(mechanism, fewest_honest, bound, length, error_share)

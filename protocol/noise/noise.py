@@ -109,13 +109,7 @@ class Noise(ABC):
         number: int = 0,
         opened: int = -1,
     ) -> MemberUploads | None:
-        """The terms of the members' uploads of a round; None if they add nothing.
-
-        Args:
-            records: of all rounds before it.
-            number: of the round in its session.
-            opened: of the last round whose sum was opened.
-        """
+        """The terms of the members' uploads of a round; None if they add nothing."""
         del plan, parameters, records, number, opened
         return None
 
@@ -127,11 +121,7 @@ class Noise(ABC):
     def epsilon_of_run(
         self, plan: Promise, parameters: RoundParameters, contributions: float = 1.0
     ) -> float | None:
-        """Epsilon of a whole run as its clients count it; None where rounds count one by one.
-
-        Args:
-            contributions: how many times the bound that is planned for they may be.
-        """
+        """Epsilon of a whole run as its clients count it; None where rounds count one by one."""
         del plan, parameters, contributions
         return None
 

@@ -58,24 +58,7 @@ _LARGE_PART: Final = 1e3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnedRun:
-    """Who is in the sums of a run whose noise comes back, as far as that is settled before it.
-
-    Args:
-        schedule: rounds of the run, and how often a client takes part.
-        clients: n, of a round.
-        members: s, of the committee.
-        corrupt_clients: n_C, clients of a round that may work for the server.
-        corrupt_members: c, members that may.
-        fewest_clients: n_min, fewest in a sum, above n_C.
-        fewest_members: a_min, fewest in a sum, above 2c.
-        fewest_returning: r, fewest of a round that take back noise which entered the round before.
-        away: p, the share of members that are likely to be away in a round; those left must be
-            the fewest or more.
-        optimiser: how the model adds up the sums of its rounds.
-
-    Raises:
-        ParameterError: names the number that is out of range.
-    """
+    """Who is in the sums of a run whose noise comes back, as far as that is settled before it."""
 
     schedule: Schedule
     clients: int
@@ -159,21 +142,7 @@ def calibrate_returned(
     length: int,
     error_share: float = ERROR_SHARE,
 ) -> PlannedNoise:
-    """The noise with which every planned upload of every client meets the goal.
-
-    Args:
-        epsilon: of one client against the server, over the whole run.
-        delta: of the same; see `delta_for_noise`.
-        run: who is in its sums.
-        bound: B, Euclidean, on the sketch of an update.
-        length: of the sketch.
-        error_share: how much more variance the model's noise may have than the same noise as real
-            numbers would.
-
-    Raises:
-        ParameterError: nothing is gained, a number is out of range, or parts would be too large to
-            be drawn.
-    """
+    """The noise with which every planned upload of every client meets the goal."""
     _check(epsilon, delta, error_share)
     usable = delta_for_noise(delta, run.schedule.rounds)
     plan = _plan(run, length)
@@ -276,11 +245,7 @@ def round_parameters(
     tolerated_dropouts: int,
     wrap_probability: float,
 ) -> RoundParameters:
-    """The parameters of a round of a planned run; but for the model, those of all its rounds.
-
-    Args:
-        noise: planned for sketches of this size and bound.
-    """
+    """The parameters of a round of a planned run; but for the model, those of all its rounds."""
     parts = noise.parts
     return RoundParameters(
         model_digest=model_digest,
@@ -310,11 +275,6 @@ def member_uploads(
     """The terms of the members' uploads of a round.
 
     Args:
-        run: that the round is of.
-        parameters: of the round.
-        records: of all rounds before it.
-        opened: whether the sum of the last of them was; if not, taking its noise back would only
-            add to the model's.
         in_turn: whether this is the first attempt since. If another failed, it was perhaps for want
             of members who remember what they added, so none is waited for.
     """
@@ -334,13 +294,7 @@ def member_uploads(
 def epsilon_of_run(
     noise: PlannedNoise, run: ReturnedRun, delta: float, contributions: float = 1.0
 ) -> float:
-    """The most that a client's own count meets in a run as planned.
-
-    Args:
-        noise: of the run.
-        delta: of the goal.
-        contributions: how many times the bound that is planned for they may be.
-    """
+    """The most that a client's own count meets in a run as planned."""
     l2 = contributions * noise.sensitivities.l2
     delta = delta_for_noise(delta, run.schedule.rounds)
     return planned_epsilon(noise.parts, run.schedule, run.fewest_returning, l2, delta)

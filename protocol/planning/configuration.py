@@ -404,14 +404,7 @@ class Sketch(_SketchKeys):
         return value
 
     def build(self, rounds: int) -> Controller:
-        """The controller that this section describes.
-
-        Args:
-            rounds: of the run, for controllers that plan ahead and were told nothing else.
-
-        Raises:
-            ConfigurationError: values that do not fit together.
-        """
+        """The controller that this section describes."""
         given = self.model_dump(exclude={"controller"}, exclude_none=True)
         for name, kind in _PARAMETERS[self.controller].items():
             if issubclass(kind, enum.Enum) and name in given:
@@ -430,17 +423,7 @@ class Sketch(_SketchKeys):
 def build_plan(
     tables: PlanTables, rounds: int, lifetime_seconds: int = 0, noise: Noise | None = None
 ) -> TrainingPlan:
-    """The training plan of a configuration.
-
-    Args:
-        rounds: of one client.
-        lifetime_seconds: of a round; 0 if it never expires.
-        noise: where it takes more than its table to plan it; noise that is not independent is
-            refused if this is left out.
-
-    Raises:
-        ConfigurationError: the figures do not fit together.
-    """
+    """The training plan of a configuration."""
     privacy, cohort = tables.privacy, tables.cohort
     if noise is None and not isinstance(tables.noise, IndependentTable):
         raise ConfigurationError(
@@ -469,11 +452,7 @@ def build_plan(
 
 
 def named_members(plan: TrainingPlan) -> int:
-    """Members of a plan's named committee; 0 if it has none.
-
-    Raises:
-        ConfigurationError: they are drawn, which nobody does yet with parties elsewhere.
-    """
+    """Members of a plan's named committee; 0 if it has none."""
     try:
         return plan.scheme.named_members(plan)
     except ParameterError as error:
@@ -494,12 +473,7 @@ def _key_of(argument: str) -> str:
 
 
 def load(path: Path, model: type[C]) -> C:
-    """Read a TOML file.
-
-    Raises:
-        ConfigurationError: the file is missing, too long or no TOML, a key is unknown or missing,
-            or a value is out of range.
-    """
+    """Read a TOML file."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_CONFIG_BYTES + 1)

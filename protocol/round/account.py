@@ -44,24 +44,11 @@ class Account(ABC):
 
     @abstractmethod
     def check(self, setup: RoundEncoding, apart: int = 1) -> float:
-        """Epsilon with one more round, if it fits the goal; 0 where nothing is counted.
-
-        Args:
-            apart: fewest rounds from one participation to the next, in a run whose noise comes
-                back.
-
-        Raises:
-            PolicyError: it does not fit.
-        """
+        """Epsilon with one more round, if it fits the goal; 0 where nothing is counted."""
 
     @abstractmethod
     def charge(self, setup: RoundEncoding, epsilon: float, pay: Pay) -> None:
-        """Charge a round.
-
-        Args:
-            epsilon: from `check`, of this very round.
-            pay: called once; if it raises, nothing may be uploaded.
-        """
+        """Charge a round."""
 
     @abstractmethod
     def restore(self, entry: Entry) -> None:

@@ -33,18 +33,10 @@ class DrawPolicy:
     """Draws that a client accepts.
 
     Args:
-        registry_root: of all who can be drawn, from somebody whom the client trusts with it.
-        registry_size: R, how many they are.
         odds: of each to be a candidate, in units of 2^-64.
-        corrupt_identities: K, most of the registry that may work for the server, at any time until
-            their keys are erased; fixed before any draw.
-        smallest: s_min, fewest members.
         beacon_of: where beacons come from; None if a draw has none.
         security_bits: chance that one draw has more corrupt candidates than the committee
             tolerates, as bits: 128 without a beacon, 64 with one, and no fewer.
-
-    Raises:
-        ParameterError: a number is out of range; as for `Draw` and `corrupt_bound`.
     """
 
     registry_root: bytes
@@ -82,16 +74,7 @@ class DrawPolicy:
         return corrupt_bound(self.corrupt_identities, self.odds, self.bits)
 
     def check(self, context: OneShotContext, places: Places | None) -> None:
-        """Accept the draw of a round's committee or refuse it.
-
-        Args:
-            context: whose members have low enough tickets for the draw that it announces.
-            places: of its members in the registry.
-
-        Raises:
-            PolicyError: names the parameter, what was announced and what would be accepted.
-            ParameterError: the source of beacons gave something else.
-        """
+        """Accept the draw of a round's committee or refuse it."""
         committee, announced = context.committee, context.committee.draw
         if announced is None:
             raise PolicyError("committee", committee.kind.value, "drawn only")

@@ -51,15 +51,7 @@ class Summand(Protocol):
 
 
 def bits_for(summand: Summand, cohort: int, seeds: int = 0, members: int = 0) -> int:
-    """Smallest field for the sum over the whole cohort.
-
-    Args:
-        seeds: removable batches of each client, beside the one that stays.
-        members: of a committee who add noise as well, and take back that of the round before.
-
-    Raises:
-        ParameterError: no field is large enough.
-    """
+    """Smallest field for the sum over the whole cohort."""
     return required_bits(largest_sum(summand, cohort, seeds, members))
 
 

@@ -161,11 +161,7 @@ class ClientHistory:
             account.charge(setup, epsilon, partial(self._pay, setup))
 
     def _account_for(self, setup: RoundEncoding) -> Account:
-        """The account of a round's kind of noise.
-
-        Raises:
-            PolicyError: this client has spent its goal on another kind.
-        """
+        """The account of a round's kind of noise."""
         account = setup.released.account(self._goal)
         if self._account is None or not self._account.has_spent:
             return account
@@ -174,22 +170,14 @@ class ClientHistory:
         return self._account
 
     def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
-        """Enter a round as answered; False if it was before. Called with the lock held.
-
-        Args:
-            failure: what its ring or its draw may fail with.
-        """
+        """Enter a round as answered; False if it was before. Called with the lock held."""
         pair = (session_id, round_number)
         known = pair in self._answered
         self._answered.add(pair)
         return not known
 
     def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
-        """What has to happen before a round is charged; nothing here. Called with the lock held.
-
-        Args:
-            remembered: beside the event, of a run whose noise comes back.
-        """
+        """What has to happen before a round is charged; nothing here. Called with the lock held."""
 
     def _count(self, failure: Failure) -> None:
         """Take in what a round that was joined may fail with."""

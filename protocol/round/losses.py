@@ -36,14 +36,7 @@ NOBODY: Dropouts = MappingProxyType({})
 
 
 def check_dropouts(dropouts: Dropouts, size: int) -> None:
-    """See that a schedule of losses is one, before anybody is asked for anything.
-
-    Args:
-        size: n of the cohort.
-
-    Raises:
-        ParameterError: no mapping, an index that is not in the cohort, or what is no `Stage`.
-    """
+    """See that a schedule of losses is one, before anybody is asked for anything."""
     if not isinstance(dropouts, Mapping):
         valid = "a mapping from indices in the cohort to stages"
         raise ParameterError("dropouts", f"of type {type(dropouts).__name__}", valid)

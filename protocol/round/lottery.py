@@ -36,9 +36,7 @@ class Lottery:
     """Draws the committees of a run.
 
     Args:
-        registry: of all who can be drawn.
         odds: of each, in units of 2^-64.
-        size: s, members of each committee.
         beacon_of: where beacons come from; None if a draw has none.
     """
 
@@ -77,9 +75,6 @@ class Lottery:
         Args:
             entry_of: a candidate's signed entry, by its identity key; None if it has not checked
                 in.
-
-        Raises:
-            TooFewSurvivorsError: too few candidates have; the round cannot take place.
         """
         seated: dict[bytes, Member] = {}
         sealing = set[bytes]()

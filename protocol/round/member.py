@@ -45,19 +45,10 @@ class MemberPolicy:
     """What a member insists on.
 
     Args:
-        minimum_survivors: of a sum that it helps to open.
-        tolerated_colluders: clients that may work for the server; a round that tolerates fewer is
-            refused.
-        corrupt: members that may; likewise.
-        registry: identity keys of all clients that may be in a cohort.
-        fewest_members: whose noise is in a sum that it helps to open, where members add noise.
         largest_length: longest vector that it draws noise for; a draw takes 8 bytes for each number
             of it.
         largest_variance: of that noise, in squared integer units; the table that it is drawn from
             grows with the square root.
-
-    Raises:
-        ParameterError: a number below 0, or no registry.
     """
 
     minimum_survivors: int
@@ -84,11 +75,7 @@ class SealingKeys:
     """A member's sealing key of one session, and its signed entry for committees.
 
     Args:
-        identity: the member's signing key.
         session_id: 16 bytes.
-        first_round: the first round that the key serves.
-        rounds: how many it serves.
-        key: fresh from the system; leave it alone except to simulate the same round twice.
         last_second: unix time after which `expire` erases it; None for a key that its owner drops.
     """
 
@@ -127,11 +114,6 @@ class RoundMember:
     handler that asks in the middle of another call gets `LedgerError`.
 
     Args:
-        identity: our signing key.
-        sealing: our key of the session.
-        policy: what we insist on.
-        history: which rounds we have signed for. Pass the same object to every round; it is not the
-            one that we may have as a client.
         clock: tells unix seconds; with it the member leaves a round that has expired, for good, and
             erases a sealing key whose time is over, at every call. See `expire`.
         noise: what we remember of the noise that we add; pass the same object to every round. None
@@ -173,17 +155,7 @@ class RoundMember:
         return self._joined is not None
 
     def join(self, announcement: bytes, own: OwnUpload | None = None) -> None:
-        """Look at an announcement, and enter the round as signed for.
-
-        Args:
-            announcement: from the server, for a member or for the client that we are as well.
-            own: for a member that is a client of this round, `OneShotRoundClient.own_upload`.
-
-        Raises:
-            RemoteProtocolError: the announcement is malformed.
-            PolicyError: it is outside our policy, without us, was signed for before, or has
-                expired.
-        """
+        """Look at an announcement, and enter the round as signed for."""
         with self._turns:
             _, context, index = self._enter(announcement)
             if own is None and context.committee.of_cohort:
@@ -198,13 +170,6 @@ class RoundMember:
 
         What is uploaded is fresh noise, less that of the round before if the records say that it
         went in. Nothing about it depends on what was drawn.
-
-        Args:
-            announcement: from the server, for this member, with its place in the cohort.
-
-        Raises:
-            RemoteProtocolError, PolicyError: as for `join`; or the round follows no round that we
-                know.
         """
         with self._turns:
             return self._add_noise(announcement)
@@ -229,11 +194,7 @@ class RoundMember:
         return data
 
     def resend(self) -> bytes:
-        """What was uploaded once more, the same bytes, for a server that did not get it.
-
-        Raises:
-            LocalProtocolError: nothing was.
-        """
+        """What was uploaded once more, the same bytes, for a server that did not get it."""
         if self._upload is None:
             raise LocalProtocolError("this member has uploaded nothing")
         return self._upload.resend_bytes()
@@ -314,13 +275,7 @@ class RoundMember:
             session.abort()
 
     def receive(self, data: bytes) -> bytes:
-        """Process a message of the server, and answer it.
-
-        Raises:
-            RemoteProtocolError: it is not what an honest server sends; the session is aborted.
-            PolicyError: the round has expired; the session is aborted.
-            LocalProtocolError: no round was joined, or the sealing key's time is over.
-        """
+        """Process a message of the server, and answer it."""
         with self._turns:
             joined = self._under_way()
             self._leave_if_over(joined)
@@ -371,12 +326,6 @@ class RoundMember:
 
         What is stored holds shares, sealed under our identity and a key of its own; `resume` goes
         on from it, once, and destroys that key. This object is of no use afterwards.
-
-        Args:
-            keys: where the host keeps the keys of stored rounds; see `secagg.storage`.
-
-        Raises:
-            LocalProtocolError: no round was joined, or it is over.
         """
         with self._turns:
             joined = self._under_way()
@@ -389,28 +338,12 @@ class RoundMember:
 
     @staticmethod
     def round_of(stored: bytes) -> tuple[bytes, int]:
-        """Session and number of a stored round, whose seal is still to be looked at.
-
-        Raises:
-            StoredStateError: it is no stored round.
-        """
+        """Session and number of a stored round, whose seal is still to be looked at."""
         announced = _read(stored)[0]
         return announced.session_id, announced.round_number
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
-        """Go on with a round that was suspended.
-
-        Args:
-            stored: what `suspend` returned.
-            keys: those that it was suspended with.
-
-        Raises:
-            LocalProtocolError: this object has a round already.
-            StoredStateError: nothing that `suspend` made for this member, or resumed before; or
-                joined with a clock, which this object lacks: another, with a clock, can resume it.
-            PolicyError: the round has expired, or a later one was begun; what was stored cannot be
-                resumed again. Or members add noise, and this object remembers none.
-        """
+        """Go on with a round that was suspended."""
         with self._turns:
             self._resume(stored, keys)
 

@@ -42,8 +42,6 @@ class AddedNoise(Redacted, frozen=True):
     """Noise that may be taken back: where it went in, and how it is drawn again.
 
     Args:
-        round_number: of the round that it went into.
-        variance: parameter of its law.
         seed: 32 secret bytes.
     """
 
@@ -57,9 +55,7 @@ class _Memory(Redacted, frozen=True):
 
     Args:
         begun: number of the last round that it began; -1 for none.
-        records: how many the run had, when the member last signed or first began.
         head: their hash; empty for none.
-        added: what it may take back: of the round of the last record, and of the one that it began.
     """
 
     begun: int = -1
@@ -101,10 +97,6 @@ class MemberNoise:
         """Begin a round; the member signs for none before it any more.
 
         Noise that can no longer be that of the last record is forgotten.
-
-        Raises:
-            PolicyError: it is no later round than the last begun, or too much later; its records
-                lack what was signed; or it is of other terms than the run that was begun.
         """
         with self._alone():
             memory, records = self._read(context.session_id), context.records
@@ -127,11 +119,7 @@ class MemberNoise:
             self._write(context.session_id, begun)
 
     def require_last(self, context: OneShotContext) -> None:
-        """See that no later round was begun.
-
-        Raises:
-            PolicyError: one was.
-        """
+        """See that no later round was begun."""
         with self._alone():
             _require_last(self._read(context.session_id), context)
 
@@ -143,10 +131,6 @@ class MemberNoise:
         That is what it added in the round of the last record, if that lists it. It stays in memory
         until that record is no longer the last: a round that ends before anybody signed for it is
         followed by another, in which it is taken back after all.
-
-        Args:
-            member: its index in the committee.
-            variance: of what members add; noise of any other is not taken back.
         """
         uploads, records = context.member_uploads, context.records
         if uploads is None or not uploads.returning or not records:
@@ -158,15 +142,7 @@ class MemberNoise:
         return known.get(last.round_number) if member in last.entered else None
 
     def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
-        """Remember what is added in a round, before it leaves.
-
-        Args:
-            variance: parameter of its law.
-            seed: that it is drawn from.
-
-        Raises:
-            LocalProtocolError: noise of this round is remembered, or it is not the one begun.
-        """
+        """Remember what is added in a round, before it leaves."""
         with self._alone():
             memory = self._read(context.session_id)
             number = context.round_number
@@ -178,11 +154,7 @@ class MemberNoise:
             return added
 
     def sign(self, context: OneShotContext, record: RoundRecord) -> None:
-        """Remember what is signed for, before the signature leaves.
-
-        Raises:
-            PolicyError: a later round was begun.
-        """
+        """Remember what is signed for, before the signature leaves."""
         with self._alone():
             memory = self._read(context.session_id)
             _require_last(memory, context)
@@ -206,12 +178,6 @@ class StoredMemberNoise(MemberNoise):
     A file for each run, replaced whole and on disk before anything that rests on it leaves; what it
     held before is overwritten. What this cannot stop is a host that puts the whole folder back to
     an earlier copy: then noise would be taken back again.
-
-    Args:
-        folder: made if it does not exist; one for each identity.
-
-    Raises:
-        StoredStateError: another process has it open.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -290,8 +256,6 @@ def noise_vector(
     A draw that goes too far wraps around, as the sum would: a refusal would depend on the noise.
 
     Args:
-        field: of the round.
-        length: L, of its vectors.
         added, taken: drawn from their seeds; None for nothing.
     """
     values = _drawn(added, length)

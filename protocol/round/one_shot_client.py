@@ -37,17 +37,8 @@ class OneShotRoundClient:
     """Drives one client through one one-shot round.
 
     Args:
-        identity: our signing key.
-        registry: identity keys of all clients that may be in a cohort. A client sees the cohort
-            only if everybody is on the committee; members hold it against their own registry.
-        policy: what we insist on; its `committee` says whom we trust to open a sum.
-        history: what we have done before, as for `RoundClient`.
         rand: source of secrets; leave it alone except to simulate the same round twice.
         clock: tells unix seconds; with it the client refuses a round that has expired.
-
-    Raises:
-        ParameterError: the policy has a goal, and the history does not count against that very one;
-            or the policy wants rounds that expire, and there is no clock.
     """
 
     def __init__(
@@ -72,24 +63,14 @@ class OneShotRoundClient:
 
     @property
     def setup(self) -> OneShotSetup:
-        """Of the round that was joined.
-
-        Raises:
-            LocalProtocolError: none was.
-        """
+        """Of the round that was joined."""
         return self._joined()[2]
 
     def join(self, announcement: bytes, model_digest: bytes) -> OneShotSetup:
         """Look at an announcement, and enter the round as answered.
 
         Args:
-            announcement: from the server, for this client.
             model_digest: 32-byte hash of the model that we received for this round.
-
-        Raises:
-            RemoteProtocolError: the announcement is malformed, or of another model.
-            PolicyError: it is outside our policy, without us, was answered before, has expired, or
-                would cost more than we have left.
         """
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
@@ -129,14 +110,6 @@ class OneShotRoundClient:
 
         Args:
             update: float32|float64[d].
-            rounding: fresh from the system; leave it alone except to run the same round twice.
-
-        Raises:
-            PrivacyError: the update is not finite; the session is aborted.
-            ParameterError: it has another shape; the session is aborted.
-            PolicyError: other rounds have used up what we had left, or the round has expired; the
-                session is aborted.
-            LedgerError: a signal handler or a callback asks while this thread submits.
         """
         session, pipeline, setup, _ = self._joined()
         with self._lock, or_abort(session):  # also if the disk is full or the host is interrupted
@@ -154,12 +127,7 @@ class OneShotRoundClient:
         return upload
 
     def resend(self) -> bytes:
-        """The upload once more, the same bytes, for a server that did not get it.
-
-        Raises:
-            LocalProtocolError: nothing was submitted, or the session is aborted.
-            LedgerError: as for `submit`.
-        """
+        """The upload once more, the same bytes, for a server that did not get it."""
         session = self._joined()[0]
         with self._lock:  # The session has the bytes before they are charged.
             return session.resend_bytes()

@@ -41,7 +41,6 @@ class OneShotSetup(RoundEncoding):
     """A one-shot round as announced: the secure-aggregation context and what it carries.
 
     Args:
-        cohort: whose root is in the context; the server has it, clients do not.
         places: of a drawn committee's members in the registry; None for any other.
     """
 
@@ -98,11 +97,7 @@ class OneShotSetup(RoundEncoding):
 
     @property
     def run_events(self) -> RunEvents:
-        """What the rounds of the run cost, seen from this one.
-
-        Raises:
-            ParameterError: no noise comes back.
-        """
+        """What the rounds of the run cost, seen from this one."""
         return of_kind("returned", self._run, RunEvents)
 
     @property
@@ -126,11 +121,7 @@ class OneShotSetup(RoundEncoding):
         return wire_bytes(self.context.packing, self.context.length)
 
     def known_cohort(self) -> Cohort:
-        """The cohort, at the server.
-
-        Raises:
-            LocalProtocolError: this is a client's setup.
-        """
+        """The cohort, at the server."""
         if self.cohort is None:
             raise LocalProtocolError("only the server's setup has the cohort")
         return self.cohort
@@ -141,11 +132,7 @@ class OneShotSetup(RoundEncoding):
         return self._encoded(index, proof)
 
     def announce_to_member(self, member: int | None = None) -> bytes:
-        """The setup as bytes for a member of the committee that is no client.
-
-        Args:
-            member: its index, where members upload as well: it is told its place in the cohort.
-        """
+        """The setup as bytes for a member of the committee that is no client."""
         if member is None:
             return self._encoded(-1, b"")
         return self.announce(self.context.invited + member)
@@ -170,11 +157,7 @@ class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     @classmethod
     def of(cls, committee: Committee, places: Places | None) -> WrittenDraw | None:
-        """That of a committee; None if it was not drawn.
-
-        Raises:
-            LocalProtocolError: places are missing, or left over.
-        """
+        """That of a committee; None if it was not drawn."""
         draw = committee.draw
         if draw is None and places is None:
             return None
@@ -290,11 +273,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
 
     @classmethod
     def read(cls, data: bytes) -> OneShotAnnouncement:
-        """An announcement from the server.
-
-        Raises:
-            RemoteProtocolError: malformed bytes.
-        """
+        """An announcement from the server."""
         head = _TAG + bytes([ANNOUNCEMENT_VERSION])
         if len(data) > MAX_ANNOUNCEMENT_BYTES or data[: len(head)] != head:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
@@ -308,11 +287,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(self)
 
     def setup(self, model_digest: bytes) -> OneShotSetup:
-        """The setup that a client with this model takes part in.
-
-        Raises:
-            RemoteProtocolError: the parameters are no setup.
-        """
+        """The setup that a client with this model takes part in."""
         try:
             parameters = self.encoding(model_digest)
             context = self._context(parameters, parameters.digest())
@@ -322,11 +297,7 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
     def member_context(self) -> OneShotContext:
-        """The context for a member that has no model, and relies on the digest it is told.
-
-        Raises:
-            RemoteProtocolError: the parameters are no context.
-        """
+        """The context for a member that has no model, and relies on the digest it is told."""
         try:
             # The model is in the digest; nothing else of the encoding depends on it.
             return self._context(self.encoding(bytes(32)), self.digest)

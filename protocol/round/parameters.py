@@ -179,11 +179,7 @@ def require_room(mechanism: str, wrap_probability: float) -> None:
 def release_event(
     parameters: RoundParameters, mechanism: DistributedMechanism, contributors: int
 ) -> Event:
-    """What a sum releases to somebody who does not know the noise of so many contributors.
-
-    Args:
-        mechanism: of the noise that is left of each of them.
-    """
+    """What a sum releases to somebody who does not know the noise of so many contributors."""
     if contributors == 0 or mechanism.amount == 0:
         return NonPrivateRelease()
     sensitivities = Sensitivities(parameters.l2_bound, parameters.linf_bound)

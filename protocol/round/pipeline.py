@@ -140,7 +140,6 @@ class AddNoise:
 
         Args:
             surplus: of all survivors, added up; None where there is no schedule.
-            lost: clients of the cohort that are not survivors.
         """
         if self.schedule is None or surplus is None:
             offset = self.mechanism.residual_offset
@@ -151,11 +150,7 @@ class AddNoise:
     def surplus(
         self, removed: Sequence[Sequence[bytes]], lost: int, length: int
     ) -> Integers | None:
-        """The noise of surplus batches, added up over some survivors; None without a schedule.
-
-        Args:
-            removed: for each survivor, the seeds that it gave up.
-        """
+        """The noise of surplus batches, added up over some survivors; None without a schedule."""
         if self.schedule is None:
             return None
         schedule, batches = self.schedule, self.schedule.removed(lost)
@@ -377,10 +372,6 @@ def noise_of_sums(setup: RoundEncoding, records: Sequence[RoundRecord]) -> float
     """Variance per coordinate of the noise in the sum of all rounds' mean sketches so far.
 
     What members have taken back is in none of it. `Pipeline.noise_variance` is that of one round.
-
-    Args:
-        setup: of a round whose noise comes back in part.
-        records: of all rounds so far, this one included.
     """
     parameters = setup.parameters
     if parameters.returned is None:

@@ -226,12 +226,7 @@ class ClientPolicy:
 def require_means(
     policy: ClientPolicy, history: ClientHistory | None, clock: UnixClock | None
 ) -> None:
-    """See that a client has what its policy takes: a history that counts, a clock.
-
-    Raises:
-        ParameterError: the policy has a goal, and the history does not count against that very one;
-            or the policy wants rounds that expire, and there is no clock.
-    """
+    """See that a client has what its policy takes: a history that counts, a clock."""
     if policy.largest_lifetime_seconds is not None and clock is None:
         raise ParameterError("clock", None, "a clock: the policy wants rounds that expire")
     # A policy looks at one round at a time: without a count its goal would bound nothing.

@@ -43,22 +43,11 @@ class Released(ABC):
 
     @abstractmethod
     def of(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
-        """What a sum over so many clients releases.
-
-        Args:
-            record: of the round, where members upload as well, and only there.
-
-        Raises:
-            ParameterError: a record is missing, left over or another round's.
-        """
+        """What a sum over so many clients releases."""
 
     @abstractmethod
     def epsilon_of_rounds(self, goal: PrivacyGoal, apart: int = 1) -> float:
-        """Worst-case epsilon of `goal.rounds` rounds like this one; infinite without a theorem.
-
-        Args:
-            apart: fewest rounds from one to the next, in a run whose noise comes back.
-        """
+        """Worst-case epsilon of `goal.rounds` rounds like this one; infinite without a theorem."""
 
     @abstractmethod
     def account(self, goal: PrivacyGoal | None) -> Account:

@@ -29,15 +29,7 @@ from secagg.oneshot.records import RoundRecord
 
 
 class RunEvents(Released):
-    """The events of the rounds of one run, seen from one of them.
-
-    Args:
-        context: of that round, with members' uploads.
-        parameters: its encoding, with returned noise.
-
-    Raises:
-        ParameterError: there is none, or too few honest parties would add it.
-    """
+    """The events of the rounds of one run, seen from one of them."""
 
     def __init__(self, context: OneShotContext, parameters: RoundParameters) -> None:
         uploads, returned = context.member_uploads, parameters.returned
@@ -206,11 +198,7 @@ def planned_epsilon(
     It is remembered: every client of a simulation asks for the same.
 
     Args:
-        parts: of the run.
-        schedule: of a client in it.
-        fewest_returning: members that take something back in every round but the first.
         l2_bound: on a contribution, integer units.
-        delta: less what is set aside for aggregation; see `delta_for_noise`.
     """
     charge = largest_charge(parts, schedule, fewest_returning)
     return correlated_epsilon(charge * l2_bound**2, parts.promises, delta)

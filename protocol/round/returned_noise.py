@@ -23,12 +23,8 @@ class ReturnedNoise:
 
     Args:
         variance: parameter of the discrete Gaussian of each member, integer units squared.
-        rounds: T, the most rounds of the run; what may still come back is charged up to there.
         divisor: what every round's sum is divided by. It must not depend on who survives, or noise
             would come back at another scale than it went in.
-
-    Raises:
-        ParameterError: a figure is out of range.
     """
 
     variance: float
@@ -59,9 +55,5 @@ def likely_returning(members: int, fewest: int) -> int:
     """How many members take something back, if in every round all may be away but the fewest.
 
     Those who are away may be others in every round.
-
-    Args:
-        members: s, of the committee.
-        fewest: a_min, of a sum.
     """
     return max(0, 2 * fewest - members)

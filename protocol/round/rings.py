@@ -34,20 +34,12 @@ CURES = (
 
 
 def is_safe(context: SessionContext, goal: PrivacyGoal, *, keeps_time: bool = True) -> bool:
-    """Whether the ring of a round fails with no more than the goal sets aside for one round.
-
-    Args:
-        keeps_time: whether the client has a clock, so that the round's lifetime counts.
-    """
+    """Whether the ring of a round fails with no more than the goal sets aside for one round."""
     return context.ring_failure(keeps_time=keeps_time) <= goal.reserve.aggregation
 
 
 def require_safe_ring(context: SessionContext, goal: PrivacyGoal) -> None:
-    """See that a round's ring is safe enough for the goal.
-
-    Raises:
-        ParameterError: it is not; says what would be.
-    """
+    """See that a round's ring is safe enough for the goal."""
     if not is_safe(context, goal):
         raise unsafe(context.security_bits, context.ring_failure(), goal)
 
@@ -69,9 +61,6 @@ def fitting_security_bits(
     """The fewest security bits, from 80 in steps of 8, that are safe for rings of a goal.
 
     With room for rounds that come to nothing, unless it takes more bits than there are.
-
-    Raises:
-        ParameterError: not even 160 are; says what would be.
     """
     failure = 1.0
     for bits in range(SECURITY_BITS, LARGEST_SECURITY_BITS + 1, STEP_BITS):
@@ -84,11 +73,7 @@ def fitting_security_bits(
 
 
 def require_under_way(terms: RoundTerms, now: float) -> None:
-    """See that a round with a lifetime is under way at this time.
-
-    Raises:
-        PolicyError: it has expired, is of the future, or the time is no number.
-    """
+    """See that a round with a lifetime is under way at this time."""
     age = now - terms.opened_at
     # Written so that NaN fails the test.
     if not -CLOCK_SKEW_SECONDS <= age <= terms.lifetime_seconds:

@@ -44,11 +44,7 @@ class RoundTime:
         return msgspec.msgpack.encode(self._seen)
 
     def check(self, terms: RoundTerms) -> None:
-        """See that a round is under way.
-
-        Raises:
-            PolicyError: it has expired, is of the future, or the time is no number.
-        """
+        """See that a round is under way."""
         now = self._latest(terms)
         if now is not None:
             require_under_way(terms, now)
@@ -61,11 +57,7 @@ class RoundTime:
             self._seen = now
 
     def resumed(self, seen: float | None) -> RoundTime:
-        """Our time in a stored round, in which our clock had shown `seen`.
-
-        Raises:
-            StoredStateError: the round keeps a time, and we have no clock.
-        """
+        """Our time in a stored round, in which our clock had shown `seen`."""
         if seen is not None and self._clock is None:
             raise StoredStateError(
                 "the stored round was joined with a clock and expires by it, but there is none "

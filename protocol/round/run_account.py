@@ -68,15 +68,7 @@ class RunAccount(Account):
         return self._epsilon
 
     def check(self, setup: RoundEncoding, apart: int = 1) -> float:
-        """See that the client can take part in a round, whatever becomes of it.
-
-        Returns:
-            Epsilon afterwards, as `epsilon`.
-
-        Raises:
-            PolicyError: it would take the client beyond its goal; it took part too recently; or the
-                records are not those that it knows.
-        """
+        """See that the client can take part in a round, whatever becomes of it."""
         events = _run_events(setup)
         if setup.context.session_id != self._session_id:
             raise PolicyError(
@@ -126,11 +118,7 @@ class RunAccount(Account):
         pay(events.worst_case, {RUN: remembered})
 
     def restore(self, entry: Entry) -> None:
-        """As `Account.restore` says.
-
-        Raises:
-            LocalProtocolError: it is no charge of this run.
-        """
+        """As `Account.restore` says."""
         try:
             number, remembered = entry.metadata["round"], entry.metadata[RUN]
             session = bytes.fromhex(entry.metadata["session"])

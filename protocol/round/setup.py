@@ -59,9 +59,6 @@ def coin_schedule(
     With the fewest survivors every one of the client's coins stays; the target is what the fewest
     honest survivors then hold together. None if there is nothing to take off; noise that is no
     coins comes as a whole.
-
-    Raises:
-        ParameterError: the numbers make no schedule.
     """
     lost = cohort - minimum_survivors
     if not isinstance(mechanism, BinomialMechanism) or mechanism.coins == 0 or lost == 0:
@@ -90,11 +87,7 @@ def removal_table(schedule: CoinSchedule | None) -> tuple[int, ...]:
 def announced_removal(
     mechanism: DistributedMechanism, size: int, survivors: int, colluders: int, *, removable: bool
 ) -> tuple[int, ...]:
-    """The removal table that announced numbers stand for; ValueError if they are no numbers.
-
-    Args:
-        removable: whether there is a table at all.
-    """
+    """The removal table that announced numbers stand for; ValueError if they are no numbers."""
     if not removable:
         return ()
     # The cost of a schedule grows with the dropouts that it tolerates.
@@ -112,7 +105,6 @@ def own_noise(
     together open these batches. Batch 0 alone has a seed that was never shared.
 
     Args:
-        mechanism: of one client.
         schedule: the batches that its coins come in; None if none can be taken off.
     """
     return mechanism if schedule is None else BinomialMechanism(schedule.batches[0])
@@ -121,27 +113,12 @@ def own_noise(
 def noise_left(
     mechanism: DistributedMechanism, schedule: CoinSchedule | None, lost: int
 ) -> DistributedMechanism:
-    """Noise of one survivor that stays in the sum.
-
-    Args:
-        mechanism: of one client.
-        schedule: as for `own_noise`.
-        lost: clients of the cohort that are not survivors.
-
-    Raises:
-        PrivacyError: more than the noise was made for.
-    """
+    """Noise of one survivor that stays in the sum."""
     return mechanism if schedule is None else BinomialMechanism(schedule.kept_coins(lost))
 
 
 def noise_entry(mechanism: DistributedMechanism, whose: str) -> dict[str, int | float]:
-    """A client's noise as it is written down: `coins_each` or `variance_own`, for instance.
-
-    Args:
-        whose: `each`, for what stays of every survivor, or `own`, for what hides one client from a
-            server that made up all others. An entry without the latter, as those of version 0.1,
-            counts as one of no such noise.
-    """
+    """A client's noise as it is written down: `coins_each` or `variance_own`, for instance."""
     return {f"{mechanism.unit}_{whose}": mechanism.amount}
 
 
@@ -150,10 +127,6 @@ class RoundEncoding(ABC):
     """What a round's sum carries, whatever scheme adds it up: see its kinds.
 
     All that ledger, history, policy and ideal functionality ask of a round, they ask here.
-
-    Raises:
-        ParameterError: context and parameters do not belong together.
-        CapacityError: the sum does not fit the field; raised before any message is sent.
     """
 
     KIND: ClassVar[str]
@@ -185,11 +158,7 @@ class RoundEncoding(ABC):
             raise CapacityError(needed, context.bits)
 
     def noise_left(self, survivors: int) -> DistributedMechanism:
-        """Noise of each of so many survivors that stays in the sum.
-
-        Raises:
-            PrivacyError: fewer survivors than the noise was made for.
-        """
+        """Noise of each of so many survivors that stays in the sum."""
         lost = self.context.invited - survivors
         return noise_left(self.parameters.mechanism, self.schedule, lost)
 
@@ -234,11 +203,7 @@ class RoundEncoding(ABC):
         return self.released.possible()
 
     def events(self, survivors: int, record: RoundRecord | None = None) -> RoundEvents:
-        """What a sum over `survivors` clients releases.
-
-        Args:
-            record: of the round, where members upload as well, and only there.
-        """
+        """What a sum over `survivors` clients releases."""
         return self.released.of(survivors, record)
 
     @property
@@ -248,15 +213,7 @@ class RoundEncoding(ABC):
 
     @abstractmethod
     def require_left(self, stage: Stage, dropouts: Dropouts, refused: Dropouts = NOBODY) -> None:
-        """Fail at a stage where the protocol would, for want of parties.
-
-        Args:
-            dropouts: who gets lost, and when.
-            refused: whose upload was refused: lost from then on, as far as it has to answer later.
-
-        Raises:
-            TooFewSurvivorsError: too few parties are left.
-        """
+        """Fail at a stage where the protocol would, for want of parties."""
 
     @property
     def member_uploads(self) -> MemberUploads | None:
@@ -264,28 +221,16 @@ class RoundEncoding(ABC):
         return None
 
     def ring_failure(self, *, keeps_time: bool = True) -> float:
-        """Probability that the protocol fails by chance, of which delta has a part.
-
-        Args:
-            keeps_time: whether the client has a clock, so that the round's lifetime counts.
-        """
+        """Probability that the protocol fails by chance, of which delta has a part."""
         del keeps_time
         return 0.0
 
     def check_failure(self, goal: PrivacyGoal, *, keeps_time: bool = True) -> None:
-        """See that the protocol fails with no more than a goal sets aside for one round.
-
-        Raises:
-            PolicyError: it does.
-        """
+        """See that the protocol fails with no more than a goal sets aside for one round."""
         del goal, keeps_time
 
     def require_safe(self, goal: PrivacyGoal) -> None:
-        """The same, for whoever announces the round.
-
-        Raises:
-            ParameterError: it fails more often; says what would be safe.
-        """
+        """The same, for whoever announces the round."""
         del goal
 
     @property
@@ -419,11 +364,7 @@ class RoundSetup(RoundEncoding):
 
 
 def pairwise(setup: RoundEncoding) -> RoundSetup:
-    """A setup of the pairwise protocol, for whoever runs no other.
-
-    Raises:
-        ParameterError: it is of another one.
-    """
+    """A setup of the pairwise protocol, for whoever runs no other."""
     return of_kind("setup", setup, RoundSetup)
 
 

@@ -110,11 +110,7 @@ class StoredHistory(ClientHistory):
         self._marks.charge([_mark_of(session, number)])
 
     def _restore(self, entry: Entry) -> None:
-        """Take in a charge of an earlier process.
-
-        Raises:
-            LedgerError: the entry is not one of a history.
-        """
+        """Take in a charge of an earlier process."""
         of_run = isinstance(entry.event, CorrelatedRelease)
         kind = RunAccount if of_run else IndependentAccount
         # Without a goal, charges of one kind may come before those of the other.
@@ -128,11 +124,7 @@ class StoredHistory(ClientHistory):
             ) from None
 
     def _check_marks(self) -> None:
-        """Hold marks and charges against each other.
-
-        Raises:
-            LedgerError: something of either is gone.
-        """
+        """Hold marks and charges against each other."""
         charges = {_charged_mark(entry) for entry in self._ledger.entries()}
         answered, charged = self._marks.read()
         unmarked, uncharged = charges - answered - charged, charged - charges
@@ -207,11 +199,7 @@ def _mark_of(session_id: bytes, round_number: int) -> str:
 
 
 def _charged_mark(entry: Entry) -> str:
-    """The mark of the round that an entry is about.
-
-    Raises:
-        LedgerError: the entry is not one of a history.
-    """
+    """The mark of the round that an entry is about."""
     try:
         session, number = bytes.fromhex(entry.metadata["session"]), entry.metadata["round"]
         return _mark_of(session, number)

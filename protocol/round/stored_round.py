@@ -42,11 +42,7 @@ class StoredRound:
 
     @classmethod
     def decode(cls, stored: bytes) -> StoredRound:
-        """The round in stored bytes, whose seal is still to be looked at.
-
-        Raises:
-            StoredStateError: it is none.
-        """
+        """The round in stored bytes, whose seal is still to be looked at."""
         _, announcement, digest, seen, sealed = _plain(stored)
         try:
             return cls(RoundSetup.from_announcement(announcement, digest), seen, sealed)
@@ -55,11 +51,7 @@ class StoredRound:
 
 
 def sealed_part(stored: bytes) -> bytes:
-    """The sealed session of a stored round, whatever else is in it.
-
-    Raises:
-        StoredStateError: it is no stored round.
-    """
+    """The sealed session of a stored round, whatever else is in it."""
     return _plain(stored)[-1]
 
 

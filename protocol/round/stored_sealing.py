@@ -37,14 +37,7 @@ class SealingFolder:
     No key in it gets older than `KEY_SECONDS`. Every call erases those whose time is over.
 
     Args:
-        folder: made if it does not exist.
         clock: tells unix seconds; the server must not be able to set it.
-        rounds: that one key serves; the ranges are 0 .. rounds - 1, rounds .. 2 rounds - 1, ...
-        before_erasing: called before any key goes, to destroy what the host stored of a round: with
-            the identity it would open what the key did.
-
-    Raises:
-        ParameterError: `rounds` is out of range.
     """
 
     def __init__(
@@ -68,9 +61,6 @@ class SealingFolder:
         It is made anew when half of its time is over. Whoever asks for the next range may still be
         in the one before: its key stays, if there is one. All others are erased, those of other
         sessions among them.
-
-        Raises:
-            StoredStateError: no session id, or no number of a round.
         """
         self.expire()
         first = self._first(round_number)
@@ -87,12 +77,7 @@ class SealingFolder:
         return self._read(path, identity, session_id, first)
 
     def key(self, identity: Identity, session_id: bytes, round_number: int) -> SealingKeys:
-        """The key for a round that is to be answered; those of ranges before it are erased.
-
-        Raises:
-            StoredStateError: it was never made, or is erased: another session has begun since, or
-                a later range, or its time is over.
-        """
+        """The key for a round that is to be answered; those of ranges before it are erased."""
         self.expire()
         first = self._first(round_number)
         path = self._path(session_id, first)

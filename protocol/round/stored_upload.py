@@ -19,14 +19,7 @@ VERSION = 2
 
 
 class UploadReceipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Which upload of a round is ours.
-
-    Args:
-        session_id, round_number: of the round.
-        index: ours in the cohort.
-        header_digest: what names the upload, for the member that we may be as well.
-        announced: `announced_as` of the announcement that it answers.
-    """
+    """Which upload of a round is ours."""
 
     session_id: bytes
     round_number: int
@@ -40,11 +33,7 @@ class UploadReceipt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     @classmethod
     def decode(cls, stored: bytes) -> UploadReceipt:
-        """Inverse of `encode`.
-
-        Raises:
-            StoredStateError: it is none.
-        """
+        """Inverse of `encode`."""
         if not stored or stored[0] != VERSION:
             raise StoredStateError("the stored receipt has an unknown version")
         try:
@@ -67,9 +56,6 @@ class UploadFolder:
 
     A reply may get lost on its way. Whoever delivers the very announcement again is answered with
     the very bytes, by whatever process; nothing is trained, drawn or charged a second time.
-
-    Args:
-        folder: made if it does not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,7 +72,6 @@ class UploadFolder:
         """Keep an upload before it leaves. A crash may lose it, which costs the client the round.
 
         Args:
-            receipt: that names it.
             upload: its bytes.
         """
         self._receipt.unlink(missing_ok=True)
@@ -94,11 +79,7 @@ class UploadFolder:
         write_private(self._receipt, receipt.encode())
 
     def receipt(self) -> UploadReceipt | None:
-        """What names the last upload; None if there is none.
-
-        Raises:
-            StoredStateError: the file is damaged.
-        """
+        """What names the last upload; None if there is none."""
         try:
             return UploadReceipt.decode(self._receipt.read_bytes())
         except FileNotFoundError:
@@ -108,12 +89,7 @@ class UploadFolder:
         """The upload that answered this very announcement; None if there is none.
 
         Args:
-            announcement: from the server.
             clock: tells unix seconds; with it, nothing is sent after the end of the round.
-
-        Raises:
-            PolicyError: the round has expired.
-            StoredStateError: a file is damaged.
         """
         receipt = self.receipt()
         if receipt is None or receipt.announced != announced_as(announcement):

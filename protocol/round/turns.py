@@ -15,11 +15,7 @@ from dp import LedgerError
 
 
 class Turns:
-    """A lock, for `with`, that its own holder is refused.
-
-    Args:
-        what: is counted, for the error.
-    """
+    """A lock, for `with`, that its own holder is refused."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -28,12 +24,7 @@ class Turns:
         self._process = os.getpid()
 
     def __enter__(self) -> None:
-        """Wait for other threads.
-
-        Raises:
-            LedgerError: this very thread is at it, further up: this is a signal handler's call; or
-                this process was forked after the lock was made.
-        """
+        """Wait for other threads."""
         # Before the lock: in a forked process, a thread that is not there may hold it.
         if self._process != os.getpid():
             raise LedgerError(

@@ -40,11 +40,7 @@ class CommitteePlan(ABC):
 
     @abstractmethod
     def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """The committee's numbers in a round of so many clients.
-
-        Raises:
-            ParameterError: no numbers are safe and finish; says what to change.
-        """
+        """The committee's numbers in a round of so many clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +151,7 @@ class CommitteeNumbers:
     quorum: int
 
     def committee(self, kind: CommitteeKind, members: Members) -> Committee:
-        """The committee of these members.
-
-        Raises:
-            ParameterError: another number of members, or bad ones; or they were drawn and should
-                not have been, or the other way round.
-        """
+        """The committee of these members."""
         drawn = members if isinstance(members, DrawnMembers) else None
         entries = members.members if isinstance(members, DrawnMembers) else tuple(members)
         if len(entries) != self.size:
@@ -182,14 +173,6 @@ def committee_numbers(size: int, corrupt: int, away: int) -> CommitteeNumbers:
     That enough uploads are there is another matter: corrupt clients may send none, and corrupt
     members have up to n_C + c honest ones left out. Who wants to finish against both tolerates
     as many dropouts.
-
-    Args:
-        size: s.
-        corrupt: c.
-        away: honest members that may be away.
-
-    Raises:
-        ParameterError: too many are corrupt or away for so many members; says how many fit.
     """
     # Corrupt clients may have up to c honest members left out.
     surely = size - corrupt - away - corrupt
@@ -228,18 +211,7 @@ class RingChoice:
 def choose_ring(
     clients: int, length: int, bits: int, seeds: int, numbers: CommitteeNumbers
 ) -> RingChoice:
-    """The allowed ring with which an upload has the fewest bytes.
-
-    Args:
-        clients: n.
-        length: elements of a vector.
-        bits: of the field that holds a summed element.
-        seeds: removable seeds of each client.
-        numbers: of the committee.
-
-    Raises:
-        CapacityError: no allowed ring holds even one element in a coefficient.
-    """
+    """The allowed ring with which an upload has the fewest bytes."""
     best: RingChoice | None = None
     largest = PrimeField(bits).largest_centred
     rings = [allowed.ring for allowed in ALLOWED_RINGS if not allowed.weak]
@@ -272,11 +244,7 @@ def choose_ring(
 
 
 def require_one_shot(cohort: int, colluders: int, dropouts: int) -> None:
-    """See that so many losses leave enough uploads for a one-shot sum.
-
-    Raises:
-        ParameterError: they do not; says how many do.
-    """
+    """See that so many losses leave enough uploads for a one-shot sum."""
     fewest = fewest_survivors(cohort, colluders)
     if cohort - dropouts < fewest:
         raise ParameterError(

@@ -60,18 +60,7 @@ def plan_graph(
     """Choose a graph.
 
     Args:
-        clients: n.
-        corrupt: share of clients that may work for the server.
-        dropout: share that may vanish.
-        adversary: what the server may do.
-        sparse: a Harary graph or the complete one; by the size of the cohort if left out.
         length: elements of a vector, for the bytes.
-        bits: of an element.
-        seeds: removable seeds of each client.
-        security_bits: of a sparse graph and its committee; 40 for published values of graphs.
-
-    Raises:
-        ParameterError: infeasible; says what to change.
     """
     colluders, lost = share_of(clients, corrupt), share_of(clients, dropout)
     mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
@@ -138,12 +127,6 @@ def default_graph(
     """Degree and threshold for a cohort: the complete graph, or a sparse one for a large cohort.
 
     Where no sparse graph is secure, large cohorts use the complete one too.
-
-    Args:
-        size: n.
-        colluders: clients that may work for the server.
-        lost: clients that may vanish.
-        security_bits: of a sparse graph.
     """
     adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
     if size > COMPLETE_UP_TO:

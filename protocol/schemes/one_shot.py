@@ -237,11 +237,7 @@ def one_shot_setup(
     opened_at: int = 0,
     uploads: MemberUploads | None = None,
 ) -> OneShotSetup:
-    """A round of a plan of one-shot rounds; arguments as of `Announced`.
-
-    Raises:
-        ParameterError: the plan has another scheme, or it is not as planned.
-    """
+    """A round of a plan of one-shot rounds; arguments as of `Announced`."""
     announced = Announced(
         cohort=cohort,
         session_id=session_id,
@@ -264,11 +260,7 @@ def local_committee(
     """The committee of a one-shot plan in this process; one that is drawn comes from the clients.
 
     Args:
-        identities: of all clients.
-        named: of a named committee's members; fresh ones if left out.
-        key_of: their sealing keys; leave it alone except to run the same rounds twice.
         beacon_of: where the beacons of a drawn committee come from; None if it has none.
-        rand_of: as for `LocalCommittee`.
     """
     scheme = one_shot_of(plan)
     numbers, committee = scheme.numbers(plan), scheme.committee
@@ -309,11 +301,7 @@ def draw_policy(
     """What clients of a plan insist on where members are drawn.
 
     Args:
-        registry_root, registry_size: of all who can be drawn, as the client knows them.
         beacon_of: where it gets beacons; None if a draw has none.
-
-    Raises:
-        ParameterError: the plan's committee is not drawn, or takes fewer bits than are safe.
     """
     scheme = one_shot_of(plan)
     committee = of_kind("committee", scheme.committee, Drawn)

@@ -214,11 +214,7 @@ def pairwise_setup(
     round_number: int,
     opened_at: int = 0,
 ) -> RoundSetup:
-    """A round of a plan of pairwise rounds; arguments as of `Announced`.
-
-    Raises:
-        ParameterError: the plan has another scheme.
-    """
+    """A round of a plan of pairwise rounds; arguments as of `Announced`."""
     announced = Announced(
         cohort=cohort, session_id=session_id, round_number=round_number, opened_at=opened_at
     )

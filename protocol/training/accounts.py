@@ -82,12 +82,7 @@ def _fitting(account: _Account, event: Event) -> _Account:
 
 
 class ClientAccounts:
-    """Accounts of a population, opened as clients are first invited.
-
-    Args:
-        reserve: what every account sets aside; its `releases` is the most rounds a client may
-            ever take part in.
-    """
+    """Accounts of a population, opened as clients are first invited."""
 
     def __init__(self, reserve: FailureReserve) -> None:
         self._fresh = _History(
@@ -100,12 +95,7 @@ class ClientAccounts:
         self._most_releases = reserve.releases
 
     def check(self, cohort: Sequence[str], event: Event, budget: Budget) -> None:
-        """See that no client of a cohort would exceed the budget with one more event.
-
-        Raises:
-            RoundsUsedUpError: somebody has taken part as often as was planned.
-            BudgetExceededError: somebody would; nothing is recorded.
-        """
+        """See that no client of a cohort would exceed the budget with one more event."""
         for history in self._distinct(cohort):
             if history.rounds >= self._most_releases:
                 spent = history.server.epsilon(budget.delta)
@@ -124,11 +114,7 @@ class ClientAccounts:
         self._histories.update(after)
 
     def require_theorem(self, event: Event) -> None:
-        """See that an event can be accounted for at all.
-
-        Raises:
-            UnsupportedEventError: it cannot.
-        """
+        """See that an event can be accounted for at all."""
         _after(self._fresh.outsider, event)
 
     def replay(self, events: RoundEvents, cohort: Sequence[str] | None) -> None:
@@ -139,12 +125,7 @@ class ClientAccounts:
             self.record(cohort, events)
 
     def epsilons(self, delta: float, colluders: int, goal: float | None = None) -> FourEpsilons:
-        """Of the client that has spent most against each adversary.
-
-        Args:
-            colluders: how many the rounds were charged with.
-            goal: epsilon that rounds were checked against, if they were.
-        """
+        """Of the client that has spent most against each adversary."""
         histories = [*self._distinct(list(self._histories)), self._fresh]
 
         def most(account: Callable[[_History], _Account]) -> float:

@@ -57,10 +57,6 @@ class Vote:
     Args:
         share: r, of the squared clip, in (0, 1).
         quantile: of the norms, that the threshold follows, in (0, 1).
-        rate: of its steps.
-
-    Raises:
-        ParameterError: a figure is out of range.
     """
 
     share: float = VOTE_SHARE
@@ -89,9 +85,6 @@ class Vote:
 
         Args:
             update: float32|float64[d].
-
-        Raises:
-            NonFiniteUpdateError: the update has a NaN or an infinity.
         """
         clipped = clip_l2(update, clip).values
         with np.errstate(over="ignore"):
@@ -136,18 +129,7 @@ class ClippedResult:
 
 
 class AdaptiveClipTraining:
-    """Rounds of a `PrivateTraining` of d + 1 coordinates, each with a clip of its own.
-
-    Args:
-        training: its plan's clip is the largest that any round has.
-        controller: chooses the clip of an update.
-        state: the first clip and threshold, or those of an interrupted run.
-        vote: how votes are cast.
-
-    Raises:
-        ParameterError: the controller may choose a clip beyond the plan's, or the first threshold
-            is no length.
-    """
+    """Rounds of a `PrivateTraining` of d + 1 coordinates, each with a clip of its own."""
 
     def __init__(
         self,
@@ -246,10 +228,5 @@ def clip_digest(model_digest: bytes, clip: float, threshold: float, share: float
 def starting(
     controller: ClipController, clip: float, threshold: float | None = None
 ) -> ClippingState:
-    """The state before the first round.
-
-    Args:
-        clip: of an update; within the controller's limits.
-        threshold: first T; the clip if left out.
-    """
+    """The state before the first round."""
     return ClippingState(controller.initial(clip), clip if threshold is None else threshold)

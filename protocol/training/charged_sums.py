@@ -38,20 +38,9 @@ class ChargedSums:
     """The sums of one session, one after another.
 
     Args:
-        plan: what stays the same over all of them.
-        aggregator: real, remote or ideal.
-        ledger: open; events already in it are counted.
-        session_id: of every sum.
-        attempts: sums announced before.
-        rand: source of public seeds; leave it alone except to run an interrupted round again.
         together: sums of one round of training. A round that was interrupted after some of them
             were charged runs all of them again, and none is charged twice.
-        clock: tells when a sum is announced; needed if the plan's rounds expire, and only then.
         opened: the last of the sums announced before that was opened; None for the very last.
-
-    Raises:
-        ParameterError: the ledger belongs to a run with another goal, or there is no clock and
-            rounds expire.
     """
 
     def __init__(
@@ -120,15 +109,7 @@ class ChargedSums:
         """The next sum, with a public seed of its own; nothing is announced or charged yet.
 
         Args:
-            sketch: of the vectors that are summed.
-            cohort: identity keys, in the order of their indices.
             model_digest: 32-byte hash of what is sent to the cohort for this sum.
-            clip_l2: at most the plan's; the plan's if left out.
-            goal, sketch_clip_l2: see `TrainingPlan.calibrate`.
-
-        Raises:
-            ParameterError: another number of clients than planned, or a clip beyond the plan's.
-            TooFewSurvivorsError: too few candidates for a drawn committee, many times in a row.
         """
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -188,21 +169,7 @@ class ChargedSums:
         dropouts: Dropouts = NOBODY,
         notes: Notes | None = None,
     ) -> RoundOutcome:
-        """The sum of a setup.
-
-        Args:
-            setup: made by `setup`, and the latest.
-            number: of the round of training, for the ledger.
-            updates: gives a party's vector when its turn comes.
-            dropouts: who gets lost, and when.
-            notes: public remarks for the ledger.
-
-        Raises:
-            BudgetExceededError, ParameterError: before any client is asked; costs nothing.
-            TooFewSurvivorsError: nothing is released; see `PrivateTraining.run_round`.
-            LedgerError: the event could not be made durable; the round ended before any client
-                gave anything up.
-        """
+        """The sum of a setup."""
         turn = (setup.context.session_id, setup.context.round_number)
         if turn != (self._session_id, self._attempts):
             valid = f"that of the next round, number {self._attempts} of this session"

@@ -30,9 +30,6 @@ def named_identities(names: Sequence[str]) -> list[Identity]:
 
     A ledger then counts them as the same. Such a key is nobody's secret, so it is of no use but in
     a simulation.
-
-    Raises:
-        ParameterError: a name is no str, is empty, or comes twice.
     """
     valid = "a name of its own for each client, a str that is not empty"
     if not all(isinstance(name, str) and name for name in names):
@@ -57,21 +54,7 @@ def local_aggregator(
     ranks: Ranks = ALONE,
     absences: AbsenceSource = nobody_away,
 ) -> Aggregator:
-    """The real scheme of a plan, with every party in this process, or divided among several.
-
-    Args:
-        identities: the clients' signing keys.
-        dimension: d, as for `client_policy`.
-        committee: of one-shot rounds; made if left out.
-        executor: optional, for unmasking in pairwise rounds.
-        noise, rand_of: leave them alone except to run the same rounds twice.
-        folder: where one-shot uploads are spooled that do not fit into memory.
-        ranks: among which one-shot cohorts are divided.
-        absences: members of a named or drawn committee that get lost, round by round.
-
-    Raises:
-        ParameterError: several ranks, for a protocol whose server is one process.
-    """
+    """The real scheme of a plan, with every party in this process, or divided among several."""
 
     def policy_of(trusted: Trusted) -> ClientPolicy:
         return client_policy(plan, dimension, trusted.named, trusted.draw)

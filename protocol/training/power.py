@@ -101,19 +101,8 @@ class PowerTraining:
     """Runs rounds of two sums until the caller stops or the budget is spent.
 
     Args:
-        plan: what stays the same; its goal counts two sums for each round.
-        shapes: which layers are factored.
-        aggregator: real, remote or ideal.
-        ledger: open; events already in it are counted.
-        state: of an interrupted run, to go on from; see `PrivateTraining`.
-        rand: source of public seeds; leave it alone except to run an interrupted round again.
         before_sum: told the number of sums announced before each. Where the secrets of a run
             follow from a stored key, it makes those of the two sums different.
-        clock: as for `PrivateTraining`.
-
-    Raises:
-        ParameterError: the ledger belongs to a run with another goal, or the goal is that of an
-            odd number of sums.
     """
 
     def __init__(
@@ -164,11 +153,9 @@ class PowerTraining:
         """One round, from the first calibration to the second release.
 
         Args:
-            cohort: the clients' identity keys, in the order of their indices.
             model_digest: 32-byte hash of the model that was sent to the cohort.
             updates: gives a party's update, float32|float64[d]; asked for once in each sum.
             dropouts: who gets lost in the first sum, and when; whoever was is not in the second.
-            notes: public remarks for the ledger.
 
         Raises:
             BudgetExceededError, ParameterError, TooFewSurvivorsError, LedgerError: see
@@ -212,9 +199,6 @@ def factors_of(update: NDArray[Any], mapping: LinearSketch, clip: float) -> NDAr
 
     The pipeline clips once more, so privacy does not rest on this clip: it keeps an update in one
     piece, where clipping its factors apart would change its direction.
-
-    Raises:
-        NonFiniteUpdateError: the update has a NaN or an infinity.
     """
     return mapping.encode(clip_l2(update, clip).values)
 

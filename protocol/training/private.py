@@ -234,7 +234,6 @@ def measure(
     """What a controller may know of a round.
 
     Args:
-        number: of the round, from 0.
         previous: float64[d], the update that was released before; None in the first round.
     """
     return released_stats(

@@ -65,16 +65,7 @@ _LABEL = re.compile(r"[0-9a-f]{16}")
 
 
 class Records:
-    """Ledger and accounts of a run.
-
-    Args:
-        ledger: open; the events already in it are charged again.
-        goal: of the run.
-        together: sums that are run again together after an interruption.
-
-    Raises:
-        ParameterError: the ledger was written under another goal, or under none.
-    """
+    """Ledger and accounts of a run."""
 
     def __init__(self, ledger: Ledger, goal: PrivacyGoal, together: int = 1) -> None:
         self._ledger = ledger
@@ -107,20 +98,8 @@ class Records:
         """Check everything that can be checked before a client is asked.
 
         Args:
-            setup: of the sum.
-            number: of the round of training.
-            notes: public remarks.
             drawn: of a sum whose context has no public seed of its own: from the source of such
                 seeds, so that a sum with other secrets is told from the one that was paid for.
-
-        Raises:
-            BudgetExceededError: with the fewest or the most survivors somebody would exceed the
-                budget.
-            ParameterError: the notes are not remarks, or too long, or another run with another goal
-                has written to the ledger, or the ring fails more often than the goal allows.
-            LedgerError: the ledger was opened before this process was forked; or the round was paid
-                for with other secrets, in a run that cannot be charged for one round twice.
-            UnsupportedEventError: the round has no theorem.
         """
         setup.require_safe(self._goal)
         labels = [label(key) for key in setup.identities]
@@ -157,15 +136,7 @@ class Records:
         metadata: Mapping[str, Any],
         checked_head: str,
     ) -> None:
-        """Write an event to the ledger, then to the accounts.
-
-        Args:
-            checked_head: of the ledger, when the budget was checked.
-
-        Raises:
-            LedgerError: it could not be made durable, or another round was written to the ledger
-                since the budget was checked, so that the check holds no longer.
-        """
+        """Write an event to the ledger, then to the accounts."""
         with self._alone():
             self._ledger.append(events.server, metadata, checked_head)
             # An interrupt in between makes us read the entry again: too much, and not too little.
@@ -192,11 +163,7 @@ class Records:
         return None
 
     def _require_first(self, metadata: Mapping[str, Any]) -> None:
-        """See that no sum of this attempt was paid for in a run that has each but once.
-
-        Raises:
-            LedgerError: one was; members were asked to sign for it, so it may be known.
-        """
+        """See that no sum of this attempt was paid for in a run that has each but once."""
         turn = ("session", "attempt")
         for entry in self._ledger.entries():
             same = all(entry.metadata.get(key) == metadata[key] for key in turn)
@@ -211,9 +178,6 @@ class Records:
         """Epsilon of the client that spent most, against each adversary, whoever wrote the entries.
 
         The goal, which is what is guaranteed, comes with it.
-
-        Args:
-            colluders: that every round tolerated.
         """
         with self._alone():
             self._take_in()
@@ -248,17 +212,7 @@ class Charge:
         self._survivors: tuple[int, ...] | None = None
 
     def __call__(self, survivors: Sequence[int], record: RoundRecord | None = None, /) -> None:
-        """Write the event to the ledger, then to the accounts.
-
-        Args:
-            survivors: indices in the cohort, in ascending order.
-            record: of the round, where members upload as well.
-
-        Raises:
-            LedgerError: it could not be made durable, or another round was written to this ledger
-                meanwhile; the round must end here.
-            LocalProtocolError: a second call, or too few survivors.
-        """
+        """Write the event to the ledger, then to the accounts."""
         if self._survivors is not None:
             raise LocalProtocolError("this round has been charged already")
         count = len(survivors)
@@ -299,11 +253,7 @@ class Charge:
         }
 
     def settle(self, survivors: Sequence[int]) -> None:
-        """See that a sum over these clients was paid for.
-
-        Raises:
-            LocalProtocolError: the aggregator did not announce its release.
-        """
+        """See that a sum over these clients was paid for."""
         if self._survivors != tuple(survivors):
             announced = "none" if self._survivors is None else f"another, of {len(self._survivors)}"
             raise LocalProtocolError(
@@ -367,11 +317,7 @@ def _run_events(event: CorrelatedRelease, metadata: Mapping[str, Any]) -> RoundE
 
 
 def _read_record(written: object) -> RoundRecord:
-    """A record out of an entry.
-
-    Raises:
-        LedgerError: it is none.
-    """
+    """A record out of an entry."""
     match written:
         case [int(number), int(clients), [*entered], [*returned]]:
             members = [each for each in (*entered, *returned) if isinstance(each, int)]
@@ -394,11 +340,7 @@ def _figure(value: object, kind: type[_N]) -> _N:
 
 
 def checked_notes(notes: Notes) -> dict[str, str | int | float]:
-    """The notes, if they are plain values that a ledger line holds.
-
-    Raises:
-        ParameterError: another type, a number that is not finite, or too much of it.
-    """
+    """The notes, if they are plain values that a ledger line holds."""
     if any(type(name) is not str for name in notes):
         raise ParameterError("notes", "a name of another type", "names that are plain str")
     for name, value in notes.items():

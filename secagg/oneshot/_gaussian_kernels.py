@@ -42,7 +42,6 @@ def count_passed(
         high: uint64[thresholds], the high halves of the C_k.
         low: uint64[thresholds], their low halves.
         guide: int16[2^GUIDE_BITS + 1]: entry g counts the C_k <= g 2^(128 - GUIDE_BITS).
-        lowest: the value below all thresholds.
         samples: int8[count], output.
     """
     shift = np.uint64(64 - GUIDE_BITS)

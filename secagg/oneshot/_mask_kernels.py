@@ -38,9 +38,6 @@ def find_refused(
         words: uint32[rows * L * N].
         primes: uint32[L]: row by row of N words, in turn.
         refused: int64[>= words], output: positions, ascending.
-
-    Returns:
-        How many there are.
     """
     mask = _U((1 << bits) - 1)
     found = 0
@@ -87,11 +84,7 @@ def take_accepted(
     Args:
         words: uint32[rows * L * N], in place.
         blocks: uint32[count, per block]: the blocks that hold the words start + refused[i].
-        start: coordinate of words[0].
         refused: int64[count], in place: those left move to the front.
-
-    Returns:
-        How many are left.
     """
     mask = _U((1 << bits) - 1)
     kept = 0
@@ -155,7 +148,6 @@ def mask_blocks(
         row: uint32[N], scratch.
         errors: int8[count]: of the coefficients that are wanted.
         totals: uint64[chunk], scratch.
-        start: where the first coefficient goes.
         out: uint32[L, >= start + count], output, below the primes.
     """
     degree = elements.shape[2]
@@ -215,7 +207,6 @@ def unmask_blocks(
     Args:
         elements: uint32[blocks, L, N], and key to row: as in `mask_blocks`.
         sums: uint32[L, coefficients], below the primes.
-        start: the first coefficient that is wanted, of the first block.
         out: uint32[L, coefficients], output, below the primes.
     """
     degree = elements.shape[2]

@@ -68,9 +68,6 @@ def group_digits(
 
     Args:
         values: int64[d]; coordinates beyond the end are 0.
-        per: coordinates of a coefficient.
-        group: digits of a word; 0 if a digit has two words.
-        base: B, odd, below 2^62.
         words: uint32[words, >= count], output.
     """
     words[:, :count] = _U(0)
@@ -412,7 +409,6 @@ def split_digits(
 
     Args:
         words: uint32[W, >= count]: each the sum of digits times B^j and what lies above; used up.
-        group: digits below 2^32 together; 0 if one is larger.
         values: int64[d], output; what lies beyond the end is left out.
         scratch: uint32[2, >= count].
         wide: int64[>= count], scratch.

@@ -146,15 +146,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
     """One upload in one round: ask for the seeds, add the noise, submit the vector, send the bytes.
 
     Args:
-        context: the public parameters, checked by the caller against its own policy.
-        index: our position in the cohort.
-        identity: our signing key; must be the one registered at that position.
-        proof: the path from our entry to the cohort's root.
         rand: source of secrets; leave it alone except in test vectors.
-        returns: for a member's upload, whether it takes back what it added in the round before.
-
-    Raises:
-        ParameterError: index or identity are not in the cohort; or a client takes something back.
     """
 
     HANDLERS = HANDLERS

@@ -27,8 +27,6 @@ class UploadCollection:
     """All uploads of a round, on one machine.
 
     Args:
-        context: the public parameters.
-        cohort: the invited clients, whose root is in the context.
         folder: where uploads are spooled that do not fit into memory; None for the system's place.
     """
 
@@ -52,12 +50,7 @@ class UploadCollection:
         return self._commitments
 
     def take(self, message: Upload) -> None:
-        """Look at an upload, and add it: the only one of a client of the cohort, in this context.
-
-        Raises:
-            RemoteProtocolError: it is refused; nothing has changed.
-            OSError: it cannot be spooled; nothing has changed.
-        """
+        """Check an upload and add it: the only one of a client of the cohort, in this context."""
         context, sender = self._context, message.sender
         expected = context.committee.size * self._seal_bytes
         if len(message.seals) != expected:

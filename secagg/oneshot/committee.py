@@ -44,15 +44,7 @@ class CommitteeKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """One member's keys: an identity, and a sealing key that it signed for some rounds.
-
-    Args:
-        identity: Ed25519 public key.
-        sealing_key: X25519 public key that shares are sealed to.
-        first_round: the key is valid from this round of the session on.
-        last_round: and up to this one; its owner erases the private half afterwards.
-        signature: the identity's, over session, key and range.
-    """
+    """One member's keys: an identity, and a sealing key that it signed for some rounds."""
 
     identity: bytes
     sealing_key: bytes
@@ -107,13 +99,7 @@ class Committee:
     """Who holds shares, and how many answers and signatures it takes.
 
     Args:
-        kind: where the members come from.
-        members: s entries; a member's index is its position.
-        corrupt: c, members that may work for the server, at any time until their keys are erased.
-        randomness: T, at least c.
         per_polynomial: l, secrets packed into one polynomial.
-        quorum: signatures on a survivor set that convince a member.
-        draw: of a drawn committee, and of no other.
     """
 
     kind: CommitteeKind

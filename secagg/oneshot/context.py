@@ -42,11 +42,7 @@ _INTEGERS = (
 
 
 class Cohort(IdentityList):
-    """Who is invited to upload, fixed before the first upload; a party's index is its position.
-
-    Args:
-        keys: registered Ed25519 public keys, all distinct; at least two.
-    """
+    """Who is invited to upload, fixed before the first upload; a party's index is its position."""
 
     _NAME = "cohort"
     _FEWEST = 2
@@ -63,14 +59,9 @@ class OneShotContext(RoundTerms):
     Beside the terms that every protocol has (`RoundTerms`):
 
     Args:
-        size: invited uploads: n clients, and after them all members where these upload as well.
         cohort_root: 32 bytes, `Cohort.root` of their identities.
-        committee: who holds shares; with their keys, and the sizes.
-        degree: N, of the ring.
-        limbs: L, primes of the ring's modulus.
         rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
         entries: key entries packed into one shared secret.
-        allow_weak: take also a ring that the security table calls weak.
         member_uploads: the terms of members' uploads; None where clients alone upload.
 
     Source: the theorem of docs/one-shot-security.md. 2 n_min > n + n_C, so that an honest upload is

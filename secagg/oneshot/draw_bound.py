@@ -39,10 +39,6 @@ def corrupt_bound(corrupt: int, odds: int, security_bits: int) -> int:
     """Smallest c with P[Bin(corrupt, odds / 2^64) > c] <= 2^-security_bits.
 
     Sums are rounded up: where the tail misses the bound by less than 2^-64 of it, c is one larger.
-
-    Args:
-        odds: of each to be drawn, 1 .. 2^64 - 1.
-        security_bits: from 1 on.
     """
     for name, value, low, high in (
         ("corrupt", corrupt, 0, MAX_REGISTRY),

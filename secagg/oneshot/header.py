@@ -106,11 +106,7 @@ class Header:
 
 
 def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> bytes:
-    """What members sign: the uploads to be opened, how many they are, and how many were lost.
-
-    Args:
-        headers: of the survivors, by ascending sender.
-    """
+    """What members sign: the uploads to be opened, how many they are, and how many were lost."""
     counts = len(headers).to_bytes(4, "little"), (context.size - len(headers)).to_bytes(4, "little")
     names = b"".join(encode_index(each.sender) + each.digest(context) for each in headers)
     return digest(Usage.SURVIVORS, context.hash, *counts, names)

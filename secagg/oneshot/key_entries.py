@@ -37,7 +37,6 @@ def combine(key: NDArray[np.signedinteger], entries: int, base: int) -> NDArray[
     Args:
         key: int8[N] or wider.
         entries: entries of one secret, base^entries <= 2^31 - 1 unless it is 1.
-        base: odd, from 3 on.
 
     Returns:
         uint32[count]; entries beyond the key's end are 0.

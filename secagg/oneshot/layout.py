@@ -32,13 +32,7 @@ class ShareLayout:
     """The elements of one share.
 
     Args:
-        key_length: N, entries of a key.
-        clients: n, keys that are added up at most.
         entries: key entries packed into one secret.
-        seeds: removable seeds of each client.
-        randomness: T.
-        per_polynomial: l.
-        members: s.
     """
 
     key_length: int
@@ -89,7 +83,6 @@ class ShareLayout:
         Args:
             key: int8[key_length].
             seeds: 32 bytes each.
-            rand: source of the polynomials.
 
         Returns:
             uint32[members, polynomials], every element below 2^31 - 1.
@@ -139,11 +132,7 @@ class ShareLayout:
         return combined
 
     def challenge_of(self, survivors_digest: bytes) -> NDArray[np.uint64]:
-        """The public coefficients of the combinations: uint64[CHALLENGES, key_polynomials].
-
-        Args:
-            survivors_digest: what members signed; nobody knows it before the uploads are in.
-        """
+        """The public coefficients of the combinations: uint64[CHALLENGES, key_polynomials]."""
         key = derive(survivors_digest, Usage.CHALLENGE, 16)
         elements = random_elements(CHALLENGES * self.key_polynomials, reader_of(key))
         return elements.reshape(CHALLENGES, self.key_polynomials)

@@ -163,12 +163,7 @@ def answer_parts(
 
 
 def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -> Any:
-    """Our share of an upload, uint32[polynomials].
-
-    Raises:
-        ValueError: the header is not signed by its sender, or names an upload of ours that we did
-            not make; or the seal does not open, or holds no share.
-    """
+    """Our share of an upload, uint32[polynomials]."""
     if not header.is_signed(party.context, sender):
         raise ValueError("the header is not signed by its sender")
     if not header.may_return(party.context):
@@ -200,10 +195,6 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
     keeps that in its history before it makes one, beyond a crash.
 
     Args:
-        context: the public parameters, checked by the caller against its own policy.
-        index: our position in the committee.
-        identity: our signing key; must be the one registered at that position.
-        sealing: the private half of our sealing key there.
         own: for a member that is a client of this round, its index in the cohort and
             `OneShotClient.header_digest`, None if it uploaded nothing.
         registry: identity keys of all clients that may be in a cohort; None to take any.

@@ -63,14 +63,7 @@ def open_sum(
     commitments: Mapping[int, Sequence[bytes]],
     answers: Mapping[int, MemberAnswer],
 ) -> OpenedSum:
-    """Open the sum of the keys, and with it that of the vectors.
-
-    Args:
-        commitments: by survivor, ascending, those to its removable seeds.
-
-    Raises:
-        OpeningFailedError: they do not open the sum; names leads.
-    """
+    """Open the sum of the keys, and with it that of the vectors."""
     members, survivors = sorted(answers), tuple(commitments)
     committee, layout = context.committee, context.layout
     try:

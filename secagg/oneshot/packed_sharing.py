@@ -48,9 +48,6 @@ def deal(
 
     Args:
         secrets: uint32 or uint64[count], below 2^31 - 1; missing ones of the last polynomial are 0.
-        randomness: T, from 1 on.
-        members: s, at least T + l and below 2^31 - 2 - l.
-        rand: source of the values at the first T members: T x polynomials, row by row.
 
     Returns:
         uint32[members, polynomials].
@@ -91,7 +88,6 @@ def open(
 
     Args:
         shares: uint32[m, polynomials], below 2^31 - 1.
-        rand: source of the combinations; nobody who answers may know it before.
 
     Returns:
         The secrets, uint32[count], and the members with wrong answers, in the order given.

@@ -96,11 +96,7 @@ class MemberUploads:
     Their uploads follow the clients' in the cohort, in the committee's order.
 
     Args:
-        fewest: no sum with uploads of fewer members is opened.
-        returning: whether members take something back in this round at all.
-        fewest_returning: no sum in which fewer of them do is opened.
         block: 32-byte hash of everything that the application keeps the same over the run.
-        records: of all earlier rounds of the session that members were asked to sign for.
     """
 
     fewest: int

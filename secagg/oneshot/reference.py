@@ -42,16 +42,7 @@ Rand = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRound:
-    """What a round showed to the server, and what came out of it.
-
-    Args:
-        ciphertexts: by client, the coefficients modulo q that are sent.
-        seals: by client, the sealed shares of all members, in order.
-        answers: by member, its sums, its shares of surplus seeds, its masked combinations.
-        survivors: whose uploads were opened, ascending.
-        total: the sum over them, centred.
-        seeds: surplus seeds, by survivor.
-    """
+    """What a round showed to the server, and what came out of it."""
 
     ciphertexts: dict[int, list[int]]
     seals: dict[int, bytes]

@@ -55,12 +55,6 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
     The caller owns time: `close_round()` says that a stage's deadline has passed, and returns the
     messages to members for the next one. After the last stage `open()` gives the sum.
-
-    Args:
-        context: the public parameters.
-        cohort: the invited clients, whose root is in the context.
-        uploads: where they go, empty; by default what does not fit into memory is spooled at the
-            system's place. Another kind is of several machines that share the round.
     """
 
     def __init__(
@@ -136,11 +130,7 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         return ((to, encode_message(message)) for to, message in self.close_round())
 
     def open(self) -> FieldSum:
-        """Open the sum of the keys, take the masks off, and release the sum.
-
-        Raises:
-            OpeningFailedError: answers, or dealers' shares, are too wrong; names leads.
-        """
+        """Open the sum of the keys, take the masks off, and release the sum."""
         self._check_open()
         if self._phase is not ServerPhase.OPENING:
             raise LocalProtocolError(f"cannot open while collecting {self._phase.value}")

@@ -32,7 +32,6 @@ class Draw:
 
     Args:
         registry_root: 32 bytes, `Registry.root` of all who could be drawn.
-        registry_size: R, how many they are.
         odds: of each to be a candidate, 1 .. 2^64 - 1, in units of 2^-64.
         beacon: 32 bytes that nobody knew when the registry was fixed; empty if there are none.
     """
@@ -77,12 +76,7 @@ def ticket(seed: bytes, identity: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where members are in a registry, and the proof of it.
-
-    Args:
-        positions: of each member, ascending.
-        proof: of `joint_proof` for them.
-    """
+    """Where members are in a registry, and the proof of it."""
 
     positions: tuple[int, ...]
     proof: bytes
@@ -103,11 +97,7 @@ class Places:
 
 
 class Registry(IdentityList):
-    """All who can be drawn, fixed before any draw.
-
-    Args:
-        keys: registered Ed25519 public keys, all distinct; at least one.
-    """
+    """All who can be drawn, fixed before any draw."""
 
     _NAME = "registry"
 

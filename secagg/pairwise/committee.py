@@ -56,9 +56,6 @@ def choose_committee(
 
     Decided in integers, because two parties must never differ by a rounding error; doubles only
     pass over sizes that are stuck by more than any rounding error.
-
-    Args:
-        members: of the roster; the committee is a uniformly random subset.
     """
     corrupt_members = min(corrupt, members)
     for size in range(SMALLEST_COMMITTEE, min(members, LARGEST_COMMITTEE + 1), _STEP):

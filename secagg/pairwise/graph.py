@@ -30,11 +30,6 @@ class Graph(Protocol):
 class CompleteGraph:
     """Everybody masks with everybody and holds a share of everybody's secrets, their own too.
 
-    Args:
-        members: ascending.
-        own_shares: False where t was chosen for a sparse graph: one holder more than k could make
-            two groups of t.
-
     Source: Bonawitz et al. 2017 (ia.cr/2017/281), Fig. 4.
     """
 
@@ -57,8 +52,6 @@ class HararyGraph:
     Shares go to the neighbours and nobody else, as the choice of k and t assumes.
 
     Args:
-        members: ascending; more than `degree` of them.
-        degree: k, even.
         seed: 32 public bytes that nobody can choose alone; fixes the order.
 
     Source: Bell et al. 2020 (ia.cr/2020/704), section 3.

@@ -59,15 +59,7 @@ def choose_graph(
     *,
     security_bits: int = SECURITY_BITS,
 ) -> GraphParameters:
-    """The smallest even degree, and its threshold.
-
-    Args:
-        corrupt: gamma, share of clients that may work for the server.
-        security_bits: sigma; 40 for the published values.
-
-    Raises:
-        ParameterError: no degree below n - 1 does it; says what to change.
-    """
+    """The smallest even degree, and its threshold."""
     _check(clients, corrupt, dropout, adversary)
     require_security_bits(security_bits)
     corrupt_count, dropped_count = share_of(clients, corrupt), share_of(clients, dropout)
@@ -98,11 +90,7 @@ def smallest_graph(
     *,
     security_bits: int = SECURITY_BITS,
 ) -> GraphParameters | None:
-    """`choose_graph` for numbers of clients; None if no degree below n - 1 does it.
-
-    Args:
-        alive_count: clients that do not vanish; the published values round it by themselves.
-    """
+    """`choose_graph` for numbers of clients; None if no degree below n - 1 does it."""
     if alive_count is None:
         alive_count = clients - dropped_count
     for degree in range(2, clients - 1, 2):

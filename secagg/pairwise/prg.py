@@ -51,7 +51,6 @@ def accumulate_masks(
 
     Args:
         accumulator: `field.dtype`[length], every element below p; still so afterwards.
-        start: coordinate of accumulator[0] in the whole vector.
     """
     _check(accumulator, field, keys, subtract, start)
     if not accumulator.size or not keys:

@@ -75,10 +75,6 @@ def rebuild(
 
     Args:
         holders_of: for each owner whose secret is wanted, who holds its shares, ascending.
-        shares: shares[holder][owner], for the holders that answered.
-
-    Raises:
-        WrongSharesError: an owner's shares are too wrong to be decoded; names nobody.
     """
     answered = {
         owner: tuple(holder for holder in holders if holder in shares)

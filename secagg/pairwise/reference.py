@@ -57,11 +57,7 @@ class ReferenceRound:
     """What a round showed to the server, and what came out of it.
 
     Args:
-        masked: masked vector of every client in U3, elements below p.
         unmask_shares: bytes of every client's unmask shares.
-        survivors: U3, ascending.
-        total: the sum over U3, elements below p.
-        seeds: removable seeds given up, by survivor.
     """
 
     masked: dict[int, tuple[int, ...]]
@@ -82,8 +78,6 @@ def run_secagg(
 
     Args:
         identities: 32 private bytes of each client's Ed25519 key.
-        inputs: each client's vector, `context.length` integers; taken modulo p.
-        drops: the first stage in which a client sends nothing any more; no entry: never.
     """
     import galois
 

@@ -14,10 +14,6 @@ def route(sealed: Mapping[int, bytes], graph: Graph) -> dict[int, bytes]:
 
     All at once, as one permutation of the rows of a matrix: n k small objects would cost more than
     their bytes.
-
-    Returns:
-        By recipient, for each owner that is also a recipient, what the others sealed for it, in
-        order of the owners; what is meant for others is left out.
     """
     owners = sorted(sealed)
     others = np.array([[h for h in graph.holders(owner) if h != owner] for owner in owners])

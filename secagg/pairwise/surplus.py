@@ -20,14 +20,7 @@ from secagg.pairwise.roster import RoundRoster, commitment
 
 
 class SurplusSeeds:
-    """Seeds of one round, every one checked against its owner's commitment.
-
-    Args:
-        context: of the round.
-        roster: of the round.
-        commitments: for each participant, to the self-mask seed and to each removable seed.
-        survivors: U3.
-    """
+    """Seeds of one round, every one checked against its owner's commitment."""
 
     def __init__(
         self,
@@ -54,11 +47,7 @@ class SurplusSeeds:
         return tuple(survivor for survivor in self._survivors if survivor not in self.given)
 
     def give(self, owner: int, seeds: Sequence[bytes]) -> None:
-        """Take the seeds that a survivor gives up, in the order of `which`.
-
-        Raises:
-            RemoteProtocolError: one is not what the owner committed to; none is kept.
-        """
+        """Take the seeds that a survivor gives up, in the order of `which`."""
         for which, seed in zip(self.which, seeds, strict=True):
             if not self._is_committed(which, owner, seed):
                 raise RemoteProtocolError(owner, Reason.WRONG_SEED)

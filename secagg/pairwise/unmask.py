@@ -56,8 +56,6 @@ def plan_removal(
 
     Args:
         survivors: U3; every other participant's masking key is among the secrets.
-        executor: agrees on keys for several lost clients at once; its tasks hold their rebuilt
-            masking keys.
     """
     alive = set(survivors)
     own = [
@@ -115,10 +113,6 @@ def remove_masks(
 
     Args:
         masked_sum: `field.dtype`[length]; taken over, and changed in place.
-        executor: any executor whose tasks may be pickled.
-
-    Raises:
-        Whatever the executor raises; nothing partial is returned.
     """
     if executor is None:
         accumulate_masks(masked_sum, field, removal.keys, removal.subtract)

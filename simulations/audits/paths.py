@@ -278,10 +278,6 @@ class WholePath:
 
         Zero is an integer after any rotation and scale, so rounding adds nothing: what is
         released is the noise that stayed, less its mean.
-
-        Args:
-            colluders: survivors whose seeds the adversary knows; the ideal functionality only,
-                unless no noise is removable.
         """
         dimension = self.settings.sketch.dimension
         released, survivors = self.released(number, np.zeros(dimension), dropouts)

@@ -43,12 +43,7 @@ def noise_figures(
     colluders: Sequence[int] = (),
     alpha: float = ALPHA,  # level
 ) -> Figures:
-    """Run rounds and hold their noise against the law that the announced round accounts for.
-
-    Args:
-        colluders: survivors whose noise the adversary subtracts, as many as are tolerated; nobody
-            for an outsider.
-    """
+    """Run rounds and hold their noise against the law that the announced round accounts for."""
     noise: list[Floats] = []
     survivors = path.settings.cohort
     for number in range(rounds):

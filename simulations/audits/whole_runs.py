@@ -164,9 +164,6 @@ class WholeRun:
     ) -> tuple[list[Floats], list[CorrelatedRelease], list[RoundRecord]]:
         """All rounds of a run.
 
-        Args:
-            dropouts: of each round; if left out, the last client is lost in all of them.
-
         Returns:
             The sums as they are decoded, times divisor and scale, rotated: float64[L] each; what
             the ledger would say of them for the victim; and the records.

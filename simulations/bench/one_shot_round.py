@@ -50,10 +50,6 @@ def bench_one_shot_round(
     gone when it has uploaded, so that the memory of this process is that of the server and the
     committee.
 
-    Args:
-        repeats: how often the server does its work, on the same messages, which this process then
-            keeps; the fastest time counts.
-
     `server_seconds`, `client_seconds_median` and `member_seconds_median` are each party's own work,
     one after the other in this process; the `cpu` figures are what of it this process spent
     computing, which say more on a busy machine. `announcement_seconds` is what a client takes to

@@ -113,16 +113,8 @@ def carry_out(
     In this order, so that a folder that cannot be written to does not cost the figures.
 
     Args:
-        campaign: which.
-        options: its plan.
-        out: the folder, made if need be.
-        data_dir: folder of data sets.
         places: makes several results at a time; None for one after another, here.
         as_json: print the figures as JSON in place of a summary.
-
-    Raises:
-        ConfigurationError: the plan cannot be run.
-        DataError: a file is missing, of another version or broken.
     """
     plan, told, console = campaign.plan(options), Console(stderr=True), Console()
     study = campaign.study(

@@ -37,11 +37,7 @@ def default_committee(corrupt: float = CORRUPT_SHARE) -> tuple[int, int, int]:
 def committee_plan(
     committee: tuple[int, int, int] | None, clients: int, corrupt: float
 ) -> CommitteePlan:
-    """The committee of a planned run: as given, or everyone, or the default of a large cohort.
-
-    Args:
-        corrupt: share of corrupt clients, and of candidates for the default committee.
-    """
+    """The committee of a planned run: as given, or everyone, or the default of a large cohort."""
     if committee is None and clients <= EVERYONE_UP_TO:
         return Everyone()
     size, bad, away = default_committee(corrupt) if committee is None else committee

@@ -25,9 +25,6 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
     """Replace a file by another in one step, durably.
 
     A link is followed. What is no regular file, a pipe or a terminal, is written to as it is.
-
-    Raises:
-        OSError: names the file; what was there before is untouched.
     """
     path = path.resolve()
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -50,12 +47,7 @@ def write_whole(path: Path, data: bytes | str, mode: int = 0o666) -> None:
 
 
 def append_durably(path: Path, data: bytes) -> None:
-    """Add to the end of a file, durably; it is made if it does not exist.
-
-    Raises:
-        OSError: names the file. Its end may then be a part of ``data``: who reads it leaves out a
-            last line that does not end.
-    """
+    """Add to the end of a file, durably; it is made if it does not exist."""
     with named(path), path.open("ab") as file:
         file.write(data)
         file.flush()
@@ -70,9 +62,6 @@ def write_behind(path: Path, start: int, pieces: Iterable[bytes]) -> int:
 
     Returns:
         the bytes of the file then.
-
-    Raises:
-        OSError: names the file. Its first bytes are untouched; some of the pieces may follow them.
     """
     with named(path):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)

@@ -80,11 +80,7 @@ class Local(Section):
     )
 
     def build(self) -> LocalTraining:
-        """What a client does.
-
-        Raises:
-            ConfigurationError: figures are missing, or contradict one another.
-        """
+        """What a client does."""
         if self.algorithm == "fedsgd":
             if (self.learning_rate, self.steps, self.epochs) != (None, None, None):
                 raise ConfigurationError(
@@ -288,14 +284,7 @@ class RunConfig(PlanTables):
     denoise: Denoise | None = None
 
     def check(self, ranks: int = 1) -> None:
-        """See that the sections fit together.
-
-        Args:
-            ranks: processes that share the run.
-
-        Raises:
-            ConfigurationError: names the key.
-        """
+        """See that the sections fit together."""
         if ranks > 1:
             self._check_divisible(ranks)
         if self.cohort.size > self.task.population:

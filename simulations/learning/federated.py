@@ -71,7 +71,6 @@ class CohortUpdates:
 
     Args:
         chunks: float32[c, d] each, the updates of consecutive clients.
-        places: of the chunks in the cohort, ascending; one after another if left out.
     """
 
     def __init__(

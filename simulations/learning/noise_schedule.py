@@ -36,11 +36,7 @@ class Seats(NamedTuple):
 
 
 def schedule_of(config: RunConfig) -> Schedule:
-    """Who takes part when, at most: cohorts slide over a fixed order.
-
-    Raises:
-        ConfigurationError: there are too many rounds.
-    """
+    """Who takes part when, at most: cohorts slide over a fixed order."""
     apart = _apart(config) or _most_apart(config)
     try:
         return Schedule(config.rounds, config.participations, apart)
@@ -49,12 +45,7 @@ def schedule_of(config: RunConfig) -> Schedule:
 
 
 def noise_weights(server: Server, rounds: int) -> Weights:
-    """float64[T, T]: the model after round t adds up the sums of the rounds with row t.
-
-    Args:
-        server: any but adam, whose steps are no sums of updates. Its average is not looked at:
-            training goes on from the last model, and that is where noise does harm.
-    """
+    """float64[T, T]: the model after round t adds up the sums of the rounds with row t."""
     return steps_of(server, rounds).weights(rounds)
 
 
@@ -65,11 +56,7 @@ def steps_of(server: Server, rounds: int) -> ServerSteps:
 
 
 def training_plan(config: RunConfig) -> TrainingPlan:
-    """The plan of a run whose sums are those of clients.
-
-    Raises:
-        ConfigurationError: the figures do not fit together.
-    """
+    """The plan of a run whose sums are those of clients."""
     noise = None
     if isinstance(config.noise, ReturnedTable):
         if config.noise.share is not None:
@@ -96,11 +83,7 @@ def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:
 
 
 def returned_plan(config: RunConfig) -> NoisePlan:
-    """The share that comes back, and what it is worth.
-
-    Raises:
-        ConfigurationError: the share is out of range, or there are too many rounds.
-    """
+    """The share that comes back, and what it is worth."""
     schedule = schedule_of(config)
     share = config.noise.share if isinstance(config.noise, ReturnedTable) else None
     try:
@@ -110,11 +93,7 @@ def returned_plan(config: RunConfig) -> NoisePlan:
 
 
 def banded_plan(config: RunConfig) -> BandedPlan:
-    """The banded matrix, and what it is worth.
-
-    Raises:
-        ConfigurationError: there are too many rounds.
-    """
+    """The banded matrix, and what it is worth."""
     return _banded(schedule_of(config), config.server)
 
 
@@ -129,11 +108,7 @@ def _banded(schedule: Schedule, server: Server) -> BandedPlan:
 
 
 def check_noise(config: RunConfig) -> None:
-    """See that the noise of a run goes together with the rest of it.
-
-    Raises:
-        ConfigurationError: names the key, and why not.
-    """
+    """See that the noise of a run goes together with the rest of it."""
     noise = config.noise.kind
     _check_members(config)
     if noise == "independent":

@@ -66,7 +66,6 @@ def partition_shards(
 
     Args:
         labels: int64[m], label of each example.
-        shards_each: with 2, hardly a client sees more than a few labels.
 
     Post: sizes differ by at most ``shards_each``; the arrays are disjoint and cover
     ``range(len(labels))``.
@@ -92,7 +91,6 @@ def partition_natural(owners: NDArray[np.int64] | None, *, minimum: int = 1) -> 
     Args:
         owners: int64[m], equal for examples of one client; None, as a data set without natural
             clients has it, is refused.
-        minimum: clients with fewer examples are left out, and so are their examples.
 
     Post: the arrays are disjoint, in the order of the owners' numbers.
     """

@@ -211,12 +211,7 @@ def spent_before(ledger: Path, goal: PrivacyGoal) -> float:
 
 
 def goal_of_ledger(ledger: Path, goal: PrivacyGoal) -> tuple[PrivacyGoal, bool]:
-    """The goal with the bound that the ledger was begun with, and whether it has been begun.
-
-    Raises:
-        ParameterError: the ledger has another goal, or none: no run with this one could go on with
-            it. Or it is of a simulation with an insecure seed, which no deployment goes on with.
-    """
+    """The goal with the bound that the ledger was begun with, and whether it has been begun."""
     entries = read_ledger(ledger)
     if is_local(entries):
         raise UnsupportedEventError("the ledger holds local reports, which a plan cannot cover")

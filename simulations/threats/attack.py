@@ -102,14 +102,7 @@ class Findings:
 def twins(
     game: Callable[..., Figures], quick: int, full: int, *missing: tuple[Any, str, Any], **weak: Any
 ) -> AttackRun:
-    """An attack that is one game, played as often on the product as on its twin.
-
-    Args:
-        game: takes the number of trials and a seed, and what makes its victims weak.
-        quick, full: trials, by effort.
-        missing: owner, name and replacement of what the twin's own code lacks.
-        weak: what the twin's game gets beside that.
-    """
+    """An attack that is one game, played as often on the product as on its twin."""
 
     def run(effort: Effort, seed: int) -> Findings:
         trials = effort.choose(quick, full)

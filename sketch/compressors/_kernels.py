@@ -21,7 +21,6 @@ def pack_words(words: NDArray[np.uint32], width: int, out: NDArray[np.uint8]) ->
 
     Args:
         words: uint32[n], each below 2^width.
-        width: 1 to 32.
         out: uint8[ceil(n width / 8)], overwritten; bits behind the last word are zero.
     """
     held, filled, place = np.uint64(0), 0, 0
@@ -46,7 +45,6 @@ def unpack_words(data: NDArray[np.uint8], width: int, out: NDArray[np.uint32]) -
 
     Args:
         data: uint8[ceil(n width / 8)].
-        width: 1 to 32.
         out: uint32[n], overwritten.
     """
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
@@ -77,11 +75,6 @@ def draw_distinct(
     Args:
         words: uint32[m], uniform and independent.
         order: uint32[d], shuffled in place.
-        drawn: places drawn before.
-        wanted: places to draw, at most d.
-
-    Returns:
-        places drawn now; fewer than wanted if the words did not suffice.
 
     Source: Lemire 2019 (arXiv 1805.10941), Algorithm 5.
     """
@@ -125,11 +118,8 @@ def accelerate(
 
     Args:
         released: float32[d] or float64[d].
-        gain: factor of the released vector.
         velocity: float64[d], the average before.
-        momentum: factor of the average before.
         residual: float64[d], what earlier messages lost.
-        decay: factor of the residual.
         out: three times float64[d], overwritten: the velocity, the velocity with the decayed
             residual, and its change with the decayed residual.
     """

@@ -125,11 +125,7 @@ def header(kind: MessageKind) -> bytes:
 
 
 def body(data: bytes, kind: MessageKind, size_bytes: int) -> memoryview:
-    """What follows the header of a message of a known size.
-
-    Args:
-        kind: which it must be.
-    """
+    """What follows the header of a message of a known size."""
     if not isinstance(data, bytes):
         raise TypeError(f"data must be bytes, not {type(data).__name__}")
     if len(data) != size_bytes:

@@ -35,7 +35,6 @@ def clipped_mean(vectors: NDArray[np.float64], clip_l2: float) -> NDArray[np.flo
 
     Args:
         vectors: float64[n, d], finite, n and d at least 1.
-        clip_l2: above 0.
 
     Returns:
         float64[d].
@@ -68,12 +67,7 @@ def _shortening(name: str, values: NDArray[np.float64], bound: float) -> float:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenoiseMessage:
-    """One flag bit, which takes a byte, and the message of the compressor inside.
-
-    Args:
-        is_velocity: whether the velocity is told, or its change.
-        inner: what the compressor made of it.
-    """
+    """One flag bit, which takes a byte, and the message of the compressor inside."""
 
     is_velocity: bool
     inner: Message
@@ -96,8 +90,6 @@ class DenoiseSender(Generic[State]):
         velocity: float64[d], the average of what was released.
         received: float64[d], the average as the receiver has it.
         residual: float64[d], what the last message lost.
-        for_velocity: state of the compressor inside, for velocities.
-        for_change: the same for their changes.
     """
 
     velocity: NDArray[np.float64]

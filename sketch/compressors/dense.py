@@ -26,12 +26,7 @@ from sketch.compressors.precision import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseMessage:
-    """Numbers in an order that both sides know.
-
-    Args:
-        kind: what they are.
-        values: the numbers.
-    """
+    """Numbers in an order that both sides know."""
 
     kind: MessageKind
     values: ReducedValues

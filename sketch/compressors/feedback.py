@@ -21,7 +21,6 @@ class FeedbackState(Generic[State]):
     """What a sender keeps between vectors.
 
     Args:
-        inner: the state of the compressor inside.
         residual: float64[d], what the messages so far have lost.
     """
 

@@ -45,12 +45,7 @@ class NextRound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RandomKMessage:
-    """Values of the coordinates that a round's number chooses, in increasing order of these.
-
-    Args:
-        number: of the round, below 2^32.
-        values: of the k coordinates.
-    """
+    """Values of the coordinates that a round's number chooses, in increasing order of these."""
 
     number: int
     values: ReducedValues
@@ -73,11 +68,6 @@ def random_indices(seed: PublicSeed, number: int, dimension: int, count: int) ->
 
     The words are those of the stream of usage 6 and row `number`, little-endian, 32 bits each;
     `_kernels.draw_distinct` says how they are used.
-
-    Args:
-        number: of the round, below 2^32.
-        dimension: d, below 2^32.
-        count: k, at most d.
 
     Returns:
         int64[k], increasing.

@@ -40,9 +40,6 @@ class SparseFormat:
     layer's places apart. A layer of which all are sent needs no places.
 
     Args:
-        layers: the model's layers.
-        rate: a layer's size over the number of its coordinates that are sent, at least 1; this
-            number, ceil(size / rate), is never 0.
         value_bits: bits of a number: 64, or 10 to 32.
     """
 
@@ -96,9 +93,7 @@ class SparseMessage:
     """Some coordinates of each layer and their values.
 
     Args:
-        form: how many there are.
         indices: int64[k], coordinates of the flat vector, increasing.
-        values: of these coordinates.
     """
 
     form: SparseFormat

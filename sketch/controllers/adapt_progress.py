@@ -38,16 +38,7 @@ from sketch.spec import DEFAULT_ROWS
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is remembered of a release.
-
-    Args:
-        norm_squared: the estimate of |mu|^2, of either sign.
-        spread: s^2, the energy |nu|^2 / L of a coordinate: its mean is sigma^2 + |mu|^2 / L.
-        size: L.
-        update_norm_squared: |g|^2.
-        inner: inner product of g with that of the release before; 0 in the first round, where
-            nothing reads it.
-    """
+    """What is remembered of a release."""
 
     norm_squared: float
     spread: float
@@ -81,7 +72,6 @@ class _Curvature:
     """c from a window of rounds.
 
     Args:
-        value: sum of D over sum of s^2; of either sign.
         std: its standard deviation.
     """
 

@@ -45,12 +45,7 @@ class TailUpdate(enum.Enum):
     LINEAR = "linear"
 
     def factor(self, gap: float, eta: float) -> float:
-        """The factor on the size, never below 0.
-
-        Args:
-            gap: x, above 0 where the error is too large.
-            eta: learning rate, above 0.
-        """
+        """The factor on the size, never below 0."""
         sign = math.copysign(1.0, gap) if gap else 0.0
         if self is TailUpdate.SIGN:
             return max(1.0 + eta * sign, 0.0)

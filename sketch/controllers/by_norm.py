@@ -200,7 +200,6 @@ def best_probe_size(norm_squared: float, noise_variance: float) -> int:
     """The size L2 of least variance, |mu|^2 / sigma2^2, within 64 .. 2048.
 
     Args:
-        norm_squared: |mu|^2, at least 0.
         noise_variance: sigma2^2 per coordinate of the second sketch, above 0.
     """
     best = size_for_error_ratio(norm_squared, noise_variance, 1.0)

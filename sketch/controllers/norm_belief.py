@@ -32,12 +32,7 @@ SURPRISE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class NormBelief:
-    """Mean and variance of |mu|^2, in units of mu squared and of its square.
-
-    Args:
-        squared: m, of either sign.
-        variance: P, above 0.
-    """
+    """Mean and variance of |mu|^2, in units of mu squared and of its square."""
 
     squared: float
     variance: float
@@ -79,8 +74,6 @@ def believed(before: NormBelief | None, estimate: float, variance: float) -> Nor
 
     Args:
         before: None if there was none.
-        estimate: of |mu|^2, without bias; may be negative.
-        variance: R, of the estimate.
     """
     if before is None:
         return NormBelief(estimate, variance)

@@ -26,15 +26,7 @@ LARGEST_PROBE = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An option of controllers; a limit that is None is none.
-
-    Args:
-        meaning: a few words, for the reference of configurations.
-        above: every value is larger than this.
-        least: every value is at least this; nothing is negative.
-        below: every value is smaller than this.
-        most: every value is at most this.
-    """
+    """An option of controllers; a limit that is None is none."""
 
     meaning: str
     above: float | None = None

@@ -23,10 +23,7 @@ class Following:
     """What a rule says of the next round.
 
     Args:
-        size: L of the next sketch.
-        words: why, as one sentence.
         numbers: the figures behind it, without the sizes.
-        memory: what the controller keeps.
         probe: the second sketch, if there is one.
     """
 
@@ -66,13 +63,7 @@ class Rule(ABC):
         )
 
     def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
-        """The next shape from one more release.
-
-        Raises:
-            TypeError: `state` or `released` is of another type.
-            ValueError: the release is not that of the round `state` decided on, or had no second
-                sketch where the controller asked for one.
-        """
+        """The next shape from one more release."""
         check_step(state, released)
         following = self._following(state, released)
         spec = spec_for_size(state.dimension, following.size, self.rows, following.probe)

@@ -38,13 +38,7 @@ def size_at_rate(dimension: int, rate: float) -> int:
 
 
 def whole_rows(wanted: float, rows: int, dimension: int) -> int:
-    """The wanted size in rows of equal length, rounded up: down, its error would be too large.
-
-    Args:
-        wanted: L, at least 0, infinity included.
-        rows: number R of rows of the sketch, the least size.
-        dimension: d, the largest size.
-    """
+    """The wanted size in rows of equal length, rounded up: down, its error would be too large."""
     # Less what floating point may have added to a whole number.
     columns = math.ceil(min(max(wanted / rows * (1.0 - 1e-9), 1.0), float(dimension)))
     return min(columns * rows, dimension)
@@ -60,14 +54,7 @@ def first_decision(
     probe: Probe | None = None,
     memory: tuple[float, ...] = (),
 ) -> Decision:
-    """The first shape: at the rate that is given, or of the size that the plan predicts.
-
-    Args:
-        dimension: number d of coordinates of an update.
-        rows: number R of its rows.
-        prior: what the plan knows; without it, and without a rate, nothing is compressed.
-        share: gamma of the controller; a first round may have `FIRST_SHARE` at least.
-    """
+    """The first shape: at the rate that is given, or of the size that the plan predicts."""
     numbers: dict[str, float] = {}
     if first_rate is not None:
         size, words = size_at_rate(dimension, first_rate), "The first rate is given."
@@ -115,9 +102,6 @@ class Arrival:
     in one round and however far that is: the belief alone sets the pace.
 
     Args:
-        wanted: the size before it was kept within rows and dimension.
-        size: the size after.
-        words: why, as one sentence.
         numbers: the figures behind it.
     """
 
@@ -138,11 +122,9 @@ def arrive(
     """Find the next size.
 
     Args:
-        belief: of |mu|^2.
         noise_variance: sigma^2 per coordinate of the released mean.
         share: gamma: compression may add this share of the squared error of the noise.
         caution: standard deviations from the likeliest norm to the upper end of its interval.
-        rows: number R of rows of the sketch, the least size.
     """
     noise = float(noise_variance)
     shortest = size_for_error_ratio(belief.likely, noise, share)

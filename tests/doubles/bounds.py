@@ -9,15 +9,7 @@ import pytest
 
 
 class Row(NamedTuple):
-    """One argument of something.
-
-    Args:
-        call: takes a value of the argument.
-        words: what its refusals match.
-        out: values out of range, which are a `ValueError`.
-        kinds: values of another type, which are a `TypeError`.
-        within: the last values within, which pass.
-    """
+    """One argument of something."""
 
     call: Callable[[Any], object]
     words: str

@@ -109,10 +109,7 @@ class Cohort:
     """Both ends of one round. Nothing but bytes passes between them.
 
     Args:
-        context: the server's context, and every client's without an entry in `contexts`.
-        drops: the first stage in which a client sends nothing any more.
         tampers: by (stage, direction); down messages belong to the stage that they end.
-        contexts: clients that were told something else.
 
     After `run`, `refused` holds what the server refused, `failed` the error that ended a client,
     `wire` every honest message as (stage, direction, client) -> bytes.

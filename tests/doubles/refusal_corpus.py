@@ -18,12 +18,7 @@ from secagg import ProtocolError
 
 
 class Corpus:
-    """The table of one protocol.
-
-    Args:
-        folder: of its rounds that are files.
-        package: of its modules, below that of the vectors.
-    """
+    """The table of one protocol."""
 
     def __init__(self, folder: str, package: str = "") -> None:
         self.table, self.runner = load(f"{package}refusals"), load(f"{package}runner")

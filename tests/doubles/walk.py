@@ -184,13 +184,7 @@ def table(steps: Sequence[Step]) -> str:
 
 
 def walk(folder: Path, torch: str, skipped: Sequence[str], pages: Sequence[str]) -> list[Step]:
-    """Make the environment and follow the pages.
-
-    Args:
-        folder: empty; a clone and an environment are made in it.
-        torch: what to install before the first page that needs torch, whose usual build has
-            gigabytes for GPUs; empty for nothing.
-    """
+    """Make the environment and follow the pages."""
     environment = folder / "environment"
     start = time.perf_counter()
     venv.create(environment, with_pip=True)

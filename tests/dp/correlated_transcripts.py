@@ -41,12 +41,7 @@ class Game:
     """A run of `rounds` rounds whose parts have these variances.
 
     Args:
-        rounds: T, 2 or 3.
-        kept: parameter of one adder of b_t, which never comes back.
-        returned: parameter of one adder of a_t.
-        adders: of each of the two parts.
         budget: mu_max^2, in units where contributions are integers.
-        largest: |D_t| is at most this.
     """
 
     rounds: int

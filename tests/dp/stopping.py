@@ -66,14 +66,7 @@ StepMaker = Callable[[float, float], Floats]
 def worst_delta(
     mu: float, printed: Sequence[float], step: float, steps: StepMaker = rounded_down
 ) -> float:
-    """Return the largest ex-post delta over all stops, by one of the two grids.
-
-    Args:
-        mu: of each release.
-        printed: epsilon that is printed after each release.
-        step: of the grid of losses.
-        steps: `rounded_down` or `split`.
-    """
+    """Return the largest ex-post delta over all stops, by one of the two grids."""
     releases = len(printed)
     half = math.ceil((REACH * mu * math.sqrt(releases) + releases * mu**2) / step)
     losses = step * np.arange(-half, half + 1)
@@ -97,12 +90,7 @@ def readings(mu: float, delta: float, releases: int) -> list[float]:
 
 
 def figures(epsilon: float, delta: float, releases: int) -> tuple[float, float]:
-    """Return ex-post delta over delta: of readings at the worst stop, and of the goal.
-
-    Args:
-        epsilon, delta: the goal, met exactly by all releases together.
-        releases: how many.
-    """
+    """Return ex-post delta over delta: of readings at the worst stop, and of the goal."""
     mu = gaussian_mu(epsilon, delta) / math.sqrt(releases)
     step = mu / 50.0
     reading = worst_delta(mu, readings(mu, delta, releases), step)

@@ -108,15 +108,7 @@ def released(
     careless: bool = False,
     known: int = 0,
 ) -> NDArray[np.int64]:
-    """The noise of a whole round's sum, with the mean taken off and the coins' centre put back.
-
-    Args:
-        schedule: of the round.
-        dropped: the last so many clients are missing.
-        claimed: the dropouts that clients act upon, if a server could tell them.
-        careless: the first survivor's removed noise is not subtracted.
-        known: the first so many survivors collude: their noise is subtracted as well.
-    """
+    """The noise of a whole round's sum, with the mean taken off and the coins' centre put back."""
     answer = dropped if claimed is None else claimed
     total = np.zeros(SAMPLES, dtype=np.int64)
     survivors = range(schedule.cohort - dropped)

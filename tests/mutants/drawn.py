@@ -41,15 +41,7 @@ _SKIPPED = ("annotation", "returns", "decorator_list", "type_params")
 def drawn(
     root: Path, packages: Sequence[str], count: int, seed: int, tests: Sequence[str]
 ) -> list[Mutant]:
-    """Random mutants of packages or files.
-
-    Args:
-        root: of the repository.
-        packages: from there.
-        count: how many.
-        seed: of the choice.
-        tests: paths; empty for the folder of `tests` that mirrors the one of the mutated file.
-    """
+    """Random mutants of packages or files."""
     paths = (path for each in packages for path in (root / each, *(root / each).rglob("*.py")))
     files = sorted({path for path in paths if path.suffix == ".py"})
     found = [

@@ -71,14 +71,7 @@ def context_of(p: OneShotParameters) -> OneShotContext:
 
 
 def conformance(p: OneShotParameters, rules: OneShotRules | None = None) -> Conformance:
-    """Compare a modelled member with a real one on all sets of all stages.
-
-    Args:
-        rules: the model; the product's by default.
-
-    Raises:
-        ParameterError: the product refuses the numbers.
-    """
+    """Compare a modelled member with a real one on all sets of all stages."""
     walk = _Walk(p, OneShotRules() if rules is None else rules)
     walk.deliveries()
     return walk.result

@@ -99,15 +99,7 @@ def context_of(p: Parameters) -> SessionContext:
 
 
 def conformance(p: Parameters, client: int, rules: ClientRules | None = None) -> Conformance:
-    """Compare a modelled client with a real one on all lists of all stages.
-
-    Args:
-        client: whose decisions.
-        rules: the model; the product's by default.
-
-    Raises:
-        ParameterError: the product refuses the parameters.
-    """
+    """Compare a modelled client with a real one on all lists of all stages."""
     walk = _Walk(p, client, ClientRules() if rules is None else rules)
     walk.rosters()
     return walk.result

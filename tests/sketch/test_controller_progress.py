@@ -155,7 +155,6 @@ class Quadratic:
     Args:
         curvatures: float64[d], h.
         start: float64[d].
-        eta: the server's learning rate.
         sigma: standard deviation of the noise of a coordinate of the released sketch.
     """
 

@@ -29,7 +29,6 @@ class Edited:
 
     Args:
         edits: by field, what becomes of its bytes.
-        signed: whether its sender, who is malicious, signs what it has changed.
     """
 
     edits: Mapping[str, Edit]
@@ -41,20 +40,7 @@ class Row:
     """One changed message.
 
     Args:
-        name: starts with the side that gets it: client, member or server.
-        at: the honest message in whose place it comes; empty after the end of the round.
         change: an `Edited`, or what makes the bytes from the honest round.
-        reason: the name of a member of `Reason`, or `OVER`; empty if the message is taken.
-        by: who is blamed; for a server the sender, for all others the server, unless said.
-        base: the honest round.
-        to: the client or member that gets it.
-        sender: whom the transport names to a server, if not the sender of the honest message; the
-            changed one then comes before it, not in its place.
-        op: the step, if not that of the honest message.
-        complains: what is taken is answered with a complaint about these clients, and the proposal
-            of all uploads is then refused.
-        reply: the name of that complaint in a file.
-        says: what a file says about itself; without it there is no file.
     """
 
     name: str

@@ -38,13 +38,7 @@ def server_ends(
     at: int = -1,
     swap: Mapping[str, bytes] | None = None,
 ) -> tuple[str, Any]:
-    """A deadline of a round of either protocol fails; only the server's steps are listed.
-
-    Args:
-        without: messages that do not arrive.
-        at: which deadline, the first is 0; -1 is the last step.
-        swap: messages that arrive instead of honest ones, and are accepted.
-    """
+    """A deadline of a round of either protocol fails; only the server's steps are listed."""
     script, deadline = Script(round_, description), -1
     for event in round_.events():
         if not event.op.startswith("server") or event.data in without:

@@ -39,11 +39,7 @@ def now() -> dict[str, str | int]:
 
 
 def renew(record: Path = RECORD) -> None:
-    """Write what there is now.
-
-    Raises:
-        SystemExit: something else is recorded for these very versions.
-    """
+    """Write what there is now."""
     made, old = now(), json.loads(record.read_text())
     if made != old and all(made[key] == old[key] for key in ("version", "wire")):
         raise SystemExit(

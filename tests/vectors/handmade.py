@@ -43,10 +43,7 @@ class Round:
     """Parameters and clients of a round; everything else follows from them.
 
     Args:
-        drops: the first stage in which a client sends nothing any more.
-        forged: advertisements of malicious clients, or of a malicious server.
         lies: plain shares (owner, holder) that a malicious owner deals instead of the right ones.
-        promises: commitments of malicious owners.
     """
 
     PARTY_KEY: ClassVar = "client"

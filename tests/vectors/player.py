@@ -182,9 +182,6 @@ def run_refusal(
 
     A server goes on to the end of the round, with the sum that it would have had. If the step is
     not refused but taken, that is all.
-
-    Args:
-        victim: role and number of the party that refuses.
     """
     play = _prelude(kind, vector, base, victim)
     for operation in vector["operations"]:

@@ -164,11 +164,7 @@ def liar() -> RoundVector:
 
 
 def undisturbed(round_: Any, bad: Mapping[str, tuple[bytes, Error]]) -> Any:
-    """Refused messages change nothing.
-
-    Args:
-        bad: by the name of an honest message, what comes before it, and how it is refused.
-    """
+    """Refused messages change nothing."""
     script = Script(
         round_,
         "The server refuses a bad message in every stage, and ends with the sum all the same.",

@@ -12,12 +12,7 @@ SERVER = -1
 
 
 class Script:
-    """A file under construction: honest steps of a round, and what is put between them.
-
-    Args:
-        round_: of either protocol.
-        description: what the file says about itself.
-    """
+    """A file under construction: honest steps of a round, and what is put between them."""
 
     def __init__(self, round_: Any, description: str) -> None:
         self.round = round_

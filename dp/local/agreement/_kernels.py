@@ -52,9 +52,6 @@ def choose_places(
 
     Selection sampling: a place is chosen with probability (still wanted) / (places left), in
     whole numbers. A refused word is skipped.
-
-    Returns:
-        the next flat position, and how many places its row still wants there.
     """
     length = chosen.shape[1]
     size = chosen.size

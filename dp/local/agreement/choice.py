@@ -32,7 +32,6 @@ def agree_in(
         levels: int8[n, d] or int16[n, d], C-contiguous, in ``0 .. level_count - 1``; changed in
             place.
         counts: int64[n] in 0..d.
-        level_count: K, at least 2.
         seed: used under ``Usage.AGREEMENT_PLACES`` and ``Usage.OTHER_LEVELS``; must not have
             served other vectors.
     """

@@ -67,12 +67,7 @@ class EncodingLaw:
 
 
 def encoding_law(dimension: int, top: int, log_odds: float) -> EncodingLaw:
-    """Return the exact law of PE for a given p.
-
-    Args:
-        dimension: d, in ``2..2^31``.
-        top: k, in ``1..d - 1``.
-    """
+    """Return the exact law of PE for a given p."""
     require_top(top, dimension)
     require_in("log_odds", log_odds, 0.0, MAX_LOG_ODDS)
     kept, flipped = 1.0 / (1.0 + math.exp(-log_odds)), 1.0 / (1.0 + math.exp(log_odds))

@@ -36,9 +36,6 @@ class Layout:
     Attributes:
         trained: name, shape and type of each floating array, sorted by name.
         kept: the same of arrays that are not trained.
-
-    Raises:
-        ParameterError: an array that can be neither, nothing to train, or too much.
     """
 
     trained: tuple[_Entry, ...]
@@ -61,11 +58,7 @@ class Layout:
         return sum(_size(shape) for _, shape, _ in self.trained)
 
     def difference(self, new: ArrayRecord, old: ArrayRecord) -> NDArray[np.float64]:
-        """float64[d]: new minus old, in sorted order of names; finite wherever both are.
-
-        Raises:
-            ParameterError: another set of arrays, other shapes, or no numbers.
-        """
+        """float64[d]: new minus old, in sorted order of names; finite wherever both are."""
         self._check(new)
         self._check(old)
 
@@ -124,12 +117,7 @@ def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
 
 
 def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
-    """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours.
-
-    Raises:
-        ParameterError: whatever NumPy makes of such bytes: errors of zip files and of Python's own
-            tokenizer among others, or an archive of several arrays.
-    """
+    """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours."""
     return [(name, _loaded(name, record[name])) for name in names]
 
 

@@ -110,7 +110,6 @@ class Post:
     """Sends messages over a grid and collects what comes back in time.
 
     Args:
-        grid: Flower's own.
         clock: seconds.
     """
 
@@ -214,12 +213,7 @@ class Carrier:
     """One round's transport.
 
     Args:
-        post: over the grid.
-        job: what is to be trained.
         nodes: by index in the cohort; None for a client that is away.
-        patience: the longest waits.
-        whole: of all stages together.
-        members: of a one-shot round's committee, likewise, by index in it.
     """
 
     def __init__(

@@ -168,9 +168,6 @@ def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
 
     If a round of a session is named behind the challenge, also our sealing key for it, as a member
     of its committees.
-
-    Raises:
-        PolicyError: our policy trusts no committee.
     """
     identity, asked = home.identity, challenge[CHALLENGE_BYTES:]
     about = claimed(context.run_id, context.node_id, challenge)
@@ -281,11 +278,7 @@ def _trained(message: Message, context: Context, call_next: CallNext) -> ArrayRe
 
 
 def only_arrays(content: RecordDict) -> ArrayRecord:
-    """The one model in a content.
-
-    Raises:
-        AmbiguousMessageError: none, or several.
-    """
+    """The one model in a content."""
     records = list(content.array_records.values())
     if len(records) != 1:
         raise AmbiguousMessageError(f"{len(records)} array records; valid: exactly one, the model")

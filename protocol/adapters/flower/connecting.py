@@ -21,12 +21,6 @@ class Connecting:
 
     The first round waits for a whole cohort; later ones for the fewest that a round needs, as
     somebody who left may not come back.
-
-    Args:
-        grid: Flower's own.
-        plan: how many a round needs.
-        seconds: the longest wait.
-        clock: of the waits.
     """
 
     def __init__(self, grid: Grid, plan: TrainingPlan, seconds: float, clock: Clock) -> None:
@@ -43,11 +37,7 @@ class Connecting:
         self._wait = None
 
     def nodes(self) -> list[int]:
-        """Connected nodes.
-
-        Raises:
-            TooFewNodesError: fewer than a round needs, or somebody keeps asking for more.
-        """
+        """The connected nodes, once enough are there."""
         if self._wait is None or self._clock.now() - self._asked > _FORGOTTEN_SECONDS:
             self._wait = Wait(self._clock, self._seconds)
         wait, asked_again = self._wait, self._wait.left == 0.0

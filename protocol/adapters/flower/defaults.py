@@ -88,12 +88,7 @@ class Asked:
 
 
 def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[FlowerSettings, int]:
-    """All settings of a run, and how many clients there are.
-
-    Raises:
-        SettingsError: what has no default is missing, or values do not do.
-        TooFewNodesError: fewer simulated nodes than a round needs.
-    """
+    """All settings of a run, and how many clients there are."""
     values = values_of(run_config)
     for name, value in asked.settings.items():
         _put(values, ARGUMENTS[name], str(value) if name in (LEDGER_KEY, REGISTRY_KEY) else value)
@@ -180,11 +175,7 @@ def _nodes(grid: Grid, wait: Wait, clock: Clock) -> int:
 
 
 def require_nodes(nodes: int, cohort: int) -> None:
-    """See that a simulation has a whole cohort: no further node will ever connect.
-
-    Raises:
-        TooFewNodesError: it has not.
-    """
+    """See that a simulation has a whole cohort: no further node will ever connect."""
     if nodes < cohort:
         raise TooFewNodesError(
             f"{nodes} simulated nodes, and a round is planned for {cohort}; valid: flwr run "

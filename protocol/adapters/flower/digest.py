@@ -29,17 +29,7 @@ _LABEL = b"veilsum/flower/training input/2"
 def input_digest(
     content: RecordDict, message_type: str, group_id: str, run_config: Mapping[str, Any]
 ) -> bytes:
-    """SHA-256 of what training sees, 32 bytes; the same on both sides of any transport.
-
-    Args:
-        content: of the message, without this adapter's own record.
-        message_type: such as "train".
-        group_id: as the strategy set it.
-        run_config: of the run, the same for every node.
-
-    Raises:
-        ParameterError: a value of a type that Flower does not carry.
-    """
+    """SHA-256 of what training sees, 32 bytes; the same on both sides of any transport."""
     hasher = hashlib.sha256(encode_parts(_LABEL, message_type.encode(), group_id.encode()))
     hasher.update(encode_parts(*_values(in_order(run_config))))
     for name, record in content.items():

@@ -25,12 +25,7 @@ from secagg import Identity
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
-    """The rules of clients who want what a plan promises and accept nothing less.
-
-    Args:
-        plan: of a server.
-        permissions: by the names that they have in `ClientRules`; what is left out is not given.
-    """
+    """The rules of clients who want what a plan promises and accept nothing less."""
     _ = named_members(plan)
     written: dict[str, Any] = {**plan.scheme.rules(plan), **permissions}
     return ClientRules(
@@ -58,14 +53,7 @@ def write_client(
     """Write a client's folder, readable by its owner only.
 
     Args:
-        home: the folder.
-        identity: the client's.
-        registry: identity keys of all clients.
-        rules: what it insists on.
         committee: identity keys of a named committee; none if there is none.
-
-    Raises:
-        FileExistsError: there is an identity; it is never overwritten.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_identity(home / IDENTITY, identity)
@@ -123,15 +111,7 @@ class Network:
 
 
 def new_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> Network:
-    """Write all clients' folders and the server's `registry.txt`.
-
-    Args:
-        out: folder of the network.
-        clients: how many.
-        rules: of all of them.
-        named: how many of them are the members of a named committee, whose keys are then in
-            `committee.txt`: the first ones.
-    """
+    """Write all clients' folders and the server's `registry.txt`."""
     identities = [Identity.generate() for _ in range(clients)]
     keys = [identity.public for identity in identities]
     network = Network(frozenset(keys), frozenset(keys[:named]))
@@ -145,11 +125,7 @@ def new_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> 
 
 
 def known_network(out: Path, clients: int, rules: ClientRules) -> Network:
-    """What `new_network` made before, for clients of the same number and rules.
-
-    Raises:
-        FileExistsError: there are others; names the file that differs.
-    """
+    """What `new_network` made before, for clients of the same number and rules."""
     registry = read_registry(out / REGISTRY)
     policy = client_folder(out, 0) / POLICY
     if len(registry) != clients:

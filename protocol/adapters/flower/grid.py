@@ -337,12 +337,7 @@ def _is_train(message: Message) -> bool:
 
 
 def same_content(batch: list[Message]) -> RecordDict:
-    """What all nodes are to train on.
-
-    Raises:
-        StrategyError: it is not the same for all. A sum over different jobs is no mean; and whoever
-            gives one client another job can tell its update from the others'.
-    """
+    """What all nodes are to train on."""
     first = batch[0]
     if KEY in first.content:
         raise StrategyError(f"a record is named {KEY!r}; valid: any other name")

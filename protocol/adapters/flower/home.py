@@ -158,11 +158,7 @@ class ClientRules(Section):
         )
 
     def policy(self, named: frozenset[bytes] = frozenset()) -> ClientPolicy:
-        """What is held against every announcement.
-
-        Args:
-            named: identity keys that may be on a named committee.
-        """
+        """What is held against every announcement."""
         schemes: list[Clauses] = []
         if self.pairwise is not None or self.committee is None:
             asked = self.pairwise or PairwiseRules()
@@ -287,11 +283,7 @@ class ClientHome:
 
 
 def home_of(context: Context) -> ClientHome:
-    """The folder of the client that a context belongs to.
-
-    Raises:
-        ConfigurationError: no folder is named by whom it has to be, or it does not exist.
-    """
+    """The folder of the client that a context belongs to."""
     named = context.node_config.get(HOME_KEY)
     if named is None and not may_be_simulated():
         raise ConfigurationError(
@@ -360,21 +352,13 @@ def _absolute(key: str, path: object) -> Path:
 
 
 def read_identity(path: Path) -> Identity:
-    """A signing key from its file.
-
-    Raises:
-        ConfigurationError: it is missing, somebody else's, open to others, or no key.
-    """
+    """A signing key from its file."""
     text = read_private(path, "the client's identity key").decode("ascii", "replace").strip()
     return Identity.from_private_bytes(_key(path, text))
 
 
 def read_registry(path: Path) -> frozenset[bytes]:
-    """Identity keys from their file; lines that begin with # are remarks.
-
-    Raises:
-        ConfigurationError: it is missing, or a line is no key.
-    """
+    """Identity keys from their file; lines that begin with # are remarks."""
     with _files(path):
         lines = [line.strip() for line in path.read_text("ascii", "replace").splitlines()]
     return frozenset(_key(path, line) for line in lines if line and not line.startswith("#"))

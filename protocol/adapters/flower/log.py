@@ -17,7 +17,6 @@ def warn(text: str, error: Exception | None = None) -> None:
     """Say something to whoever runs this side.
 
     Args:
-        text: in a line.
         error: with its trace, if it is none of ours, or another one is behind it.
     """
     expected = error is None or isinstance(error, (*PEER_ERRORS, ConfigurationError))

@@ -21,11 +21,7 @@ MEMBER_STEPS = frozenset({Step.CHECK, Step.SIGN, Step.OPEN})
 
 
 def member_answer(home: ClientHome, request: Request, context: Context) -> bytes:
-    """What to send back.
-
-    Raises:
-        ProtocolError, PolicyError, ConfigurationError, LedgerError: we leave the round.
-    """
+    """What to send back."""
     if home.rules.committee is None:
         raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
     begins = request.step is Step.CHECK

@@ -34,8 +34,6 @@ class NodeBook:
     """Identities of nodes, as far as they are known.
 
     Args:
-        run_id: of the run.
-        registry: identity keys of all clients.
         committee: those of a named committee's members; none if everyone is on it.
     """
 

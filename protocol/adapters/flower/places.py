@@ -35,11 +35,7 @@ class Places:
 
 
 def places_of(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:
-    """The places that the settings name; a simulation's are made here.
-
-    Raises:
-        SettingsError: everything that is wrong with what is found, or cannot be made, there.
-    """
+    """The places that the settings name; a simulation's are made here."""
     simulated = settings.simulation_dir is not None
     return _simulated(settings, plan, run_id) if simulated else _deployed(settings, plan)
 
@@ -84,11 +80,7 @@ def _committee(settings: FlowerSettings, plan: TrainingPlan) -> frozenset[bytes]
 
 
 def known_clients(registry: object) -> int:
-    """How many clients a registry has; 0 if no path is given.
-
-    Raises:
-        SettingsError: the file is missing, or no registry.
-    """
+    """How many clients a registry has; 0 if no path is given."""
     if not isinstance(registry, str) or not Path(registry).expanduser().is_absolute():
         return 0  # the settings' own checks say so
     try:

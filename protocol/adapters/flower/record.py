@@ -112,11 +112,7 @@ def category(message_type: str) -> str:
 
 
 def read_request(content: RecordDict) -> Request | None:
-    """The request in a message; None if there is none.
-
-    Raises:
-        RemoteProtocolError: a record of ours that is malformed, or of another version.
-    """
+    """The request in a message; None if there is none."""
     record = content.get(KEY)
     if record is None:
         return None

@@ -71,23 +71,7 @@ class RoundReport:
 
 
 class SecureRounds:
-    """Runs private rounds over a `Post`.
-
-    Args:
-        post: to the nodes.
-        clock: of the waits.
-        plan: what stays the same.
-        controller: chooses the sketch.
-        ledger: open; every release is in it before any client hears who survived.
-        registry: identity keys of all clients.
-        run_id: Flower's.
-        patience: the longest waits for a stage.
-        executor: optional, for unmasking.
-        committee: identity keys of a named committee, in one-shot rounds that have one.
-
-    Raises:
-        ConfigurationError: the registry is smaller than a cohort, or the committee not as planned.
-    """
+    """Runs private rounds over a `Post`."""
 
     def __init__(
         self,
@@ -134,23 +118,7 @@ class SecureRounds:
     def run(
         self, job: Job, arrays: ArrayRecord, nodes: Sequence[int], seconds: float
     ) -> tuple[ArrayRecord, RoundReport]:
-        """One round.
-
-        Args:
-            job: what the nodes train on.
-            arrays: the model in it.
-            nodes: that the strategy invites; more than a cohort are thinned out at random.
-            seconds: the longest wait for everything together.
-
-        Returns:
-            the model moved by the mean update, and the report.
-
-        Raises:
-            TooFewNodesError, RoundLostError: too few nodes are here, or stayed.
-            RemoteProtocolError, OpeningFailedError: the sum cannot be opened.
-            BudgetExceededError: the clients have nothing left to spend.
-            ParameterError: the model is too large for a message.
-        """
+        """Run one round and return the new model with its report."""
         whole, before = Wait(self._clock, seconds), self._post.exchanges
         layout, training = self._trainer(arrays)
         known, strangers = self._identified(job, nodes, whole)

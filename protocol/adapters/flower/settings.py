@@ -84,21 +84,13 @@ class FlowerSettings(PlanTables):
     )
 
     def plan(self) -> TrainingPlan:
-        """What stays the same over all rounds.
-
-        Raises:
-            ConfigurationError: the figures do not fit together.
-        """
+        """What stays the same over all rounds."""
         plan = build_plan(self, self.rounds, self.lifetime_seconds)
         _ = named_members(plan)
         return plan
 
     def controller(self) -> Controller:
-        """What chooses the sketch of each round.
-
-        Raises:
-            ConfigurationError: values that do not fit together.
-        """
+        """What chooses the sketch of each round."""
         return self.sketch.build(self.rounds)
 
     def path(self, key: str) -> Path:
@@ -110,9 +102,6 @@ def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
     """Our part of a run's configuration, as tables. Hyphens, as Flower likes them, are allowed.
 
     An empty string is a key left out: a run may override only keys that its app has.
-
-    Raises:
-        ConfigurationError: a key is both a value and a table.
     """
     tables: dict[str, Any] = {}
     for key in sorted(run_config):
@@ -129,12 +118,7 @@ def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_settings(run_config: Mapping[str, Any]) -> FlowerSettings:
-    """The settings of a run, of which a plan and a controller can be made.
-
-    Raises:
-        SettingsError: all keys that are unknown or missing, and all values that are out of range or
-            do not fit together; with a table that would do.
-    """
+    """The settings of a run, of which a plan and a controller can be made."""
     values = values_of(run_config)
     if not values:
         valid = "a table [tool.flwr.app.config.veilsum] in the app's pyproject.toml"
@@ -148,16 +132,7 @@ def settings_from(
     missing: Collection[ConfigurationError] = (),
     example: Mapping[str, Any] | None = None,
 ) -> FlowerSettings:
-    """Settings of tables, of which a plan and a controller can be made.
-
-    Args:
-        values: tables, keys with underscores.
-        missing: what is known to be missing, in better words than those of the checks.
-        example: keys for the table of the error, where `values` lacks them.
-
-    Raises:
-        SettingsError: as `read_settings` does.
-    """
+    """Settings of tables, of which a plan and a controller can be made."""
     told = {problem.key for problem in missing}
     others = [each for each in _problems(values) if not (told and _is_told(each, told))]
     if missing or others:

@@ -48,9 +48,6 @@ def check_strategy(strategy: Strategy, allow_evaluation_in_the_clear: bool = Fal
     """See that a strategy works with one mean, and asks for no answers in the clear.
 
     A subclass of a mean-based strategy is taken at its word; one of a refused strategy is refused.
-
-    Raises:
-        StrategyError: it does not, or nobody knows, or it asks; names it and what would work.
     """
     _check_mean(strategy)
     # Without the attribute, a strategy's messages are looked at when it sends them.
@@ -78,11 +75,6 @@ def require_all_clients(strategy: Strategy, clients: int, cohort: int) -> None:
 
     Args:
         strategy: that samples `fraction_train` of the nodes, as Flower's do; others pass.
-        clients: that there are.
-        cohort: of a round; clients that are not invited count as lost.
-
-    Raises:
-        StrategyError: it invites fewer; names the fraction and what is valid.
     """
     fraction = getattr(strategy, "fraction_train", None)
     if fraction is None:
@@ -101,10 +93,6 @@ def require_metrics(strategy: Strategy) -> None:
     """See that a strategy finds what it reads in the one reply to a round.
 
     What clients measure stays with them: the reply has the weight and figures of the round.
-
-    Raises:
-        StrategyError: the key of its weights is no text, or its `train_metrics_aggr_fn` looks for
-            a key that is not there.
     """
     key = getattr(strategy, "weighted_by_key", DEFAULT_WEIGHT_KEY)
     name = type(strategy).__name__

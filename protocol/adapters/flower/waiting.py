@@ -28,7 +28,6 @@ class Wait:
 
     Args:
         clock: seconds.
-        seconds: how long at most.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:

@@ -33,17 +33,7 @@ Received = Callable[[], Assignment]
 
 
 class ClientRounds:
-    """All rounds of one client in one job.
-
-    Args:
-        site: the client's own.
-        name: of the client.
-        train: called once a round, with a model that is the announced one.
-
-    Raises:
-        ConfigurationError: agreement, registry or identity cannot be used.
-        LedgerError: the history was altered, or another job of this client has it open.
-    """
+    """All rounds of one client in one job."""
 
     def __init__(self, site: Site, name: str, train: Train) -> None:
         self._identity = site.identity(name)
@@ -68,12 +58,6 @@ class ClientRounds:
 
         A task may be delivered again if the server has not got its result. Only the very same bytes
         are sent again: a second answer to one message could give secrets away.
-
-        Args:
-            step: of the message.
-            message: of the server.
-            digest: of the model that the server announces for this round.
-            received: reads the model that came with the message.
         """
         self._one_shot.expire()
         task = hashlib.sha256(f"{step} ".encode() + message).digest()
@@ -115,11 +99,7 @@ class ClientRounds:
         return answer_or_refuse(remote, message)
 
     def _update(self, received: Received, setup: RoundSetup) -> NDArray[Any]:
-        """Train on the model that came, if it is the one that all others announced their keys for.
-
-        Raises:
-            PolicyError: it is another one.
-        """
+        """Train on the model that came, if it is the one that all others announced keys for."""
         assignment = received()
         announced = setup.parameters.model_digest
         if assignment.digest() != announced:

@@ -253,11 +253,7 @@ class PrivateAveraging(ModelController):
                 self.warning(f"no sealing key of {name}: {refusal.reason}")
 
     def _cohort(self, site: Site, next_round: int) -> list[str]:
-        """Who is invited: registered clients, connected ones first.
-
-        Raises:
-            ConfigurationError: there are too few, or members whose sealing keys are not known.
-        """
+        """Who is invited: registered clients, connected ones first."""
         size = site.agreement.cohort.size
         names = [client.name for client in self.engine.get_clients()]
         known = [name for name in names if name in site.registry]

@@ -41,11 +41,6 @@ class TaskExchange:
     """An `Exchange` over tasks, for one round.
 
     Args:
-        controller: of the running job.
-        fl_ctx: of the job.
-        abort_signal: of the job.
-        clients: names, in the order of their indices.
-        data: makes the data of a stage's task.
         timeout: seconds that a stage may take, at least 1.
         measure: is told how many seconds it took to the last answer of a stage in which clients
             have nothing to wait for.
@@ -70,11 +65,7 @@ class TaskExchange:
         self._measure = measure
 
     def __call__(self, stage: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
-        """See `protocol.exchange.stages.Exchange`.
-
-        Raises:
-            LocalProtocolError: the job was aborted.
-        """
+        """Deliver one stage's messages and yield the answers, as `protocol.exchange.stages.Exchange`."""
         waiting: dict[str, int] = {}
         outbound: dict[str, bytes] = {}
         for index, message in messages:

@@ -111,12 +111,7 @@ class MaskedTraining(Executor):
         return self._rounds
 
     def _train(self, assignment: Assignment) -> NDArray[Any]:
-        """The update.
-
-        Raises:
-            TrainingFailedError: the trainer raised or returned no update. An error of ours that it
-                raised itself is no exception: it would be taken for the protocol's.
-        """
+        """Train, and return the update."""
         try:
             return self._trained(assignment)
         except FROM_TRAINING as error:
@@ -161,15 +156,7 @@ def _told(error: Exception) -> str:
 
 
 def update_of(result: object, received: Weights) -> NDArray[np.float64]:
-    """The update in a trainer's result: float64[d].
-
-    Args:
-        result: with a DXO of weights, or of their changes.
-        received: the model that was trained.
-
-    Raises:
-        LocalProtocolError: the trainer failed, or returned something else.
-    """
+    """The update in a trainer's result: float64[d]."""
     if not isinstance(result, Shareable) or result.get_return_code() != ReturnCode.OK:
         code = result.get_return_code() if isinstance(result, Shareable) else type(result).__name__
         raise LocalProtocolError(f"the trainer returned {code} instead of an update")

@@ -97,11 +97,7 @@ class Assignment:
 
 
 def outgoing(step: Step, assignment: Assignment, digest: bytes) -> Shareable:
-    """The data of a task.
-
-    Args:
-        digest: of the assignment; the caller computes it once for all stages.
-    """
+    """The data of a task."""
     data = assignment.shareable() if step in WITH_MODEL else Shareable()
     data[_DIGEST] = digest
     return data
@@ -113,11 +109,7 @@ def enclose(message: bytes, delivery: FLContext) -> None:
 
 
 def incoming(data: Shareable, context: FLContext) -> tuple[bytes, bytes]:
-    """The message in a task, and the digest of the model that the server announces.
-
-    Raises:
-        RemoteProtocolError: there are none.
-    """
+    """The message in a task, and the digest of the model that the server announces."""
     sender = context.get_peer_context()
     message = sender.get_prop(_MESSAGE) if isinstance(sender, FLContext) else None
     digest = data.get(_DIGEST)
@@ -127,11 +119,7 @@ def incoming(data: Shareable, context: FLContext) -> tuple[bytes, bytes]:
 
 
 def received_assignment(data: Shareable) -> Assignment:
-    """What a task gives a client to train on.
-
-    Raises:
-        RemoteProtocolError: nothing that can be trained on.
-    """
+    """What a task gives a client to train on."""
     number = data.get_header(AppConstants.CURRENT_ROUND)
     rounds = data.get_header(AppConstants.NUM_ROUNDS)
     weights = arrays(data, DataKind.WEIGHTS)

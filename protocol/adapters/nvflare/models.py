@@ -20,11 +20,7 @@ _LABEL = b"nvflare"
 
 
 def trained_names(weights: Weights) -> list[str]:
-    """The arrays that are averaged, in the order in which a vector holds them.
-
-    Raises:
-        ParameterError: something is no array, or cannot be averaged.
-    """
+    """The arrays that are averaged, in the order in which a vector holds them."""
     return sorted(name for name, array in weights.items() if is_averaged(name, array))
 
 
@@ -34,11 +30,7 @@ def dimension_of(weights: Weights) -> int:
 
 
 def difference(trained: Weights, received: Weights) -> NDArray[np.float64]:
-    """float64[d], what training changed; finite wherever weights are.
-
-    Raises:
-        ParameterError: an averaged array is missing, has another shape, or holds no numbers.
-    """
+    """float64[d], what training changed; finite wherever weights are."""
     names = trained_names(received)
 
     def pairs() -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
@@ -76,8 +68,5 @@ def task_digest(weights: Weights, number: int, rounds: int) -> bytes:
     Clients bind it into the round. Were they given different things to train on, a server could
     tell their updates apart in the sum. What a job has configured for a site, the trainer and its
     arguments, is no part of a task and not in it (docs/integrations/nvflare.md).
-
-    Raises:
-        ParameterError: something is no array of numbers.
     """
     return model_digest(weights, _LABEL, f"{number} {rounds}".encode())

@@ -33,18 +33,7 @@ Train = Callable[[Assignment], NDArray[Any]]
 
 
 class OneShotRounds:
-    """All one-shot rounds of one client in one job.
-
-    Args:
-        site: the client's own.
-        name: of the client.
-        train: called once a round, with a model that is the announced one.
-        history: of the client; what it signs as a member is in a history of its own.
-
-    Raises:
-        ConfigurationError: agreement, registry or identity cannot be used.
-        LedgerError: the member's history was altered, or another job of this client has it open.
-    """
+    """All one-shot rounds of one client in one job."""
 
     def __init__(self, site: Site, name: str, train: Train, history: ClientHistory) -> None:
         agreement, folder = site.agreement, site.client(name)
@@ -85,13 +74,7 @@ class OneShotRounds:
     def answer(
         self, task: OneShotTask, message: bytes, received: Callable[[], Assignment]
     ) -> tuple[bytes, Exception | None]:
-        """What to send back, and the error if we left the round.
-
-        Args:
-            task: of the message.
-            message: of the server.
-            received: reads the model that came with the message.
-        """
+        """What to send back, and the error if we left the round."""
         try:
             if not self._trusts_one:
                 raise PolicyError("protocol", "one-shot", "pairwise, as agreed")

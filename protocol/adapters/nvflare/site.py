@@ -70,12 +70,7 @@ class Agreement(PlanTables):
 
     @property
     def plan(self) -> TrainingPlan:
-        """The training plan.
-
-        Raises:
-            ConfigurationError: the figures do not fit together, or members are drawn, which this
-                adapter does not do.
-        """
+        """The training plan."""
         plan = build_plan(self, self.rounds, self.lifetime_seconds)
         _ = named_members(plan)
         return plan
@@ -86,11 +81,7 @@ class Agreement(PlanTables):
         return named_members(self.plan)
 
     def policy(self, named: Collection[bytes] = ()) -> ClientPolicy:
-        """What a client that agreed insists on.
-
-        Args:
-            named: identity keys of a named committee's members.
-        """
+        """What a client that agreed insists on."""
         policy = client_policy(self.plan, self.dimension, named)
         if policy.committee is not None:
             committee = replace(policy.committee, largest_key_rounds=self.key_rounds)
@@ -99,11 +90,7 @@ class Agreement(PlanTables):
 
 
 class Site:
-    """A party's own folder.
-
-    Args:
-        folder: `local/veilsum` of its workspace.
-    """
+    """A party's own folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -125,12 +112,7 @@ class Site:
 
     @cached_property
     def committee(self) -> Mapping[str, bytes]:
-        """Public keys of a named committee by its members' names; empty if there is none.
-
-        Raises:
-            ConfigurationError: it cannot be used, has not as many members as agreed, or another
-                key of somebody than the registry.
-        """
+        """Public keys of a named committee by its members' names; empty if there is none."""
         size, name = self.agreement.named_members, COMMITTEE
         if not size:
             return {}
@@ -159,12 +141,7 @@ class Site:
         return self._folder / name
 
     def identity(self, name: str) -> Identity:
-        """The signing key of a client.
-
-        Raises:
-            ConfigurationError: it is missing, somebody else's, open to others, no key, or not the
-                one that is registered.
-        """
+        """The signing key of a client."""
         path = self.client(name) / "identity.key"
         raw = read_private(path, "the client's 32-byte private key")
         if len(raw) != KEY_BYTES:
@@ -198,14 +175,7 @@ def read_registry(path: Path) -> dict[str, bytes]:
 
 
 def make_identity(folder: Path, name: str) -> bytes:
-    """Make a client's key where `Site` looks for it, and return the public half to register.
-
-    Args:
-        folder: `local/veilsum` of the client's workspace.
-
-    Raises:
-        FileExistsError: it has one. A client that loses its key needs another name.
-    """
+    """Make a client's key where `Site` looks for it, and return the public half to register."""
     home = folder / name
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     identity = Identity.generate()

@@ -43,13 +43,7 @@ def _key(label: bytes, *parts: object) -> bytes:
 
 
 class Cohort:
-    """The users of one round.
-
-    Args:
-        setup: of the round; its cohort are `seats`.
-        noise: gives a user, by its seat, the seed of rounding and of the coins that stay.
-        removable: likewise of the batches of coins that may be taken off.
-    """
+    """The users of one round."""
 
     def __init__(self, setup: RoundSetup, noise: NoiseSource, removable: RemovableSource) -> None:
         self._setup = setup
@@ -69,9 +63,6 @@ class Cohort:
         Args:
             user_id: None if users have none.
             update: float32|float64[d].
-
-        Raises:
-            ParameterError: all seats are taken.
         """
         index, context = len(self._keys), self._setup.context
         if index == context.size:
@@ -142,12 +133,7 @@ class CollectedSums:
         *,
         before_release: ReleaseHook = no_hook,
     ) -> RoundOutcome:
-        """See `Aggregator.run`; `updates` were used when users encoded.
-
-        Raises:
-            TooFewSurvivorsError: fewer updates than the noise was made for; nothing is released.
-            LocalProtocolError: no sum was collected.
-        """
+        """See `Aggregator.run`; `updates` were used when users encoded."""
         collected, self._collected = self._collected, None
         if collected is None:
             raise LocalProtocolError("collect a sum first")

@@ -23,11 +23,7 @@ class Layout:
 
     @classmethod
     def of(cls, stats: MappedVectorStatistics) -> Self:
-        """The layout of one user's statistics.
-
-        Raises:
-            ParameterError: running statistics of a normalisation layer are among them.
-        """
+        """The layout of one user's statistics."""
         for name in stats.keys():
             require_weights(name)
         return cls(tuple(stats.keys()), tuple(tuple(value.shape) for value in stats.values()))
@@ -46,9 +42,6 @@ def require_uniform(stats: Any) -> MappedVectorStatistics:
 
     pfl passes weights on as public metadata. A data count is private, and a weight would multiply
     what one user can change, so there is no weight but 1.
-
-    Raises:
-        ParameterError: another kind of statistics, or another weight.
     """
     weighted_by_element = isinstance(stats, ElementWeightedMappedVectorStatistics)
     if not isinstance(stats, MappedVectorStatistics) or weighted_by_element:

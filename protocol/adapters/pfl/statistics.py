@@ -50,11 +50,7 @@ class FieldStatistics(TrainingStatistics):
         return len(self._vector)
 
     def __add__(self, other: FieldStatistics) -> FieldStatistics:
-        """The sum in GF(p).
-
-        Raises:
-            ParameterError: other statistics, another field or another length.
-        """
+        """The sum in GF(p)."""
         if not isinstance(other, FieldStatistics) or other.vector.field != self._vector.field:
             raise ParameterError("other", repr(other), f"like {self!r}")
         total = self._vector.elements.copy()

@@ -30,11 +30,7 @@ SMALLEST_DIM, LARGEST_DIM = 100, 1 << 28
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowerOrder:
-    """One benchmark.
-
-    Raises:
-        ConfigurationError: a figure is out of range.
-    """
+    """What one benchmark of Flower is to run."""
 
     clients: int  # n, the cohort; all of them are asked in every round
     dim: int  # d, length of an update, float32

@@ -33,21 +33,10 @@ def bench_flower(
     round of each system starts actors, imports and compiles; it is reported by itself. The last one
     counts bytes: serialised messages of both directions, a client on average; it is not timed.
 
-    Args:
-        order: what is measured.
-        cores: processors that Ray may use.
-        sketched: measure ours with a sketch too. That row is unlike the others: clients send less
-            than the plain system's, and the model is estimated from it.
-        progress: hears of each system before it starts.
-
     Returns:
         for each system its median, fastest and slowest round, the processor time of a round over
         all its processes, and its bytes; ratios of medians; seconds of each of our stages; our
         parts and their limits in the pairwise protocol (`floor_figures`); the machine and its load.
-
-    Raises:
-        ConfigurationError: flwr or ray is not installed.
-        RuntimeError: a system failed, or its model is wrong.
     """
     for name in ("flwr", "ray"):
         if importlib.util.find_spec(name) is None:

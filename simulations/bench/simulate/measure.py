@@ -51,10 +51,6 @@ def bench_simulate(
 ) -> dict[str, int | float | bool | str | None]:
     """Simulate one cohort's round in several ways.
 
-    Args:
-        threads: of torch, for the plain loop and pfl too; each worker has one, and Flower gives one
-            to each of its own.
-
     `updates_per_second` is ours with `workers` threads; `..._one_thread` without others.
     `encode_share` is the time of encoding and aggregation over that of local training, in one
     thread. `sequential_...` is the plain loop. `largest_difference` is that of the mean update,

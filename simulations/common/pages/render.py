@@ -20,12 +20,7 @@ STYLE: Final = "page.css"
 
 
 def render(package: str, **values: Any) -> str:
-    """Return the page whose template and style sheet are in a package, as HTML.
-
-    Args:
-        package: its name; it has `page.html.jinja` and `page.css`.
-        values: what the template shows.
-    """
+    """Return the page whose template and style sheet are in a package, as HTML."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, ""), PackageLoader(HERE, "")]),
         autoescape=True,

@@ -66,15 +66,8 @@ def load_dataset(
     """Load a data set by name.
 
     Args:
-        name: one of ``DATASETS``.
         data_dir: the folder of data sets; by default what ``VEILSUM_DATA_DIR`` says. The embedded
             digits need none.
-        check: refuse files whose checksum is not the catalogued one.
-        options: of the loader, see :func:`dataset_options` and the loader itself.
-
-    Raises:
-        ConfigurationError: unknown name or option, or an option out of range.
-        DataError: there is no folder, or a file is missing, of another version or broken.
     """
     _check_options(name, options)
     try:
@@ -88,11 +81,7 @@ def load_dataset(
 
 
 def dataset_options(name: str) -> dict[str, Any]:
-    """Return the options of a data set and their defaults.
-
-    Raises:
-        ConfigurationError: unknown name.
-    """
+    """Return the options of a data set and their defaults."""
     if name not in DATASETS:
         raise ConfigurationError("name", f"unknown data set {name!r}", ", ".join(DATASETS))
     loader = load_digits_dataset if name == "digits" else _LOADERS[name]

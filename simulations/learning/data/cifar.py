@@ -42,10 +42,6 @@ Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]
 def load_cifar10(folder: DataFolder) -> Dataset:
     """Load 50,000 and 10,000 colour pictures of 32x32 pixels, 10 kinds.
 
-    Args:
-        folder: holds, below ``cifar10/``, the unpacked Python files, or the Python archive, or the
-            binary archive; they are looked for in this order.
-
     Post: inputs are float32[m, 3, 32, 32] in [0, 1].
     """
     batches = [part for _, part in sorted(_batches(folder))]

@@ -31,10 +31,6 @@ _DIGIT_COLUMN, _WRITER_COLUMN = 0, 2
 def load_mnist(folder: DataFolder, *, writers: bool = False) -> Dataset:
     """Load 60,000 and 10,000 handwritten digits of 28x28 pixels.
 
-    Args:
-        writers: set the owners to the people who wrote the digits: 539 in train, 297 others in
-            test.
-
     Post: inputs are float32[m, 28, 28] in [0, 1].
     """
     train = _read_split(folder, catalog.MNIST_TRAIN_IMAGES, catalog.MNIST_TRAIN_LABELS)

@@ -31,10 +31,6 @@ def load_names(
 ) -> Dataset:
     """Load surnames as tokens, padded on the left.
 
-    Args:
-        distinct: keep one of the names of a language that are spelt the same without accents;
-            otherwise copies of a training name sit in the test split.
-
     Post: inputs are int64[m, length], label i is ``LANGUAGES[i]``.
     """
     if length < 1:

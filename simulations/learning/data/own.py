@@ -34,13 +34,6 @@ def own_dataset(
 ) -> Dataset:
     """Put the examples of several clients together.
 
-    Args:
-        clients: the examples of each; or what `flwr_datasets.FederatedDataset` is, which has them
-            all.
-        test: examples that no client has. If left out, every tenth of a client's is held out.
-        columns: names of inputs and labels in tables; if left out, a column named `label` or
-            `labels` and the only other one.
-
     A data set of kind `numbers` with float32 inputs, or `text` with int64 tokens. Bytes, as
     pictures have them, become numbers from 0 to 1; every owner is a client.
     """

@@ -52,9 +52,6 @@ def load_shakespeare(
     Args:
         stride: distance between the contexts of a speaker; LEAF's is 1, which takes ``length``
             times 8 bytes for each of 4.6 million characters.
-        minimum_lines: speakers with fewer lines are left out: 1 keeps 1,305 clients, 2 keeps
-            1,212. A speaker with a single line has no test text.
-        test_fraction: share of each speaker's last lines that is for testing, at least a line.
 
     Post: inputs are int64[m, length], owners count the clients from 0.
     """

@@ -140,10 +140,6 @@ def read_table(lines: Iterable[str], schema: Schema, subject: str, *, delimiter:
     """Read delimited text without a header; blank lines are skipped.
 
     Equal lines are parsed once: of network logs, two thirds are repetitions.
-
-    Args:
-        lines: of the file; fields may be quoted, with spaces after the delimiter, but hold no
-            line break.
     """
     distinct = _Codes()
     rows = np.fromiter(map(distinct.__getitem__, filter(str.strip, lines)), dtype=np.int64)

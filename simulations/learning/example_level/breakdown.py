@@ -52,11 +52,7 @@ class Breakdown:
 
 
 class ErrorTally:
-    """Breaks the error of many estimates down, holding one of them at a time.
-
-    Args:
-        goal: float[d], what is estimated.
-    """
+    """Breaks the error of many estimates down, holding one of them at a time."""
 
     def __init__(self, goal: Floats) -> None:
         self._goal, self._sum = goal, np.zeros(goal.size)

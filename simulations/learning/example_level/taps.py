@@ -49,12 +49,7 @@ class TokenTap:
 
 
 class Slopes:
-    """The slopes of the loss at every tap: gradients of all examples, not yet multiplied out.
-
-    Args:
-        loss: scalar, the sum of the losses of the examples, each of which depends on its own rows
-            of the taps only.
-    """
+    """The slopes of the loss at every tap: gradients of all examples, not yet multiplied out."""
 
     def __init__(self, taps: list[Tap | TokenTap], loss: Tensor) -> None:
         found = torch.autograd.grad(loss, [tap.leaving for tap in taps])

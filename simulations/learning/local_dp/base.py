@@ -41,15 +41,7 @@ class LocalAlgorithm(Protocol):
         round_seed: PublicSeed,  # public, the same for all clients of a round, new in every round
         noise: NoiseSeed,  # secret, new in every round
     ) -> Reports:
-        """Make the reports of one round, and bring the clients' memories up to date.
-
-        Returns:
-            n reports, in the order of the clients, each of d coordinates.
-
-        Raises:
-            TypeError, ValueError: shapes, dtypes or clients that do not fit together.
-            NonFiniteUpdateError: an update holds NaN or infinity; nothing was changed.
-        """
+        """Make the reports of one round, and bring the clients' memories up to date."""
         ...
 
 

@@ -33,7 +33,6 @@ class MemoryJournal:
     """A memory and the file that holds it; as a context, for as long as a run goes on.
 
     Args:
-        memory: an empty one, which learns what the file holds.
         place: int64[2], the `place` in the checkpoint; None if there is no checkpoint.
     """
 
@@ -54,9 +53,6 @@ class MemoryJournal:
         """Write down what some clients remember now, durably.
 
         Called once for each checkpoint: the one that names the last `place` is on disk by now.
-
-        Raises:
-            OSError: names the file; what the checkpoint counts of it is untouched.
         """
         self._remove_others()
         memory = self._memory

@@ -35,15 +35,8 @@ class _Block(msgspec.Struct, frozen=True, array_like=True):
 class ClientMemory:
     """Named vectors of single clients: float32[d] each, zero until they are first used.
 
-    Args:
-        dimension: d, the length of every vector, at least 1.
-
     Attributes:
         sent: how many reports each client has sent.
-
-    Raises:
-        TypeError: dimension is not an int.
-        ValueError: dimension is below 1.
     """
 
     __slots__ = ("_dimension", "_vectors", "sent")
@@ -63,15 +56,7 @@ class ClientMemory:
         return self._dimension
 
     def vector(self, name: str, client: int) -> NDArray[np.float32]:
-        """Return a client's vector itself, not a copy: what is written to it is remembered.
-
-        Args:
-            name: what it is for, such as "residual"; not empty.
-            client: its number, from 0.
-
-        Raises:
-            ValueError: an empty name; a negative client.
-        """
+        """Return a client's vector itself, not a copy: what is written to it is remembered."""
         if not name:
             raise ValueError("a name must be non-empty, got ''")
         if client < 0:
@@ -117,11 +102,7 @@ class ClientMemory:
             yield msgspec.msgpack.encode(block)
 
     def learn(self, block: bytes) -> None:
-        """Replace what the clients of a block remember.
-
-        Raises:
-            ValueError: it is no block of a memory of this dimension.
-        """
+        """Replace what the clients of a block remember."""
         try:
             read = msgspec.msgpack.decode(block, type=_Block)
         except msgspec.DecodeError as error:

@@ -54,18 +54,7 @@ def source_of(
     executor: Executor,
     ranks: Ranks = ALONE,
 ) -> RecordedSource:
-    """Where the means of a run come from, as far as the checkpoint.
-
-    Args:
-        layout: of the model.
-        stack: closes what is opened here.
-        executor: threads that encode.
-        ranks: which share the cohorts.
-
-    Raises:
-        ConfigurationError, ParameterError, LedgerError: it cannot be run.
-        RankError: this is not rank 0, and has not the secrets of the run.
-    """
+    """Where the means of a run come from, as far as the checkpoint."""
     arrays = checkpoint.arrays if checkpoint else NOTHING
     layers = LayerShapes(layout.shapes)
     source = _bare(config, layers, folder, checkpoint, of_source(arrays), stack, executor, ranks)

@@ -162,9 +162,6 @@ class RunFolder:
         The round that it was interrupted in may have been charged, and its sum seen. It is run
         again with the same noise; were its updates others, both sums together would tell more than
         was charged.
-
-        Raises:
-            ConfigurationError: another processor, or other versions.
         """
         try:
             then = _home(json.loads((self.path / ENVIRONMENT).read_bytes()))

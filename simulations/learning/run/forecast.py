@@ -41,14 +41,6 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     Later rounds of a private run compress as the controller decides; the figures are those of the
     first. The estimate has the time of the real one-shot protocol, for as many ranks, but not that
     of the pairwise one.
-
-    Args:
-        config: of the run.
-        federation: of this process alone.
-        ranks: processes that will share the run.
-
-    Raises:
-        ParameterError, ConfigurationError: it cannot be run; says what to change.
     """
     poorest = min(map(len, federation.members))
     figures: dict[str, object] = {

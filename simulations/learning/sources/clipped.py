@@ -26,11 +26,7 @@ class ClippedMean(PrivateMean):
     """The released mean of a round whose clip was chosen from the rounds before.
 
     Args:
-        training: drives the rounds.
-        identities: of the whole population.
         before: told the number of attempts before each round, which fixes a run's secrets.
-        ranks: which share the cohorts, also in the training's aggregator.
-        notes: public remarks that the ledger gets with every round.
     """
 
     def __init__(
@@ -97,10 +93,6 @@ def stored(state: ClippingState) -> Arrays:
 
 
 def restored(arrays: Mapping[str, NDArray[Any]]) -> ClippingState:
-    """The state that `stored` wrote.
-
-    Raises:
-        KeyError, ValueError: the arrays are those of something else.
-    """
+    """The state that `stored` wrote."""
     clip, threshold = arrays[_CLIP].tolist()
     return ClippingState(ClipState(clip, tuple(arrays[_MEMORY].tolist())), threshold)

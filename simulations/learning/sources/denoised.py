@@ -25,14 +25,7 @@ EXACT_BITS = 64
 
 
 class DenoisedMean:
-    """A source whose means pass through a filter.
-
-    Args:
-        source: releases means.
-        config: of the run, with a table `denoise`.
-        layers: of an update.
-        arrays: of the filter, to go on from; empty to begin.
-    """
+    """A source whose means pass through a filter."""
 
     def __init__(
         self, source: RecordedSource, config: RunConfig, layers: LayerShapes, arrays: Arrays

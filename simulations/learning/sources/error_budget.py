@@ -35,9 +35,7 @@ class ErrorMeter:
     Updates that are not finite are left out, as a round refuses them. Memory: two updates.
 
     Args:
-        updates: gives the update of a client; asked once for each.
         clip_l2: of an update; infinity for none.
-        ranks: each of which hands on the updates of some clients.
     """
 
     def __init__(self, updates: UpdateOf, clip_l2: float = math.inf, ranks: Ranks = ALONE) -> None:
@@ -119,7 +117,6 @@ def sketched_parts(
     """The parts that sketch and noise have in the expected error; none for a median of copies.
 
     Args:
-        dimension: d, coordinates of the update; the spec may have more.
         noise: variance per coordinate of the mean of what was sent.
         beside: squared length of the mean in coordinates that are not the update's.
 

@@ -89,15 +89,10 @@ class LocalMean(PrivateRate):
     of its vectors, and a round sends the memory of its cohort from each rank to all others.
 
     Args:
-        config: of the run.
-        algorithm: what a client does.
-        memory: of the clients, of vectors of d coordinates; changed in every round.
         noise: gives the secret seed of a group of clients, by the index of its first member.
-        public: gives public seeds.
         channel: how reports become a sum; None adds them up in the clear.
         journal: where what they remember is kept for a checkpoint; None to keep nothing.
         before: told the number of each round before it, which fixes a run's secrets.
-        ranks: which share the cohorts.
     """
 
     state: None = None
@@ -135,13 +130,7 @@ class LocalMean(PrivateRate):
         return NOTHING if self._journal is None else {PLACE: self._journal.place}
 
     def mean(self, invitation: Invitation) -> Floats:
-        """The mean of the estimates.
-
-        Raises:
-            PrivacyError: no client's update could be used.
-            TooFewSurvivorsError: reports go through a secure sum, and it failed.
-            OSError: what clients remember cannot be kept.
-        """
+        """The mean of the estimates."""
         self._before(invitation.number)
         seed = PublicSeed(self._public(SEED_BYTES))
         self._refused, self._reported = 0, []
@@ -218,11 +207,7 @@ class LocalMean(PrivateRate):
                 yield chunk.start, indices, table[: len(indices)]
 
     def _shared(self) -> list[int]:
-        """Tell all ranks whose reports are ours, and what these clients remember now.
-
-        Returns:
-            all clients that reported, ascending.
-        """
+        """Tell all ranks whose reports are ours, and what these clients remember now."""
         ranks, memory = self._ranks, self._memory
         told = ranks.gather((self._reported, self._refused))
         self._refused = sum(refused for _, refused in told)

@@ -26,14 +26,6 @@ class PowerMean(PrivateRate):
 
     The updates of a cohort are kept for the second sum: memory is clients times dimension, on the
     machine that simulates all of them.
-
-    Args:
-        training: drives the sums.
-        identities: of the whole population.
-        clip_l2: of an update.
-        whole: coordinates of the layers that are sent whole.
-        ranks: which share the cohorts, also in the training's aggregator.
-        notes: public remarks that the ledger gets with every sum.
     """
 
     state: None = None
@@ -151,11 +143,7 @@ def stored(state: PowerState) -> Arrays:
 
 
 def restored(arrays: Mapping[str, NDArray[Any]]) -> PowerState:
-    """The state that `stored` wrote.
-
-    Raises:
-        KeyError, ValueError: the arrays are those of something else.
-    """
+    """The state that `stored` wrote."""
     number, attempts = (int(value) for value in arrays[_NUMBERS])
     bases = [arrays[f"{_BASIS}{number}"] for number in range(len(arrays) - 2)]
     return PowerState(arrays[_SESSION].tobytes(), number, attempts, Factors(tuple(bases)))

@@ -37,8 +37,6 @@ class SecureLevels:
     """Runs one round of secure aggregation for each round of training, with real cryptography.
 
     Args:
-        plan: the cohort, its graph and whom it tolerates; its noise is not used.
-        identities: of the whole population.
         session_id: 16 bytes, of every round.
         rand_of: gives the source of a client's secrets in a round, by its index in the cohort.
     """
@@ -61,13 +59,7 @@ class SecureLevels:
         seed: PublicSeed,
         parts: Iterable[tuple[Sequence[int], Reports]],
     ) -> Summed:
-        """Add up one round; a `Channel`. The round's dropouts take place.
-
-        Raises:
-            TypeError: reports that have no levels.
-            ValueError: clients reported different coordinates.
-            TooFewSurvivorsError: nothing is learned.
-        """
+        """Add up one round; a `Channel`. The round's dropouts take place."""
         levels: dict[int, NDArray[Any]] = {}
         last: tuple[SubsampledReports, LevelReports] | None = None
         for indices, reports in parts:
@@ -136,11 +128,7 @@ class SecureLevels:
 
 
 def with_levels(reports: Reports) -> tuple[SubsampledReports, LevelReports]:
-    """Subsampled reports and the levels that they hold.
-
-    Raises:
-        TypeError: they have none.
-    """
+    """Subsampled reports and the levels that they hold."""
     if isinstance(reports, SubsampledReports) and isinstance(reports.inner, LevelReports):
         return reports, reports.inner
     raise TypeError(f"{type(reports).__name__} have no levels to sum")

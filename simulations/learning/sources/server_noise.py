@@ -45,12 +45,7 @@ class ServerNoise(Protocol):
         """
 
     def mu(self, participations: int, multiplier: float) -> float:
-        """What outsiders learn of a client, as the mu of a Gaussian mechanism.
-
-        Args:
-            participations: of it so far, at most.
-            multiplier: of independent noise.
-        """
+        """What outsiders learn of a client, as the mu of a Gaussian mechanism."""
 
 
 class IndependentNoise:
@@ -75,14 +70,7 @@ class IndependentNoise:
 
 
 class ReturnedNoise:
-    """A share of a round's noise is taken back in the next one.
-
-    Args:
-        share: lambda, of the fresh variance.
-        fresh: variance that is fresh in a round, over that of independent noise.
-        participations: of a client in the whole run.
-        kept: what an interrupted run remembered; empty to begin.
-    """
+    """A share of a round's noise is taken back in the next one."""
 
     fixed = True
 
@@ -115,14 +103,7 @@ class ReturnedNoise:
 
 
 class BandedNoise:
-    """Row after row of C^-1 Z for a banded matrix C.
-
-    Args:
-        strategy: C.
-        participations: of a client in the whole run.
-        kept: what an interrupted run remembered, whose matrix is used in place of this one; empty
-            to begin.
-    """
+    """Row after row of C^-1 Z for a banded matrix C."""
 
     fixed = True
 
@@ -155,14 +136,7 @@ class BandedNoise:
 
 
 def server_noise(config: RunConfig, kept: Arrays = NOTHING) -> ServerNoise:
-    """The noise that a configuration names.
-
-    Args:
-        kept: what an interrupted run remembered.
-
-    Raises:
-        ConfigurationError: there is no such plan.
-    """
+    """The noise that a configuration names."""
     participations = config.participations
     if config.noise.kind == "returned":
         plan = returned_plan(config)

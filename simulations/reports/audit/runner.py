@@ -38,10 +38,6 @@ def run_unit(unit: Unit) -> UnitOutcome:
 
     An attack that fails says so in its figures. An error that comes out of it instead
     means that neither run came to its end, so nothing was shown.
-
-    Raises:
-        ModuleNotFoundError: the unit needs a package that an extra has; installing it is all that
-            helps, and says nothing of the promise.
     """
     started = time.perf_counter()
     try:

@@ -34,11 +34,7 @@ Explored: TypeAlias = SpanReport | OneShotReport
 
 
 def product_figures(report: Explored, broken: str) -> Figures:
-    """Return what was explored, and the first broken schedule.
-
-    Args:
-        broken: the schedule in words; empty if every one held.
-    """
+    """Return what was explored, and the first broken schedule."""
     figures: Figures = {
         "schedules": report.schedules,
         "parameters": report.parameters,

@@ -42,7 +42,6 @@ def all_units(effort: Effort, seed: int) -> list[Unit]:
     """Return everything that an audit runs, in order.
 
     Args:
-        effort: how much of everything.
         seed: fixes all randomness but the secrets of real rounds.
     """
     from simulations.threats.catalogue import CATALOGUE

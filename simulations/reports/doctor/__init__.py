@@ -18,9 +18,7 @@ def examine(
     """Check everything, in the order in which it matters to what follows.
 
     Args:
-        part_of_name: only kernels whose names contain it are checked; "" for all.
         data_dir: folder of data sets; None for what the environment says.
-        begin: told of each kernel before it is checked: its place, the number of all, its name.
 
     A check that fails itself is a finding too: the others are made all the same.
     """

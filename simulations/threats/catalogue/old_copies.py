@@ -171,11 +171,7 @@ CHANGES: Final[dict[str, Callable[[Path, Path], None]]] = {
 
 
 def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], seed: int) -> str:
-    """What becomes of a third round under a goal for two, and of the second one once more.
-
-    Returns:
-        The refusals, or an empty string if either was answered and charged.
-    """
+    """What becomes of a third round under a goal for two, and of the second one once more."""
     identities = identities_of(seed, COHORT)
     first, second, third = (
         announced_round(identities, bytes(32), COINS, seed, number) for number in range(3)

@@ -100,8 +100,6 @@ class _Recorded:
         """Whether an old message is taken; its context tag, which is no secret, is made to fit.
 
         Args:
-            due: the message that belongs here. A set of clients that is the same as before is no
-                replay; anything signed or sealed would be, because it has to differ.
             sender: the client that sent it; None for the server.
         """
         message: AnyMessage

@@ -58,11 +58,7 @@ CALLS: Final = 12
 
 
 class Meeting:
-    """Where racers wait for one another.
-
-    Args:
-        patience_seconds: after which a racer goes on alone, and all that come later do.
-    """
+    """Where racers wait for one another."""
 
     def __init__(self, patience_seconds: float) -> None:
         self._barrier = Barrier(RACERS)

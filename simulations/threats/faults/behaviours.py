@@ -80,16 +80,7 @@ transport says it came from."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lie:
-    """One way to lie.
-
-    Args:
-        edits: what becomes of honest messages, by their type.
-        wanted: what the lie needs of its round.
-        leaves_before: the liar sends nothing from this message on.
-        company_leaves_before: an honest client sends nothing from this message on.
-        bearable: it costs the round no more than the liar, so the sum comes out: it is refused at
-            the door, left out, or corrected.
-    """
+    """One way to lie."""
 
     edits: Mapping[type, Edit] = field(default_factory=dict)
     wanted: Wanted = field(default_factory=Wanted)

@@ -86,7 +86,6 @@ def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits
     keys, without the rest of the round.
 
     Args:
-        length: coordinates, at least `LOOKED_AT`.
         told_bits: how many bits of the last mask's key the server is told.
     """
     round_ = OurRound(length, rng)
@@ -166,7 +165,6 @@ def weak_upload(
     honest survivor stays.
 
     Args:
-        length: coordinates, at least 4.
         tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
     """
     plain = rng.integers(0, LARGEST + 1, length)

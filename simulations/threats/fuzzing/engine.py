@@ -36,10 +36,7 @@ class Decoder:
     """Something that reads bytes from outside.
 
     Args:
-        name: in reports.
         seeds: valid bytes to start from.
-        decode: returns anything, or raises one of `errors`.
-        errors: what it is documented to raise.
         encode: the bytes of what `decode` returned; None if it cannot be encoded again.
         one_form: whether accepted bytes must equal what `encode` gives.
         mutations: ways to make hostile bytes, beside changes of single bytes.

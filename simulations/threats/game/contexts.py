@@ -35,15 +35,7 @@ MOST_LOST = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a behaviour needs of its round; None means either.
-
-    Args:
-        mode: what the server is trusted with.
-        removable: whether there are removable seeds.
-        colluders: fewest tolerated colluders.
-        spare: fewest clients that may be lost.
-        corrupt: fewest corrupt members of the committee, in one-shot rounds.
-    """
+    """What a behaviour needs of its round; None means either."""
 
     mode: Mode | None = None
     removable: bool | None = None

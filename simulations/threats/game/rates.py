@@ -13,21 +13,7 @@ CONFIDENCE: Final = 0.999
 
 
 def rate(successes: int, trials: int, chance: float = 0.0) -> Figures:
-    """A success rate with its interval.
-
-    Args:
-        successes: in 0..trials.
-        trials: >= 1.
-        chance: the rate that mere guessing has.
-
-    Returns:
-        ``trials``, ``successes``, ``lower`` and ``upper`` bounds of Clopper and Pearson at
-        `CONFIDENCE` each, ``chance``, and ``succeeded``: the rate is above chance, beyond what luck
-        does once in a million times. So a product at chance is accused once in a million runs.
-
-    Raises:
-        ParameterError: the counts do not fit.
-    """
+    """A success rate with its interval."""
     require_count("trials", trials, 1)
     if not 0 <= successes <= trials:
         raise ParameterError("successes", successes, f"an int in 0 .. {trials}")

@@ -33,11 +33,7 @@ _TITLE_PIXELS: Final = 52
 
 
 def picture_grid(results: Sequence[Reconstructions], clients: int, epsilon: float) -> Exhibit:
-    """Draw one block for each attack: originals, and what came of each view.
-
-    Args:
-        results: of one data set, at least one.
-    """
+    """Draw one block for each attack: originals, and what came of each view."""
     rows = 1 + len(ServerView)
     height = len(results) * (rows * _ROW_PIXELS + _TITLE_PIXELS) + 10
     figure = _figure(height)

@@ -190,18 +190,7 @@ def play(game: ModelGame, private: bool) -> Played:
 
 
 def model_figures(played: Played, claim: Claim) -> Figures:
-    """What the attack on one trained model came to.
-
-    Args:
-        played: the attack.
-        claim: what the private training is accounted with; the twin is held against the same.
-
-    Returns:
-        AUC, right guesses among the extremes, advantage with its interval (those who took part
-        and are among the better half of scores, less those who did not and are; each rate by
-        Clopper and Pearson at `CONFIDENCE`), the audited epsilon from below at `CONFIDENCE`, and
-        the most it could have been; ``succeeded``: it is above the claim.
-    """
+    """What the attack on one trained model came to."""
     guesses = round(GUESSED * len(played.scores))
     bound = one_run(played.included, played.scores, guesses, claim.delta, CONFIDENCE)
     member, other = played.scores[played.included], played.scores[~played.included]

@@ -98,17 +98,7 @@ def audited(wrong: tuple[int, int], runs: int, delta: float, alpha: float) -> fl
 
 
 def sum_figures(game: SumGame, claim: Claim, runs: int, seed: int) -> Figures:
-    """Play so many rounds in each world.
-
-    Returns:
-        Accuracy of "in the sum iff the score is above half the update's length" with its interval,
-        what the claim permits, the audited epsilon from below and the most it could have been;
-        ``succeeded``: the accuracy, or the audited epsilon, is above what the claim permits,
-        both at level `ALPHA`.
-
-    Raises:
-        ParameterError: no run.
-    """
+    """Play so many rounds in each world."""
     require_count("runs", runs, 1)
     without, with_client = (
         game.release(world, runs, derived_seed(seed, world)) for world in (0, 1)

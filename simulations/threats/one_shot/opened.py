@@ -86,7 +86,6 @@ def two_keys(
 
     Args:
         combination: int64[N], first * k + second * k' for unknown k and k'.
-        largest: most magnitude of an entry of a key.
 
     Returns:
         Both keys; None if some entry has no solution, or two.

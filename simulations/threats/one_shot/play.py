@@ -56,14 +56,7 @@ def play(
     member: MemberMaker = OneShotMember,
     change: Callable[[OneShotContext], OneShotContext] | None = None,
 ) -> Figures:
-    """Many rounds.
-
-    Args:
-        change: what becomes of the context that all victims have.
-
-    Returns:
-        The rate, and the refusal that was met most often, if there was one.
-    """
+    """Play many rounds."""
     won = 0
     refusals: Counter[str] = Counter()
     for number in range(trials):
@@ -256,11 +249,7 @@ class Server:
         uploads: Mapping[int, Upload],
         change: Callable[[int, Answer, bytes], Answer] | None = None,
     ) -> ProtocolError | OpenedSum:
-        """What a round with the product's own server ends in; how it is lost is counted.
-
-        Args:
-            change: what a member answers instead, of its number, its answer and what it signed.
-        """
+        """What a round with the product's own server ends in; how it is lost is counted."""
         victims = self.victims
         server = OneShotServer(victims.context, victims.cohort)
         sessions = {j: victims.member(j) for j in range(victims.context.committee.size)}

@@ -229,12 +229,7 @@ class BegunRound:
         self._server: OneShotServer | None = None
 
     def check(self, leave_out: Collection[int] = (), **weak: Any) -> BegunRound:
-        """Show members the uploads, up to their complaints.
-
-        Args:
-            leave_out: places in the cohort of uploads that are not shown.
-            weak: what the server takes for the context's minima.
-        """
+        """Show members the uploads, up to their complaints."""
         context: OneShotContext = self.setup.context
         if weak:
             context = weakened(context, **weak)

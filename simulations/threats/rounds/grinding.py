@@ -115,15 +115,7 @@ class Ground:
 
 
 class Grinder:
-    """One round under attack.
-
-    Args:
-        setup: as announced to everybody.
-        seed: of the cohort; fixes its updates.
-        policy: of the honest clients.
-        time: goes on while the server tries.
-        keeps_time: whether the honest clients have a clock; the defence is off without.
-    """
+    """One round under attack."""
 
     def __init__(
         self,

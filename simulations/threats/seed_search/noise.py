@@ -82,9 +82,6 @@ class Released:
 
         Args:
             noise: uint32[`FIRST`, N], ones among the coins, not centred.
-
-        Returns:
-            bool[N].
         """
         centred = self.remainder[: noise.shape[0], None] + COINS // 2
         left = centred.astype(np.int32) - noise.astype(np.int32)
@@ -143,11 +140,7 @@ def search_ours(rng: np.random.Generator, told_bits: int, tried_bits: int) -> bo
 
 
 def search_weak(rng: np.random.Generator, number: int, window: range) -> tuple[bool, SearchResult]:
-    """Attack the twin's noise: whether the update was recovered, and the search.
-
-    Args:
-        number: the victim's seed, below 2^32.
-    """
+    """Attack the twin's noise: whether the update was recovered, and the search."""
     released = release(weak_noise, number, rng)
     expand: Expand = partial(_weak_first, window.start)
     search = search_seeds(range(len(window)), expand, released.accept)

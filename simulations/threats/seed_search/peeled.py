@@ -62,9 +62,6 @@ class Peeled:
 
         Args:
             outputs: uint32[`LOOKED_AT`, N].
-
-        Returns:
-            bool[N].
         """
         accepted = self._fits(0, outputs[0])
         left = np.flatnonzero(accepted)

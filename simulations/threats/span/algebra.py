@@ -14,7 +14,6 @@ def reduce_rows(matrices: NDArray[np.int64], columns: int) -> tuple[NDArray[np.i
 
     Args:
         matrices: int64[batch, rows, all columns]; any integers, taken modulo `PRIME`.
-        columns: how many of the first columns belong to the unknowns to be eliminated.
 
     Returns:
         The reduced matrices, elements in 0 .. p - 1, and int64[batch]: the first row without an

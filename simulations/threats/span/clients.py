@@ -53,11 +53,7 @@ class ClientRules:
     def accepts_participants(
         self, p: Parameters, client: int, roster: int, sealed: int, participants: int
     ) -> bool:
-        """Whether a client uploads its vector, masked with the members of U2.
-
-        Args:
-            sealed: the parties whose shares open: colluders, and honest clients with this roster.
-        """
+        """Whether a client uploads its vector, masked with the members of U2."""
         inside = participants & ~(roster & (sealed | 1 << client)) == 0
         return inside and self._holds(p, client, participants)
 
@@ -70,11 +66,7 @@ class ClientRules:
     def accepts_confirmations(
         self, p: Parameters, roster: int, survivors: int, confirmers: int
     ) -> bool:
-        """Whether a client releases shares when shown these signatures on its own U3.
-
-        Args:
-            confirmers: parties whose signatures on this roster's hash and this U3 are valid.
-        """
+        """Whether a client releases shares when shown these signatures on its own U3."""
         inside = confirmers & ~(survivors & roster) == 0
         return inside and self.is_quorum(p, confirmers.bit_count())
 

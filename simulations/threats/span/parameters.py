@@ -50,10 +50,6 @@ def all_parameters(size: int, mode: Mode, below: int = 0) -> Iterator[Parameters
     """Every choice of n_C, t and minimum_survivors that the product accepts for `size` clients.
 
     Largest minima first: a counterexample that survives a large minimum says more.
-
-    Args:
-        below: 0, or how far t is to be under the lowest threshold that the product accepts; the
-            choices of n_C that leave no t of at least 1 are passed over.
     """
     for colluders in range(size):
         lowest = lowest_threshold(size, colluders, mode)

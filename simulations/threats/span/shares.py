@@ -56,7 +56,6 @@ def learned(
     """The combinations of secrets that follow from combinations of shares.
 
     Args:
-        points: one for each equation.
         factors: int64[batch, equations, polynomials], modulo p: how often the share of each
             polynomial at that equation's point is in what is given away.
         hidden: the first so many polynomials are only there to mask; their secrets are eliminated,

@@ -174,10 +174,6 @@ def challenged(
 ) -> int:
     """Members give the sum over two dealers, and masked combinations of each dealer's shares.
 
-    Args:
-        polynomials: of one key.
-        answers: by member, from the point 1 on: the numbers of the challenges that it answers.
-
     Returns:
         How many combinations of the keys' secrets follow.
     """

@@ -88,12 +88,7 @@ def world() -> World:
 
 
 class Announced:
-    """A round of ten clients whose committee is drawn from thirty others, with its policy.
-
-    Args:
-        drawn: the members; those of round 0 if left out.
-        changes: of the committee.
-    """
+    """A round of ten clients whose committee is drawn from thirty others, with its policy."""
 
     def __init__(self, world: World, drawn: DrawnMembers | None = None, **changes: Any) -> None:
         self.drawn = drawn or seated()

@@ -48,11 +48,7 @@ N = 5
 
 
 class Pending(kit.Round):
-    """A round whose members have not yet got the server's message of a stage.
-
-    Args:
-        change: what client 3, which works for the server, makes of its upload; it signs it.
-    """
+    """A round whose members have not yet got the server's message of a stage."""
 
     def __init__(
         self, stage: int, change: Callable[[Upload], Upload] | None = None, **changes: Any

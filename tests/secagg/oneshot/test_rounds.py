@@ -34,13 +34,7 @@ STAGES = ("check", "confirm", "open")
 
 @dataclass(frozen=True)
 class Losses:
-    """Who is lost where.
-
-    Args:
-        clients: whose upload does not arrive.
-        members: by stage, whose answers do not arrive from that stage on.
-        liars: members whose sums are wrong.
-    """
+    """Who is lost where."""
 
     clients: frozenset[int] = frozenset()
     members: tuple[frozenset[int], frozenset[int], frozenset[int]] = (frozenset(),) * 3

@@ -42,17 +42,8 @@ class OneShotRound:
     """Parameters and parties of a round; everything else follows from them.
 
     Args:
-        n, members: how many uploads are invited, and members of the committee.
         adding: the terms of the members' uploads, which are the last of the n; None if they upload
             nothing.
-        returning: uploads that say that a member takes something back.
-        registered: size of the registry that members are drawn from, those with the lowest places.
-        odds, beacon: of the draw.
-        lost: clients whose upload does not arrive.
-        away: by member, the first stage in which it says nothing any more.
-        forged: by client, what it uploads instead of an honest message; members complain about it.
-        complaining: by member, about whom.
-        lies: by member, the sums that it answers instead.
     """
 
     PARTY_KEY: ClassVar = "party"

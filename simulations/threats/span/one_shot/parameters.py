@@ -61,12 +61,7 @@ class OneShotParameters:
 def all_parameters(
     clients: int, members: int, low_quorum: bool = False, low_randomness: bool = False
 ) -> Iterator[OneShotParameters]:
-    """Every choice of the other numbers that the product accepts.
-
-    Args:
-        low_quorum: instead, a quorum of one signature less than the lowest.
-        low_randomness: instead, T = c - 1.
-    """
+    """Every choice of the other numbers that the product accepts."""
     for colluders, corrupt in product(range(clients), range(members)):
         lowest = lowest_quorum(members, corrupt)
         quorums = range(lowest - 1, lowest) if low_quorum else range(lowest, members + 1)

@@ -36,11 +36,7 @@ class OneShotRules:
     elsewhere: bool = False
 
     def checked(self, uploaded: int, bad: int) -> int:
-        """The uploads that a member keeps; it complains about the others.
-
-        Args:
-            bad: those whose header is not signed for this context, or whose seal does not open.
-        """
+        """The uploads that a member keeps; it complains about the others."""
         return uploaded & ~bad
 
     def accepts_proposal(self, p: OneShotParameters, checked: int, proposal: int) -> bool:

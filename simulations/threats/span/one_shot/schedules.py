@@ -82,13 +82,7 @@ class Space:
 
 
 def spaces(p: OneShotParameters, rules: OneShotRules, every: bool = False) -> Iterator[Space]:
-    """All schedules of a round, cut into spaces.
-
-    Args:
-        every: leave nothing out. Otherwise what tells the server no more than something else is
-            left out (docs/span.md): parties that do nothing, sets without some colluder, fewer
-            corrupt members than tolerated, and the same with other names for the clients.
-    """
+    """All schedules of a round, cut into spaces."""
     for overlap in range(p.members + 1):
         points = _points(p.members, overlap)
         for corrupt in _corrupt_sets(points, p.corrupt, every):
