@@ -65,7 +65,7 @@ class TaskExchange:
         self._measure = measure
 
     def __call__(self, stage: Step, messages: Iterable[tuple[int, bytes]]) -> Iterator[Answer]:
-        """Deliver one stage's messages and yield the answers, as `protocol.exchange.stages.Exchange`."""
+        """Deliver one stage's messages and yield the answers, as an `Exchange` does."""
         waiting: dict[str, int] = {}
         outbound: dict[str, bytes] = {}
         for index, message in messages:
