@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, Final
 
 from secagg import LocalProtocolError
 
+UNKNOWN: Final = "unknown key"
+"""The problem of a key that no table has."""
+
+
+class Cure(Enum):
+    """What mends a configuration, other than a value."""
+
+    LEFT_OUT = "left out"
+
 
 class ConfigurationError(ValueError):
-    """A configuration key is unknown or its value infeasible: names the key and what is valid."""
+    """A configuration key is unknown or its value infeasible: names the key and what is valid.
 
-    def __init__(self, key: str, problem: str, valid: str) -> None:
-        super().__init__(f"{key}: {problem}; valid: {valid}")
+    Args:
+        key: its place in the file, with dots.
+        cure: a value with which this problem is gone, or `Cure.LEFT_OUT`; None if none is known.
+        others: problems that were found together with this one; the message has them all.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        problem: str,
+        valid: str,
+        cure: Any = None,
+        others: tuple[ConfigurationError, ...] = (),
+    ) -> None:
+        super().__init__("\n".join([f"{key}: {problem}; valid: {valid}", *map(str, others)]))
         self.key = key
         self.problem = problem
         self.valid = valid
+        self.cure = cure
+        self.others = others
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive pickling between processes."""
-        return type(self), (self.key, self.problem, self.valid)
+        return type(self), (self.key, self.problem, self.valid, self.cure, self.others)
+
+    @classmethod
+    def together(cls, problems: Iterable[ConfigurationError]) -> ConfigurationError | None:
+        """One error that tells of all; unknown keys first, as what is missing is often there."""
+        found = sorted(problems, key=lambda each: each.problem != UNKNOWN)
+        if not found:
+            return None
+        first, *others = found
+        return cls(first.key, first.problem, first.valid, first.cure, tuple(others))
 
 
 class PolicyError(Exception):

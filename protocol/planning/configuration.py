@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
 from dp.mechanisms import MechanismName
-from protocol.errors import ConfigurationError
+from protocol.errors import UNKNOWN, ConfigurationError, Cure
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE
 from protocol.noise.noise import Independent, Noise
@@ -73,7 +73,7 @@ LIFETIME_SECONDS = 24 * 3600
 MAX_SHOWN = 200
 """Most characters of a wrong value in a message."""
 
-UNKNOWN = "unknown key"
+_FOREIGN = "foreign_parameter"
 
 _INSECURE_SEED = "insecure_seed"
 """What simulations may derive their secrets from. Whoever writes it into any other file, or into
@@ -222,9 +222,11 @@ class NamedTable(Section):
     """Members that are named."""
 
     kind: Literal["named"] = Field(default="named", description=_COMMITTEE_KINDS)
-    size: int = Field(ge=1, description="members of the committee")
-    corrupt: int = Field(ge=0, description="how many members may collude with the server")
-    away: int = Field(ge=0, description="how many honest members may be away")
+    size: int = Field(ge=1, description="members of the committee", examples=[20])
+    corrupt: int = Field(
+        ge=0, description="how many members may collude with the server", examples=[2]
+    )
+    away: int = Field(ge=0, description="how many honest members may be away", examples=[2])
 
     def build(self) -> Named:
         """The committee of this table."""
@@ -397,7 +399,7 @@ class Sketch(_SketchKeys):
         known = _PARAMETERS[controller]
         if info.field_name not in known:
             raise PydanticCustomError(
-                "foreign_parameter",
+                _FOREIGN,
                 "left out: {controller} has only {known}",
                 {"controller": controller, "known": ", ".join(sorted(known))},
             )
@@ -447,8 +449,8 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
-        key = _key_of(error.argument)
-        raise ConfigurationError(key, f"value {error.value!r}", error.valid) from None
+        key, cure = _key_of(error.argument, tables)
+        raise ConfigurationError(key, f"value {error.value!r}", error.valid, cure) from None
 
 
 def named_members(plan: TrainingPlan) -> int:
@@ -460,8 +462,14 @@ def named_members(plan: TrainingPlan) -> int:
         raise ConfigurationError(key, f"value {error.value!r}", error.valid) from None
 
 
-def _key_of(argument: str) -> str:
-    """Where a configuration has what a plan calls by this name."""
+def _key_of(argument: str, tables: PlanTables) -> tuple[str, str | None]:
+    """Where a configuration has what a plan calls by this name, and what is tried in its place."""
+    if argument == "scheme":
+        return "scheme.kind", "one-shot"
+    scheme = tables.scheme
+    if argument == "committee" and isinstance(scheme, OneShotTable):
+        named = isinstance(scheme.committee, NamedTable)
+        return ("scheme.committee.size", None) if named else ("scheme.committee.kind", "named")
     places: Mapping[str, Collection[str]] = {
         "privacy": Privacy.model_fields,
         "noise": ("mechanism", "exact", "apart"),
@@ -469,11 +477,16 @@ def _key_of(argument: str) -> str:
         "scheme.committee": DrawnTable.model_fields,
     }
     table = next((each for each, names in places.items() if argument in names), "cohort")
-    return f"{table}.{argument}"
+    return f"{table}.{argument}", None
 
 
 def load(path: Path, model: type[C]) -> C:
-    """Read a TOML file."""
+    """Read a TOML file and check what it says."""
+    return parse(read(path), model)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read a TOML file, which may say anything."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_CONFIG_BYTES + 1)
@@ -491,7 +504,7 @@ def load(path: Path, model: type[C]) -> C:
     for key, value in _integers(raw):
         if value.bit_length() > 63:
             raise ConfigurationError(key, f"value {_shown(value)}", "an integer of 64 bits")
-    return parse(raw, model)
+    return raw
 
 
 def parse(raw: dict[str, Any], model: type[C]) -> C:
@@ -499,8 +512,8 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        # An unknown key before all else: what is missing is often there, under a wrong name.
-        raise min(_problems(error, model), key=lambda found: found.problem != UNKNOWN) from None
+        told = ConfigurationError.together(_problems(error, model))
+        raise told or error from None
 
 
 def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:
@@ -522,9 +535,12 @@ def _problems(error: ValidationError, model: type[Section]) -> Iterator[Configur
         elif each["type"] not in ("extra_forbidden", "missing"):
             problem = f"value {_shown(each.get('input'))}"
             valid = "a table" if each["type"] == "model_type" else each["msg"].lower()
-            yield ConfigurationError(key, problem, valid)
+            cure = Cure.LEFT_OUT if each["type"] == _FOREIGN else None
+            yield ConfigurationError(key, problem, valid, cure)
         elif each["type"] == "missing":
-            yield ConfigurationError(key, "missing", "a value, as it has no default")
+            field = table.model_fields.get(parts[-1])
+            cure = next(iter(field.examples or ()), None) if field else None
+            yield ConfigurationError(key, "missing", "a value, as it has no default", cure)
         elif parts[-1] == _INSECURE_SEED:
             valid = "left out: secrets are never configured, but for simulations by the key "
             yield ConfigurationError(key, UNKNOWN, f"{valid}engine.{_INSECURE_SEED}")

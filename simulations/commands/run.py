@@ -86,8 +86,7 @@ def run_command(
         if ranks.rank:
             _assist(ranks, data_dir)
             return
-        chosen = _chosen(config, change or [], insecure_seed)
-        chosen.check(ranks.size)
+        chosen = _chosen(config, change or [], insecure_seed, ranks.size)
         console = Console(stderr=True, quiet=quiet)
         folder = out or Path("runs") / config.stem
         figures: Mapping[str, object] | None
@@ -122,15 +121,29 @@ def _judge(config: RunConfig, folder: Path) -> None:
     show_outcome(Console(), config, read_rounds(folder))
 
 
-def _chosen(config: Path, change: list[str], insecure_seed: int | None) -> RunConfig:
-    from protocol.planning.configuration import load
+def _chosen(
+    config: Path, change: list[str], insecure_seed: int | None, ranks: int = 1
+) -> RunConfig:
+    from protocol.errors import ConfigurationError
+    from protocol.planning.configuration import load, read
     from simulations.learning.configuration import RunConfig
-    from simulations.learning.run.overrides import changed, once, read_change
+    from simulations.learning.run.overrides import changed, once, read_change, with_changes
 
     changes = [read_change(text) for text in change]
     if insecure_seed is not None:
         changes.append(("engine.insecure_seed", insecure_seed))
-    return changed(load(config, RunConfig), once(changes))
+    changes = once(changes)
+    raw = read(config)
+    try:
+        chosen = changed(load(config, RunConfig), changes)
+        chosen.check(ranks)
+    except ConfigurationError as error:
+        from simulations.learning.run.remedy import as_tables, remedy
+
+        if mended := remedy(with_changes(raw, changes), error, ranks):
+            error.add_note(f"with these values it is valid:\n\n{as_tables(mended)}\n")
+        raise
+    return chosen
 
 
 def _trackers(names: Sequence[Tracker]) -> list[RunCallback]:

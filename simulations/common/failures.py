@@ -106,10 +106,13 @@ def kept_so_far() -> Iterator[None]:
 def one_line(error: Exception) -> str | None:
     """What to tell whoever gave a command that ended in an error.
 
-    One line that says what is wrong and what to do, or None for a mistake in the program.
+    One line that says what is wrong and what to do, or None for a mistake in the program. A
+    configuration gets a line for each of its problems, and a block of TOML that would mend them.
     """
     # Loaded here: it costs every command's start as much as the rest of this module.
     from concurrent.futures.process import BrokenProcessPool
+
+    from protocol.errors import ConfigurationError
 
     if isinstance(error, ImportError):
         text = _missing(error)
@@ -121,7 +124,11 @@ def one_line(error: Exception) -> str | None:
         text = str(error) if _is_told(error) else None
     if text is None:
         return None
-    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    notes = getattr(error, "__notes__", ())
+    if isinstance(error, ConfigurationError) and (error.others or notes):
+        begin = f"{len(error.others) + 1} problems:\n" if error.others else ""
+        return "\n".join([f"{type(error).__name__}: {begin}{text}", *notes])
+    notes = "".join(f"; {note}" for note in notes)
     return " ".join(f"{type(error).__name__}: {text}{notes}".split())
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import tomli_w
 from pydantic import Field
 
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, Cure
 from protocol.planning.configuration import (
     IndependentTable,
     PlanTables,
@@ -22,7 +23,7 @@ from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
 from simulations.learning.insecure import LARGEST
 from simulations.learning.local_dp.config import LocalDp
-from simulations.learning.noise_schedule import check_noise
+from simulations.learning.noise_schedule import check_plan, noise_problems
 from simulations.learning.training.batches import LocalTraining
 
 
@@ -284,24 +285,31 @@ class RunConfig(PlanTables):
     denoise: Denoise | None = None
 
     def check(self, ranks: int = 1) -> None:
-        """See that the sections fit together."""
-        if ranks > 1:
-            self._check_divisible(ranks)
-        if self.cohort.size > self.task.population:
-            raise ConfigurationError(
-                "cohort.size", f"value {self.cohort.size}", f"at most {self.task.population}"
-            )
-        if self.lost_per_round > self.cohort.tolerated_dropouts:
-            raise ConfigurationError(
-                "faults.dropout",
-                f"value {self.faults.dropout} loses {self.lost_per_round} of {self.cohort.size}",
-                f"at most cohort.tolerated_dropouts = {self.cohort.tolerated_dropouts} of them",
-            )
-        self._check_sections()
-        check_noise(self)
+        """See that the sections fit together; the error tells of all that do not."""
+        found = ConfigurationError.together(self._problems(ranks))
+        if found:
+            raise found
+        check_plan(self)
 
-    def _check_divisible(self, ranks: int) -> None:
-        """See that processes can share a cohort."""
+    def _problems(self, ranks: int) -> Iterator[ConfigurationError]:
+        size, faults = self.cohort.size, self.faults
+        if ranks > 1:
+            yield from self._not_divisible(ranks)
+        if size > self.task.population:
+            valid = f"at most {self.task.population}"
+            yield ConfigurationError("cohort.size", f"value {size}", valid, self.task.population)
+        if self.lost_per_round > (tolerated := self.cohort.tolerated_dropouts):
+            yield ConfigurationError(
+                "faults.dropout",
+                f"value {faults.dropout} loses {self.lost_per_round} of {size}",
+                f"at most cohort.tolerated_dropouts = {tolerated} of them",
+                tolerated / size,
+            )
+        yield from self._misplaced()
+        yield from noise_problems(self)
+
+    def _not_divisible(self, ranks: int) -> Iterator[ConfigurationError]:
+        """What keeps processes from sharing a cohort."""
         scheme = self.scheme.build()
         if self.engine.aggregator == "real" and not scheme.DIVISIBLE:
             problem = f"{scheme.KIND} rounds among {ranks} ranks"
@@ -309,44 +317,38 @@ class RunConfig(PlanTables):
                 'ideal (the same sum), central, local or plain; scheme.kind = "one-shot"; or one '
                 "process"
             )
-            raise ConfigurationError("engine.aggregator", problem, valid)
+            yield ConfigurationError("engine.aggregator", problem, valid, "ideal")
         if self.local_dp is not None and self.local_dp.through == "secure_sum":
             problem = f"secure sums of reports among {ranks} ranks"
             valid = "reports that are added up in the clear; or one process"
-            raise ConfigurationError("local_dp.through", problem, valid)
+            yield ConfigurationError("local_dp.through", problem, valid)
 
-    def _check_sections(self) -> None:
-        """See that optional sections are there exactly where something reads them."""
+    def _misplaced(self) -> Iterator[ConfigurationError]:
+        """Optional sections that nothing reads, or that are missing."""
         aggregator = self.engine.aggregator
         if (aggregator == "local") != (self.local_dp is not None):
             problem = "missing" if self.local_dp is None else f"given for {aggregator}"
-            raise ConfigurationError("local_dp", problem, 'a table for engine.aggregator = "local"')
+            yield ConfigurationError("local_dp", problem, 'a table for engine.aggregator = "local"')
         for name in ("powersgd", "clipping"):
             if getattr(self, name) is not None and aggregator not in ("real", "ideal"):
-                raise ConfigurationError(
-                    name,
-                    f"given for {aggregator}",
-                    "left out, unless the aggregator is real or ideal",
-                )
+                valid = "left out, unless the aggregator is real or ideal"
+                yield ConfigurationError(name, f"given for {aggregator}", valid, Cure.LEFT_OUT)
         if self.powersgd is not None and self.clipping is not None:
-            raise ConfigurationError("clipping", "given together with powersgd", "one of the two")
+            yield ConfigurationError("clipping", "given together with powersgd", "one of the two")
         added = isinstance(self.noise, IndependentTable) and self.noise.mechanism != "binomial"
         if added and aggregator not in ("real", "ideal"):
-            raise ConfigurationError(
-                "noise.mechanism",
-                f"given for {aggregator}",
-                "left out: clients add none",
-            )
-        if self.engine.insecure_seed is not None and aggregator == "plain":
-            raise ConfigurationError(
-                "engine.insecure_seed",
-                "given for plain",
-                "left out: plain averaging has no secrets, and repeats with seed",
-            )
-        if self.denoise is not None and aggregator == "plain":
-            raise ConfigurationError(
-                "denoise", "given for plain", "left out: plain averaging has no noise"
-            )
+            valid = "left out: clients add none"
+            problem = f"given for {aggregator}"
+            yield ConfigurationError("noise.mechanism", problem, valid, Cure.LEFT_OUT)
+        if aggregator == "plain":
+            if self.engine.insecure_seed is not None:
+                valid = "left out: plain averaging has no secrets, and repeats with seed"
+                yield ConfigurationError(
+                    "engine.insecure_seed", "given for plain", valid, Cure.LEFT_OUT
+                )
+            if self.denoise is not None:
+                valid = "left out: plain averaging has no noise"
+                yield ConfigurationError("denoise", "given for plain", valid, Cure.LEFT_OUT)
 
     @property
     def participations(self) -> int:

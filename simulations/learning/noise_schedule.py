@@ -8,12 +8,13 @@ Source: docs/correlated-noise.md, "What it is worth".
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
 from dp.correlated.strategies import BandedPlan, plan_banded
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, Cure
 from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
     IndependentTable,
@@ -107,57 +108,71 @@ def _banded(schedule: Schedule, server: Server) -> BandedPlan:
     return plan_banded(schedule, noise_weights(server, schedule.rounds))
 
 
-def check_noise(config: RunConfig) -> None:
-    """See that the noise of a run goes together with the rest of it."""
+def noise_problems(config: RunConfig) -> Iterator[ConfigurationError]:
+    """What keeps the noise of a run from going together with the rest of it."""
+    share, named = config.faults.members_away, _named(config)
+    if (share and round(share * named.size) > named.away) or (share and not named.size):
+        yield ConfigurationError(
+            "faults.members_away",
+            f"value {share}",
+            f"at most scheme.committee.away = {named.away} of the {named.size} members of a named "
+            "committee",
+            named.away / named.size if named.size else 0.0,
+        )
+    if config.noise.kind != "independent":
+        yield from _without_source(config)
+        yield from _not_linear(config)
+        yield from _too_far_apart(config)
+
+
+def check_plan(config: RunConfig) -> None:
+    """See that noise that is not independent can be planned, and that it pays."""
     noise = config.noise.kind
-    _check_members(config)
     if noise == "independent":
         return
-    _check_source(config)
-    _check_linear(config)
-    _check_schedule(config)
     if noise == "returned" and config.engine.aggregator != "central":
         _ = training_plan(config)
+    pays = (returned_plan(config) if noise == "returned" else banded_plan(config)).pays
+    if not pays:
+        schedule = schedule_of(config)
+        raise ConfigurationError(
+            "noise.kind",
+            f"value {noise!r} gains nothing for clients in {schedule.participations} of "
+            f"{schedule.rounds} rounds, at least {schedule.apart} apart",
+            "independent; or clients that come back seldom, from a larger task.population or a "
+            "smaller cohort.size; and a share that is planned",
+            "independent",
+        )
 
 
-def _check_source(config: RunConfig) -> None:
-    """See that there is somebody who can add such noise, and a goal that it is planned for."""
+def _without_source(config: RunConfig) -> Iterator[ConfigurationError]:
+    """Nobody who can add such noise, or no goal that it is planned for."""
     noise, aggregator = config.noise.kind, config.engine.aggregator
     able = ("real", "ideal", "central") if noise == "returned" else ("central",)
     if aggregator not in able:
-        raise ConfigurationError(
+        yield ConfigurationError(
             "noise.kind",
             f"value {noise!r} for {aggregator}",
             f"independent; or engine.aggregator = {' or '.join(able)}",
+            "independent",
         )
     if config.privacy.noise_multiplier is not None:
-        raise ConfigurationError(
+        yield ConfigurationError(
             "privacy.noise_multiplier",
             f"given for {noise} noise, of which one round says little",
             "privacy.epsilon in its place",
         )
 
 
-def _check_members(config: RunConfig) -> None:
-    """See that members who are away are those of a named committee, and no more than planned."""
-    share, named = config.faults.members_away, _named(config)
-    if (share and round(share * named.size) > named.away) or (share and not named.size):
-        raise ConfigurationError(
-            "faults.members_away",
-            f"value {share}",
-            f"at most scheme.committee.away = {named.away} of the {named.size} members of a named "
-            "committee",
-        )
-
-
-def _check_linear(config: RunConfig) -> None:
-    """See that what one round adds to the model is what the next one can take back from it."""
+def _not_linear(config: RunConfig) -> Iterator[ConfigurationError]:
+    """What keeps the next round from taking back what one round adds to the model."""
     noise = config.noise.kind
     if config.sketch.controller != "fixed":
-        raise ConfigurationError(
+        yield ConfigurationError(
             "sketch.controller",
             f"value {config.sketch.controller!r} with {noise} noise: in a sketch of another size "
             "or other hashes it is another noise, and does not cancel",
+            "fixed",
             "fixed",
         )
     reasons = {
@@ -168,35 +183,27 @@ def _check_linear(config: RunConfig) -> None:
     for name, reason in reasons.items():
         if getattr(config, name) is not None:
             problem = f"given with {noise} noise: {reason}"
-            raise ConfigurationError(name, problem, "left out")
+            yield ConfigurationError(name, problem, "left out", Cure.LEFT_OUT)
     if config.server.optimizer != "sgd":
-        raise ConfigurationError(
+        yield ConfigurationError(
             "server.optimizer",
             f"value {config.server.optimizer!r} with {noise} noise: rates of coordinates that "
             "change from round to round do not let it cancel",
             "sgd, with or without momentum",
+            "sgd",
         )
 
 
-def _check_schedule(config: RunConfig) -> None:
-    """See that clients come back seldom enough for something to be gained."""
-    noise, most, apart = config.noise.kind, _most_apart(config), _apart(config)
+def _too_far_apart(config: RunConfig) -> Iterator[ConfigurationError]:
+    """A distance between a client's rounds that its cohorts do not keep."""
+    most, apart = _most_apart(config), _apart(config)
     if apart is not None and apart > most:
-        raise ConfigurationError(
+        yield ConfigurationError(
             "noise.apart",
             f"value {apart}",
             f"at most {most}, as cohorts of {config.cohort.size} take turns among "
             f"{config.task.population} clients",
-        )
-    pays = (returned_plan(config) if noise == "returned" else banded_plan(config)).pays
-    if not pays:
-        schedule = schedule_of(config)
-        raise ConfigurationError(
-            "noise.kind",
-            f"value {noise!r} gains nothing for clients in {schedule.participations} of "
-            f"{schedule.rounds} rounds, at least {schedule.apart} apart",
-            "independent; or clients that come back seldom, from a larger task.population or a "
-            "smaller cohort.size; and a share that is planned",
+            most,
         )
 
 

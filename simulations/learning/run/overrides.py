@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, TypeVar
 
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, Cure
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 
@@ -17,7 +18,12 @@ T = TypeVar("T")
 
 def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
     """The configuration with other values, checked; a table of another `kind` begins empty."""
-    raw = config.model_dump(exclude_none=True)
+    return parse(with_changes(config.model_dump(exclude_none=True), changes), RunConfig)
+
+
+def with_changes(given: Mapping[str, Any], changes: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The tables of a configuration with other values, not checked; see `changed`."""
+    raw: dict[str, Any] = deepcopy(dict(given))
     # Kinds first, and outer ones before inner ones: they say which other keys there are.
     of_kinds = [change for change in changes if change[0].endswith(".kind")]
     others = [change for change in changes if change not in of_kinds]
@@ -31,8 +37,11 @@ def changed(config: RunConfig, changes: Sequence[tuple[str, Any]]) -> RunConfig:
             place = inner
         if name == "kind" and place.get(name) != value:
             place.clear()
-        place[name] = value
-    return parse(raw, RunConfig)
+        if value is Cure.LEFT_OUT:
+            place.pop(name, None)
+        else:
+            place[name] = value
+    return raw
 
 
 def read_change(text: str) -> tuple[str, Any]:
