@@ -101,14 +101,14 @@ class Privacy(Section):
         default=ERROR_SHARE,
         gt=0,
         le=1,
-        description="extra variance of the noise, relative to the Gaussian mechanism; less costs "
-        "bits",
+        description="extra variance of the noise, relative to the Gaussian mechanism; lower "
+        "values need more bits",
     )
     wrap_probability: float = Field(
         default=WRAP_PROBABILITY,
         ge=0,
-        description="accepted probability that a sum does not fit its field and is lost; less "
-        "costs bits",
+        description="accepted probability that a sum does not fit its field and is lost; lower "
+        "values need more bits",
     )
     moment_order: float | None = Field(
         default=None,
@@ -184,7 +184,7 @@ class _ScheduledTable(Section):
     apart: int | None = Field(
         default=None,
         ge=1,
-        description="rounds from one participation of a client to its next, at least; as many as "
+        description="minimum number of rounds between two participations of a client; as many as "
         "the schedule has if left out",
     )
 

@@ -37,7 +37,7 @@ class TrainingPlan:
         scheme: the way to the sum: `Pairwise`, in which every client answers in every stage, or
             `OneShot`, in which a client uploads once and a committee opens the sum.
         error_share: how much more variance the noise may have than that of the Gaussian mechanism
-            at the same epsilon; less costs bits.
+            at the same epsilon; lower values need more bits.
         wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
             costs several bits more, and is possible with coins only.
         lifetime_seconds: whole seconds from a round's announcement to its end, which clients with

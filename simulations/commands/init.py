@@ -16,7 +16,7 @@ def init_command(
         str,
         typer.Option(
             metavar="NAME",
-            help="Begin from this example; a name that is none gets you the list of all.",
+            help="Begin from this example; an unknown name prints the list.",
         ),
     ] = "digits",
     data: Annotated[
@@ -41,7 +41,7 @@ def init_command(
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ConfigurationError(str(path), "is there already", "the name of a new file") from None
+        raise ConfigurationError(str(path), "already exists", "the name of a new file") from None
     console = Console()
     for line in (
         f"{path} is written: open it in an editor, every key is explained there.",

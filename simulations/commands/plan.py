@@ -115,7 +115,7 @@ def plan_command(
     ] = None,
     apart: Annotated[
         int | None,
-        typer.Option(help="With --correlated: least distance of two rounds of a client.", min=1),
+        typer.Option(help="With --correlated: minimum rounds between participations.", min=1),
     ] = None,
     optimiser: Annotated[
         str,

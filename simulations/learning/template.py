@@ -110,7 +110,9 @@ def _entry(key: Key, given: Mapping[str, Any], default: Any) -> str:
 def _others(given: Mapping[str, Any]) -> str:
     """The optional tables that are not there."""
     absent = [table for table in tables() if table.optional and table.name not in given]
-    lines = [_comment("Other tables, for other ways to a mean; see the reference of keys:")]
+    lines = [
+        _comment("Other tables (PowerSGD, local DP, adaptive clipping); see the reference of keys:")
+    ]
     for table in absent:
         first = table.meaning.partition(". ")[0].rstrip(".")
         lines.append(_comment(f"{table.heading} {first}."))

@@ -18,7 +18,7 @@ LARGE_PART: Final = 1e3
 def correlated_figures(
     rounds: int,  # of the whole run
     participations: int | None,  # most rounds of one client
-    apart: int | None,  # least distance of two of them
+    apart: int | None,  # minimum number of rounds between them
     optimiser: str = "sgd",
     epsilon: float | None = None,  # of the run; None for no goal
     delta: float = 1e-5,  # of the goal

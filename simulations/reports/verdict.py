@@ -243,11 +243,11 @@ def judge_clip(config: RunConfig, share: float | None) -> Answer | None:
         return Answer(
             Subject.CLIP,
             Weight.KNOW,
-            f"{_sentence(said)} Only their directions count then: how far the model moves is up to "
-            "server.learning_rate.",
+            f"{_sentence(said)} Only their directions count then; server.learning_rate sets how "
+            "far the model moves.",
             "every client is clipped" if share == 1.0 else "nearly every client is clipped",
-            "Nothing, if the model learns. If it moves too little, raise server.learning_rate; if "
-            "the noise is too large as well, a larger clip makes it larger still.",
+            "If accuracy rises, leave it; otherwise raise server.learning_rate. A larger clip also "
+            "makes the noise larger.",
         )
     if share <= NOBODY:
         return Answer(

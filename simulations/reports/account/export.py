@@ -54,9 +54,7 @@ def export_account(account: Exported, path: Path, room: float = 1.0) -> None:
     """
     pair, figures = account.pair, account.as_json()
     if pair is None:
-        raise ConfigurationError(
-            "export", "a run that is not dominated by an open failure and a Gaussian", "left out"
-        )
+        raise ConfigurationError("export", "a run without a bound by Gaussian DP", "left out")
     if room > 1.0:
         failure = math.nextafter(pair.failure, math.inf) if pair.failure > 0.0 else 0.0
         pair = FailingGaussian(failure, pair.mu * room)

@@ -29,8 +29,8 @@ def print_account(account: MechanismAccount | LedgerAccount, console: Console) -
     console.print(table)
     if pair := account.pair:
         console.print(
-            f"dominated by an open failure of probability {pair.failure:.6g}, else by "
-            f"{pair.mu:.6g}-GDP: {pair.failure:.3g}-approximate "
+            f"except with probability {pair.failure:.6g}, {pair.mu:.6g}-GDP; "
+            f"that is {pair.failure:.3g}-approximate "
             f"{pair.rho:.6g}-zCDP",
             highlight=False,
         )

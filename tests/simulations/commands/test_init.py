@@ -89,7 +89,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
     path.write_text("mine")
     found = invoke("init", path).exception
     assert isinstance(found, ConfigurationError)
-    assert found.key == str(path) and "there already" in found.problem
+    assert found.key == str(path) and "already exists" in found.problem
     assert path.read_text() == "mine"
 
 

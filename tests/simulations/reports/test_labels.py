@@ -29,7 +29,7 @@ def test_figures_stand_in_groups_with_units() -> None:
     assert split == [
         "title",
         "training",
-        "test examples answered correctly 87.2%",
+        "test accuracy 87.2%",
         "clients",
         "in all 64",
         "what a client sends and receives",
