@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 DOCS = Path(__file__).parents[1]
 MARK = re.compile(r"^<!-- generated: (\w+)(?: (\S+))? -->$", re.MULTILINE)
 
-TUTORIAL = ["tutorial/*"]  # their names have numbers
+START = ["install", "tutorial/*", "glossary"]
 PROJECT = [f"project/{name}" for name in ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY")]
 OUTSIDE = re.compile(r"\]\((?:\.\./)+(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Links to pages that lie above this folder, and that `project` has for the site."""
@@ -28,39 +28,46 @@ ABOVE = re.compile(HOME + r"(README|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Whole links to this folder, and to the pages above it."""
 HOW_TO = ["planning", "simulations", "reports", "integrations", "integrations/*"]
 REFERENCE = ["wire", "test-vectors", "stability"]
-EXPLANATION = [
-    "architecture",
-    "protocol",
+SECURITY = [
     "threat-model",
+    "limitations",
     "security",
+    "one-shot-security",
     "span",
     "attacks-on-updates",
+    "auditing",
+]
+CONCEPTS = [
+    "architecture",
+    "protocol",
+    "one-shot",
+    "dropouts",
     "accounting",
     "sampling",
-    "auditing",
-    "dropouts",
+    "correlated-noise",
+    "correlated-rounds",
     "sketching",
     "compression",
     "clipping",
     "mean-estimation",
     "local-dp",
     "local-dp-*",
-    "limitations",
 ]
-"""Pages of this folder in reading order; pages not named here come last."""
+"""Pages of this folder in reading order; pages not named here come last among the concepts."""
 
 
 def tables_of_contents(_: str) -> str:
     """The site's sections. No page is missing: what lies in a folder belongs to its section."""
     top = {page.stem for page in DOCS.glob("*.md")} - {"index"}
-    named = {page.stem for name in EXPLANATION for page in DOCS.glob(f"{name}.md")}
-    rest = sorted(top - named - {*HOW_TO, *REFERENCE})
+    listed = [*START, *HOW_TO, *REFERENCE, *SECURITY, *CONCEPTS]
+    named = {page.stem for name in listed for page in DOCS.glob(f"{name}.md")}
     sections = {
-        "Tutorial": TUTORIAL,
+        "Get started": START,
         "How-to": ["howto/*", *HOW_TO],
-        "Reference": ["reference/*", *REFERENCE],
-        "Explanation": [*EXPLANATION, *rest],
+        "Concepts": [*CONCEPTS, *sorted(top - named)],
+        "Security": SECURITY,
         "Results": ["results/*"],
+        "Reference": ["reference/*", *REFERENCE],
         "Project": PROJECT,
     }
     return "\n\n".join(
