@@ -9,18 +9,22 @@ a model can travel with it and be trained on before the masked update is due, tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
+from protocol.exchange.pairwise import pairwise_script
 from protocol.exchange.stages import (
+    CLIENT,
     Exchange,
+    Inbound,
     LossHook,
-    Outbound,
+    Messages,
     Refusal,
     ReleaseHook,
     RoundOutcome,
@@ -85,29 +89,44 @@ class RemoteAggregator:
                 passed here would be ignored.
             LocalProtocolError: the transport delivered the answer of a client that was not asked.
         """
-        if updates is not own_updates:
-            raise ParameterError("updates", updates, "left out: remote clients make their own")
-        if dropouts:
-            raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        require_elsewhere(updates, dropouts)
         setup = pairwise(setup)
         announcement = setup.announce()
         return conduct(
-            ServerSession(setup.context),
-            setup.context.mode,
+            pairwise_script(ServerSession(setup.context), setup.context.mode),
             [(index, announcement) for index in range(setup.context.size)],
-            self._opened,
+            self._carry,
             before_release,
             self._executor,
-            on_loss=self._on_loss,
+            on_loss={CLIENT: self._on_loss},
         )
 
-    def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
-        asked = {index for index, _ in messages}
-        for index, answer in self._exchange(stage, messages):
-            # A transport that mixes up its clients would have one lost for another.
-            if index not in asked:
-                raise LocalProtocolError(f"client {index} answered without being asked")
-            yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
+    def _carry(self, stage: Stage, messages: Messages) -> Inbound:
+        return opened(CLIENT, partial(self._exchange, stage), messages)
+
+
+def require_elsewhere(updates: UpdateSource, dropouts: Dropouts) -> None:
+    """See that nothing is given that clients elsewhere have of their own."""
+    if updates is not own_updates:
+        raise ParameterError("updates", updates, "left out: remote clients make their own")
+    if dropouts:
+        raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+
+
+def opened(party: str, exchange: Callable[[Any], Inbound], messages: Messages) -> Inbound:
+    """What comes back, refusals read, of those who were asked."""
+    asked: set[int] = set()
+
+    def noted(message: tuple[int, bytes]) -> tuple[int, bytes]:
+        asked.add(message[0])
+        return message
+
+    passed = map(noted, messages)
+    for index, answer in exchange(list(passed) if isinstance(messages, Sequence) else passed):
+        # A transport that mixes up its parties would have one lost for another.
+        if index not in asked:
+            raise LocalProtocolError(f"{party} {index} answered without being asked")
+        yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
 
 
 class RemoteClient:
