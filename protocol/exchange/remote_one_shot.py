@@ -16,7 +16,6 @@ from typing import Any
 from numpy.typing import NDArray
 
 from protocol.checks import of_kind
-from protocol.errors import TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
 from protocol.exchange.one_shot import (
     Announcements,
@@ -24,7 +23,7 @@ from protocol.exchange.one_shot import (
     MemberStage,
     one_shot_script,
 )
-from protocol.exchange.remote import MESSAGE, opened, require_elsewhere
+from protocol.exchange.remote import RemoteParty, made, opened, require_elsewhere
 from protocol.exchange.stages import (
     CLIENT,
     MEMBER,
@@ -44,7 +43,7 @@ from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_upload import UploadReceipt
-from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
+from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
@@ -120,72 +119,54 @@ class RemoteOneShotAggregator:
         return opened(CLIENT, self._collect, messages)
 
 
-class RemoteUploader:
-    """A client's side: it answers an announcement with its upload, and leaves with any error.
+class RemoteUploader(RemoteParty):
+    """A client's side: it answers an announcement with its upload, and nothing else.
 
     Args:
         model_digest: 32-byte hash of the model that we received for this round.
     """
 
+    _OVER = "this client has answered its announcement"
+
     def __init__(
         self, client: OneShotRoundClient, model_digest: bytes, update: OneShotUpdateMaker
     ) -> None:
+        super().__init__(client.abort)
         self._client = client
         self._model_digest = model_digest
         self._update = update
-        self._answered = False
 
-    def answer(self, data: bytes) -> bytes:
-        """What to send back."""
-        if self._answered:
-            raise LocalProtocolError("this client has answered its announcement")
-        self._answered = True
-        try:
-            setup = self._client.join(data, self._model_digest)
-            return MESSAGE + self._client.submit(self._made(setup))
-        except BaseException:
-            # The update maker is the caller's and may raise anything, with secrets still held.
-            self._client.abort()
-            raise
-
-    def _made(self, setup: OneShotSetup) -> NDArray[Any]:
-        try:
-            return self._update(setup)
-        except SystemExit as error:
-            raise TrainingFailedError(f"training: SystemExit: {error}") from error
+    def _reply(self, data: bytes) -> bytes:
+        self._left = True
+        setup = self._client.join(data, self._model_digest)
+        return self._client.submit(made(self._update, setup))
 
 
-class RemoteMember:
-    """A member's side: answers the server's messages one by one, and leaves with any error.
+class RemoteMember(RemoteParty):
+    """A member's side.
 
     Args:
         receipt: of what we have uploaded last as a client, of this round or an earlier one; None if
             that is nothing.
     """
 
+    _OVER = "this member has left the round"
+
     def __init__(self, member: RoundMember, receipt: UploadReceipt | None = None) -> None:
+        super().__init__(member.abort)
         self._member = member
         self._receipt = receipt
-        self._left = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be answered."""
         return self._left or self._member.phase in (MemberPhase.FINISHED, MemberPhase.ABORTED)
 
-    def answer(self, data: bytes) -> bytes:
-        """What to send back; raises as `RemoteClient.answer` does."""
-        if self._left:
-            raise LocalProtocolError("this member has left the round")
-        try:
-            if not self._member.has_joined:
-                announcement, data = split_announcement(data)
-                self._join(announcement)
-            return MESSAGE + self._member.receive(data)
-        except BaseException:
-            self._left = True
-            self._member.abort()
-            raise
+    def _reply(self, data: bytes) -> bytes:
+        if not self._member.has_joined:
+            announcement, data = split_announcement(data)
+            self._join(announcement)
+        return self._member.receive(data)
 
     def _join(self, announcement: bytes) -> None:
         receipt, own = self._receipt, None
