@@ -204,11 +204,11 @@ def conduct(
     """
     charge = partial((clock or NoClock()).charge, SERVER_PARTY)
     last_of = {step.party: step for step in script.steps}
-    books = {party: Losses(on_loss.get(party, no_losses)) for party in (CLIENT, MEMBER)}
+    by_party = {party: Losses(on_loss.get(party, no_losses)) for party in (CLIENT, MEMBER)}
     messages = opening
-    with explained(books[CLIENT].refused):
+    with explained(by_party[CLIENT].refused):
         for step in script.steps:
-            losses = books[step.party]
+            losses = by_party[step.party]
             losses.begin_stage()
             receive = partial(_charged, charge, step.receive)
             for index, answer in carry(step.stage, losses.counted(messages)) if messages else ():
@@ -230,7 +230,7 @@ def conduct(
                 ranks.gather(None)
     with explained(losses.refused):
         total = charge(partial(script.total, executor))
-    clients, members = books[CLIENT], books[MEMBER]
+    clients, members = by_party[CLIENT], by_party[MEMBER]
     return RoundOutcome(
         total,
         clients.up,
