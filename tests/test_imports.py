@@ -60,7 +60,7 @@ CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl
 LOCKED = {
     ("secagg", "session.py"),
     ("dp", "ledger.py"),
-    ("protocol", "round", "turns.py"),
+    ("protocol", "round", "one_process.py"),
 }
 LOCKS = {"threading.Lock", "threading.RLock"}
 EXCEPTIONS = {

@@ -11,14 +11,15 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Protocol
 
+from protocol.exchange.pairwise import pairwise_script
 from protocol.exchange.stages import (
-    PEER_ERRORS,
     Clock,
+    Messages,
     NoClock,
-    Outbound,
     Refusal,
     ReleaseHook,
     RoundOutcome,
+    answer_of,
     conduct,
     no_hook,
 )
@@ -74,8 +75,7 @@ class MemoryRound:
     def run(self, executor: Executor | None = None) -> RoundOutcome:
         """All stages in order; raises what `conduct` does."""
         return conduct(
-            self._server,
-            self._mode,
+            pairwise_script(self._server, self._mode),
             [(index, b"") for index in self._peers],
             self._exchange,
             self._before_release,
@@ -83,17 +83,14 @@ class MemoryRound:
             self._clock,
         )
 
-    def _exchange(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+    def _exchange(self, stage: Stage, messages: Messages) -> Iterator[tuple[int, bytes | Refusal]]:
         for index, data in messages:
             if index in self._gone or self._dropouts.get(index, len(Stage)) <= stage:
                 continue
-            try:
-                answer = self._clock.charge(index, partial(_reply, self._peers[index], data))
-            except PEER_ERRORS as error:
+            answer = answer_of(self._clock, index, partial(_reply, self._peers[index], data))
+            if isinstance(answer, Refusal):
                 self._gone.add(index)
-                yield index, Refusal(str(error))
-            else:
-                yield index, answer
+            yield index, answer
 
 
 def _reply(peer: Peer, data: bytes) -> bytes:

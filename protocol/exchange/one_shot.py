@@ -12,12 +12,10 @@ of its clients, and all servers come to the same state (`protocol.exchange.divid
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import TypeVar
 
 from dp import NoiseSeed
 from protocol.checks import of_kind
@@ -27,18 +25,20 @@ from protocol.exchange.in_step import InStep, answers_of_all
 from protocol.exchange.local_committee import LocalCommittee
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.exchange.stages import (
-    PEER_ERRORS,
-    SERVER_PARTY,
+    CLIENT,
+    MEMBER,
     Clock,
-    Losses,
-    LossHook,
+    Inbound,
+    Messages,
     NoClock,
     Refusal,
     ReleaseHook,
     RoundOutcome,
-    explained,
+    Script,
+    Step,
+    answer_of,
+    conduct,
     no_hook,
-    no_losses,
 )
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Dropouts, Stage, check_dropouts
@@ -53,10 +53,8 @@ from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.server import OneShotServer
+from secagg.oneshot.transitions import ServerPhase
 from secagg.shamir import Rand
-
-T = TypeVar("T")
-KeyT = TypeVar("KeyT", int, bytes)
 
 
 class MemberStage(enum.IntEnum):
@@ -96,104 +94,38 @@ def nobody_away(round_number: int) -> Absences:
     return {}
 
 
-MemberMessages = Iterable[tuple[int, bytes]]
-Announcements = Iterable[tuple[int, bytes]]
-"""A message for each member, by its index in the committee; made one at a time."""
+MemberMessages = Messages
+Announcements = Messages
+"""A message for each party, by its index; made one at a time."""
 
-MemberExchange = Callable[[MemberStage, MemberMessages], Iterable[tuple[int, bytes | Refusal]]]
+MemberExchange = Callable[[MemberStage, MemberMessages], Inbound]
 """Delivers a stage's messages to members, and yields what comes back; see `stages.Exchange`."""
 
 
-@dataclass(frozen=True, slots=True)
-class OneShotOutcome(RoundOutcome):
-    """The sum of a one-shot round and how it came about; `bytes_up` and `bytes_down` are clients'.
+def one_shot_script(server: OneShotServer, introduced: Callable[[bytes], bytes] = bytes) -> Script:
+    """Clients upload, members are asked three times; their complaints decide the survivors.
 
-    Attributes:
-        member_bytes_up: bytes that each member sent as such, by its index in the committee.
-        member_bytes_down: bytes that each was sent.
-        refused_members: members lost because their message was refused or they refused, and why.
+    Args:
+        introduced: what is sent in place of a member's first message, which may need to be told of
+            the round.
     """
 
-    member_bytes_up: dict[int, int] = field(default_factory=dict)
-    member_bytes_down: dict[int, int] = field(default_factory=dict)
-    refused_members: dict[int, str] = field(default_factory=dict)
+    def close() -> Messages:
+        messages = server.close_round_bytes()
+        if server.phase is not ServerPhase.CHECKING:
+            return messages
+        return ((member, introduced(data)) for member, data in messages)
 
-    def count_members_as_clients(self) -> None:
-        """Add members' bytes to clients', where everybody is a member, at the same place."""
-        for clients, members in (
-            (self.bytes_up, self.member_bytes_up),
-            (self.bytes_down, self.member_bytes_down),
-        ):
-            for index, size in members.items():
-                clients[index] = clients.get(index, 0) + size
-
-
-def _share(losses: Losses, ranks: Ranks) -> None:
-    """Note what all ranks have noted, each of other parties, or the same."""
-    if ranks.size > 1:
-        told = ranks.gather((losses.up, losses.down, losses.refused))
-        joined = (_joined(parts) for parts in zip(*told, strict=True))
-        losses.up, losses.down, losses.refused = joined
-
-
-def _joined(parts: Iterable[Mapping[KeyT, T]]) -> dict[KeyT, T]:
-    """What ranks know of the parties of each, by party."""
-    return dict(sorted(chain.from_iterable(part.items() for part in parts)))
-
-
-def conduct_one_shot(
-    server: OneShotServer,
-    uploads: Iterable[tuple[int, bytes | Refusal]],
-    exchange: MemberExchange,
-    before_release: ReleaseHook = no_hook,
-    clock: Clock | None = None,
-    on_loss: LossHook = no_losses,
-    on_member_loss: LossHook = no_losses,
-    ranks: Ranks = ALONE,
-) -> OneShotOutcome:
-    """Run all stages of a one-shot round."""
-    charge = partial((clock or NoClock()).charge, SERVER_PARTY)
-    clients, members = Losses(on_loss), Losses(on_member_loss)
-
-    def receive_upload(index: int, data: bytes) -> None:
-        charge(partial(server.receive_upload, index, data))
-
-    def receive(index: int, data: bytes) -> None:
-        charge(partial(server.receive_from_member, index, data))
-
-    def counted(messages: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        while (message := charge(partial(next, messages, None))) is not None:
-            members.sent(*message)
-            yield message
-
-    for index, answer in uploads:
-        clients.took(index, answer, receive_upload)
-    _share(clients, ranks)
-    with explained(clients.refused):
-        for stage in EXCHANGES:
-            members.begin_stage()
-            messages = charge(server.close_round_bytes)
-            if stage is MemberStage.CONFIRM:
-                if (record := server.record) is None:
-                    before_release(server.survivors)
-                else:
-                    before_release(server.survivors, record)
-                # Nobody signs before every rank has paid.
-                ranks.gather(None)
-            for index, answer in answers_of_all(ranks, counted(messages), partial(exchange, stage)):
-                members.took(index, answer, receive)
-    with explained(members.refused):
-        total = charge(server.open)
-    _share(members, ranks)
-    refused = {**clients.refused, **dict.fromkeys(server.excluded, "its shares do not open")}
-    return OneShotOutcome(
-        total=total,
-        bytes_up=clients.up,
-        refused=refused,
-        member_bytes_up=members.up,
-        member_bytes_down=members.down,
-        refused_members=members.refused,
-        record=server.record,
+    asked = [
+        Step(stage, MEMBER, server.receive_from_member, decides=stage is MemberStage.CHECK)
+        for stage in EXCHANGES
+    ]
+    return Script(
+        steps=[Step(Stage.INPUT, CLIENT, server.receive_upload), *asked],
+        close=close,
+        decided=lambda: (server.survivors, server.record),
+        total=lambda _: server.open(),
+        excluded=lambda: dict.fromkeys(server.excluded, "its shares do not open"),
     )
 
 
@@ -257,16 +189,16 @@ class OneShotAggregator:
         with InStep(self._ranks) as ranks:
             _require_one_round(ranks, setup)
             playing = _Round(self, setup, updates, dropouts, ranks)
-            outcome = conduct_one_shot(
-                OneShotServer(setup.context, setup.known_cohort(), self._uploads(setup, ranks)),
-                playing.uploads(),
-                playing.exchange,
+            server = OneShotServer(setup.context, setup.known_cohort(), self._uploads(setup, ranks))
+            outcome = conduct(
+                one_shot_script(server),
+                playing.announcements(),
+                playing.carry,
                 before_release,
-                self._clock,
+                clock=self._clock,
                 ranks=ranks,
             )
             outcome = _with_surplus(setup, outcome, ranks)
-        outcome.bytes_down.update(playing.announced)
         if setup.context.committee.of_cohort:
             outcome.count_members_as_clients()
         return outcome
@@ -298,7 +230,7 @@ def _require_one_round(ranks: Ranks, setup: OneShotSetup) -> None:
         )
 
 
-def _with_surplus(setup: OneShotSetup, outcome: OneShotOutcome, ranks: Ranks) -> OneShotOutcome:
+def _with_surplus(setup: OneShotSetup, outcome: RoundOutcome, ranks: Ranks) -> RoundOutcome:
     """The outcome with the noise that was given up: each rank draws that of its own clients."""
     removed = outcome.total.removed
     if ranks.size == 1 or not removed:
@@ -331,34 +263,32 @@ class _Round:
         }
         self._members: dict[int, RoundMember] = {}
         self._joined: dict[int, bool] = {}
-        self.announced: dict[int, int] = {}
 
-    def uploads(self) -> Iterator[tuple[int, bytes | Refusal]]:
-        """The only message of every client of this rank, one after the other."""
-        keys = self._setup.known_cohort().keys
+    def announcements(self) -> Iterator[tuple[int, bytes]]:
+        """For every client of this rank."""
+        own = filter(self._ranks.owns, range(self._setup.context.invited))
+        return ((index, self._setup.announce(index)) for index in own)
+
+    def carry(self, stage: enum.IntEnum, messages: Messages) -> Inbound:
+        """Deliver the messages of a step, and give the answers; members' are told to all ranks."""
+        if isinstance(stage, MemberStage):
+            return answers_of_all(self._ranks, messages, partial(self._answers, stage))
+        return self._uploads(messages)
+
+    def _uploads(self, messages: Messages) -> Iterator[tuple[int, bytes | Refusal]]:
+        """The only message of every client of this rank, one after the other, and then members'."""
+        keys, clock = self._setup.known_cohort().keys, self._of._clock
         clients = self._setup.context.invited
-        for index, key in enumerate(keys[:clients]):
-            if not self._ranks.owns(index):
-                continue
-            announcement = self._setup.announce(index)
-            self.announced[index] = len(announcement)
-            if self._dropouts.get(index, Stage.RECOVER) <= Stage.INPUT:
-                continue
-            work = partial(self._upload, index, key, announcement)
-            try:
-                yield index, self._of._clock.charge(index, work)
-            except PEER_ERRORS as error:
-                yield index, Refusal(str(error))
+        for index, announcement in messages:
+            if self._dropouts.get(index, Stage.RECOVER) > Stage.INPUT:
+                work = partial(self._upload, index, keys[index], announcement)
+                yield index, answer_of(clock, index, work)
         if self._ranks.size > 1:
             self._share(keys)
         for member in range(len(keys) - clients):
-            if self._is_away(member, MemberStage.NOISE):
-                continue
-            work = partial(self._add_noise, member)
-            try:
-                yield clients + member, self._of._clock.charge(-2 - member, work)
-            except PEER_ERRORS as error:
-                yield clients + member, Refusal(str(error))
+            if not self._is_away(member, MemberStage.NOISE):
+                noise = partial(self._add_noise, member)
+                yield clients + member, answer_of(clock, -2 - member, noise)
 
     def _add_noise(self, index: int) -> bytes:
         """What a member uploads, by its index in the committee."""
@@ -379,13 +309,12 @@ class _Round:
         A client's own member half, and its history, may be on another rank now or next time.
         """
         uploaded_here = {key: own for key, own in self._own.items() if own[1] is not None}
-        told = self._ranks.gather((self.announced, uploaded_here, self._joined))
-        self.announced, own, joined = (_joined(parts) for parts in zip(*told, strict=True))
-        self._own |= own
         setup = replace(self._setup, cohort=None)
-        for index, uploaded in joined.items():
-            if not self._ranks.owns(index):
-                self._of._elsewhere.setdefault(keys[index], []).append((setup, uploaded))
+        for own, joined in self._ranks.gather((uploaded_here, self._joined)):
+            self._own |= own
+            for index, uploaded in joined.items():
+                if not self._ranks.owns(index):
+                    self._of._elsewhere.setdefault(keys[index], []).append((setup, uploaded))
 
     def _upload(self, index: int, key: bytes, announcement: bytes) -> bytes:
         of = self._of
@@ -406,18 +335,13 @@ class _Round:
             self._own[key] = client.own_upload
         return data
 
-    def exchange(
-        self, stage: MemberStage, messages: MemberMessages
+    def _answers(
+        self, stage: MemberStage, messages: Messages
     ) -> Iterator[tuple[int, bytes | Refusal]]:
-        """Deliver a stage's messages to the members, and give their answers."""
         for index, data in messages:
-            if self._is_away(index, stage):
-                continue
-            work = partial(self._answer, index, data)
-            try:
-                yield index, self._of._clock.charge(-2 - index, work)
-            except PEER_ERRORS as error:
-                yield index, Refusal(str(error))
+            if not self._is_away(index, stage):
+                work = partial(self._answer, index, data)
+                yield index, answer_of(self._of._clock, -2 - index, work)
 
     def _is_away(self, index: int, stage: MemberStage) -> bool:
         if self._everyone:

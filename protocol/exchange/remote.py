@@ -9,18 +9,23 @@ a model can travel with it and be trained on before the masked update is due, tw
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, ClassVar, TypeVar
 
 from numpy.typing import NDArray
 
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
+from protocol.exchange.pairwise import pairwise_script
 from protocol.exchange.stages import (
+    CLIENT,
     Exchange,
+    Inbound,
     LossHook,
-    Outbound,
+    Messages,
     Refusal,
     ReleaseHook,
     RoundOutcome,
@@ -33,6 +38,8 @@ from protocol.round.losses import NOBODY, Dropouts, Stage
 from protocol.round.setup import RoundEncoding, RoundSetup, pairwise
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, ServerSession
 from secagg.pairwise.transitions import ClientPhase
+
+SetupT = TypeVar("SetupT")
 
 MESSAGE, _REFUSAL = b"\0", b"\1"
 """First byte of an answer: of a message, or of a refusal."""
@@ -85,52 +92,58 @@ class RemoteAggregator:
                 passed here would be ignored.
             LocalProtocolError: the transport delivered the answer of a client that was not asked.
         """
-        if updates is not own_updates:
-            raise ParameterError("updates", updates, "left out: remote clients make their own")
-        if dropouts:
-            raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        require_elsewhere(updates, dropouts)
         setup = pairwise(setup)
         announcement = setup.announce()
         return conduct(
-            ServerSession(setup.context),
-            setup.context.mode,
+            pairwise_script(ServerSession(setup.context), setup.context.mode),
             [(index, announcement) for index in range(setup.context.size)],
-            self._opened,
+            self._carry,
             before_release,
             self._executor,
-            on_loss=self._on_loss,
+            on_loss={CLIENT: self._on_loss},
         )
 
-    def _opened(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
-        asked = {index for index, _ in messages}
-        for index, answer in self._exchange(stage, messages):
-            # A transport that mixes up its clients would have one lost for another.
-            if index not in asked:
-                raise LocalProtocolError(f"client {index} answered without being asked")
-            yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
+    def _carry(self, stage: Stage, messages: Messages) -> Inbound:
+        return opened(CLIENT, partial(self._exchange, stage), messages)
 
 
-class RemoteClient:
-    """The client's side: answers the server's messages of one round, one by one.
+def require_elsewhere(updates: UpdateSource, dropouts: Dropouts) -> None:
+    """See that nothing is given that clients elsewhere have of their own."""
+    if updates is not own_updates:
+        raise ParameterError("updates", updates, "left out: remote clients make their own")
+    if dropouts:
+        raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
 
-    It leaves the round for good with the first error, whatever raised it; the client is aborted.
 
-    Args:
-        client: ours, fresh or resumed.
-        model_digest: 32-byte hash of the model that we received for this round.
-        update: called once, when the update is due.
+def opened(party: str, exchange: Callable[[Any], Inbound], messages: Messages) -> Inbound:
+    """What comes back, refusals read, of those who were asked."""
+    asked: set[int] = set()
+
+    def noted(message: tuple[int, bytes]) -> tuple[int, bytes]:
+        asked.add(message[0])
+        return message
+
+    passed = map(noted, messages)
+    for index, answer in exchange(list(passed) if isinstance(messages, Sequence) else passed):
+        # A transport that mixes up its parties would have one lost for another.
+        if index not in asked:
+            raise LocalProtocolError(f"{party} {index} answered without being asked")
+        yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
+
+
+class RemoteParty(ABC):
+    """A party's side of rounds elsewhere: answers the server's messages of one round, one by one.
+
+    It leaves the round for good with the first error, whatever raised it; our client, or member, is
+    aborted.
     """
 
-    def __init__(self, client: RoundClient, model_digest: bytes, update: UpdateMaker) -> None:
-        self._client = client
-        self._model_digest = model_digest
-        self._update = update
-        self._left = False
+    _OVER: ClassVar = "this client has left the round"
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will be answered."""
-        return self._left or self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self._abort = abort
+        self._left = False
 
     def answer(self, data: bytes) -> bytes:
         """What to send back.
@@ -143,26 +156,55 @@ class RemoteClient:
             LocalProtocolError: we left before.
         """
         if self._left:
-            raise LocalProtocolError("this client has left the round")
+            raise LocalProtocolError(self._OVER)
         try:
             return MESSAGE + self._reply(data)
         except BaseException:
             # The update maker is the caller's and may raise anything, with secrets still held.
             self._left = True
-            self._client.abort()
+            self._abort()
             raise
+
+    @abstractmethod
+    def _reply(self, data: bytes) -> bytes:
+        """What our client or member answers."""
+
+
+class RemoteClient(RemoteParty):
+    """A `RoundClient`'s side.
+
+    Args:
+        client: ours, fresh or resumed.
+        model_digest: 32-byte hash of the model that we received for this round.
+        update: called once, when the update is due.
+    """
+
+    def __init__(self, client: RoundClient, model_digest: bytes, update: UpdateMaker) -> None:
+        super().__init__(client.abort)
+        self._client = client
+        self._model_digest = model_digest
+        self._update = update
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be answered."""
+        return self._left or self._client.phase in (ClientPhase.FINISHED, ClientPhase.ABORTED)
 
     def _reply(self, data: bytes) -> bytes:
         if self._client.phase is ClientPhase.FRESH:
             return self._client.join(data, self._model_digest)
         reply = self._client.receive(data)
-        return self._client.submit(self._made()) if reply is None else reply
+        if reply is not None:
+            return reply
+        return self._client.submit(made(self._update, self._client.setup))
 
-    def _made(self) -> NDArray[Any]:
-        try:
-            return self._update(self._client.setup)
-        except SystemExit as error:
-            raise TrainingFailedError(f"training: SystemExit: {error}") from error
+
+def made(update: Callable[[SetupT], NDArray[Any]], setup: SetupT) -> NDArray[Any]:
+    """What an update maker makes; that it ends the process is an error like others."""
+    try:
+        return update(setup)
+    except SystemExit as error:
+        raise TrainingFailedError(f"training: SystemExit: {error}") from error
 
 
 def reason_of(error: Exception) -> str:
@@ -182,14 +224,7 @@ def refuse(error: Exception) -> bytes:
     return _REFUSAL + reason_of(error).encode()
 
 
-class Answers(Protocol):
-    """Whoever answers a server's messages, one by one."""
-
-    def answer(self, data: bytes) -> bytes:
-        """What to send back; whatever it raises, we have left the round."""
-
-
-def answer_or_refuse(client: Answers, data: bytes) -> tuple[bytes, Exception | None]:
+def answer_or_refuse(client: RemoteParty, data: bytes) -> tuple[bytes, Exception | None]:
     """An answer for the server, and the error if we left the round.
 
     Any error is caught, a mistake in the program or in the update maker too: to whoever watches the

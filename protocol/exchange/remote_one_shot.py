@@ -7,7 +7,8 @@ an announcement of its own: it need not be a client, and if it is one it need no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import enum
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,26 @@ from typing import Any
 from numpy.typing import NDArray
 
 from protocol.checks import of_kind
-from protocol.errors import TrainingFailedError
 from protocol.exchange.aggregators import UpdateSource, own_updates
 from protocol.exchange.one_shot import (
     Announcements,
     MemberExchange,
-    MemberMessages,
     MemberStage,
-    OneShotOutcome,
-    conduct_one_shot,
+    one_shot_script,
 )
-from protocol.exchange.remote import MESSAGE, open_answer
-from protocol.exchange.stages import LossHook, Refusal, ReleaseHook, no_hook, no_losses
+from protocol.exchange.remote import RemoteParty, made, opened, require_elsewhere
+from protocol.exchange.stages import (
+    CLIENT,
+    MEMBER,
+    Inbound,
+    LossHook,
+    Messages,
+    ReleaseHook,
+    RoundOutcome,
+    conduct,
+    no_hook,
+    no_losses,
+)
 from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
@@ -34,16 +43,14 @@ from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_upload import UploadReceipt
-from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
+from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 
 _LENGTH_BYTES = 4
 
-"""An announcement for each client, by its index in the cohort; made one at a time."""
-
-UploadExchange = Callable[[Announcements], Iterable[tuple[int, bytes | Refusal]]]
+UploadExchange = Callable[[Announcements], Inbound]
 """Delivers announcements to clients, and yields their uploads; see `stages.Exchange`."""
 
 MemberSource = Callable[[bytes, Sequence[bytes], int], Members]
@@ -83,155 +90,83 @@ class RemoteOneShotAggregator:
         dropouts: Dropouts = NOBODY,
         *,
         before_release: ReleaseHook = no_hook,
-    ) -> OneShotOutcome:
+    ) -> RoundOutcome:
         """Run one round, as `Aggregator.run` does."""
-        if updates is not own_updates:
-            raise ParameterError("updates", updates, "left out: remote clients make their own")
-        if dropouts:
-            raise ParameterError("dropouts", dict(dropouts), "empty: remote clients simply leave")
+        require_elsewhere(updates, dropouts)
         setup = of_kind("setup", setup, OneShotSetup)
         if setup.adding_members:
             valid = "one to which clients alone upload: members elsewhere add no noise yet"
             raise ParameterError("setup", f"{setup.adding_members} members that upload", valid)
-        sent, cohort = _Sent(setup), setup.known_cohort()
-        outcome = conduct_one_shot(
-            OneShotServer(
-                setup.context, cohort, UploadCollection(setup.context, cohort, self._folder)
+        context, cohort = setup.context, setup.known_cohort()
+        uploads = UploadCollection(context, cohort, self._folder)
+        outcome = conduct(
+            one_shot_script(
+                OneShotServer(context, cohort, uploads),
+                partial(with_announcement, setup.announce_to_member()),
             ),
-            _opened("client", self._collect, sent.announcements()),
-            partial(self._consult, sent),
+            ((index, setup.announce(index)) for index in range(context.size)),
+            self._carry,
             before_release,
-            on_loss=self._on_loss,
-            on_member_loss=self._on_member_loss,
+            on_loss={CLIENT: self._on_loss, MEMBER: self._on_member_loss},
         )
-        outcome.bytes_down.update(sent.down)
-        for member in outcome.member_bytes_down:
-            outcome.member_bytes_down[member] += sent.more(member)
-        if setup.context.committee.of_cohort:
+        if context.committee.of_cohort:
             outcome.count_members_as_clients()
         return outcome
 
-    def _consult(
-        self, sent: _Sent, stage: MemberStage, messages: MemberMessages
-    ) -> Iterator[tuple[int, bytes | Refusal]]:
-        if stage is MemberStage.CHECK:
-            messages = sent.introduced(messages)
-        return _opened("member", partial(self._exchange, stage), messages)
+    def _carry(self, stage: enum.IntEnum, messages: Messages) -> Inbound:
+        if isinstance(stage, MemberStage):
+            return opened(MEMBER, partial(self._exchange, stage), messages)
+        return opened(CLIENT, self._collect, messages)
 
 
-class _Sent:
-    """Announcements of a round, and how many bytes of them went to whom."""
-
-    def __init__(self, setup: OneShotSetup) -> None:
-        self._setup = setup
-        self._for_members = with_announcement(setup.announce_to_member(), b"")
-        self._introduced: set[int] = set()
-        self.down: dict[int, int] = {}
-
-    def announcements(self) -> Iterator[tuple[int, bytes]]:
-        """One for each client."""
-        for index in range(self._setup.context.size):
-            announcement = self._setup.announce(index)
-            self.down[index] = len(announcement)
-            yield index, announcement
-
-    def introduced(self, messages: MemberMessages) -> Iterator[tuple[int, bytes]]:
-        """Members' first messages, each behind an announcement."""
-        for index, data in messages:
-            self._introduced.add(index)
-            yield index, self._for_members + data
-
-    def more(self, member: int) -> int:
-        """Bytes that a member was sent before its first message."""
-        return len(self._for_members) if member in self._introduced else 0
-
-
-def _opened(
-    party: str,
-    exchange: Callable[[Iterable[tuple[int, bytes]]], Iterable[tuple[int, bytes | Refusal]]],
-    messages: Iterable[tuple[int, bytes]],
-) -> Iterator[tuple[int, bytes | Refusal]]:
-    """What comes back, refusals read, of those who were asked."""
-    asked: set[int] = set()
-
-    def noted() -> Iterator[tuple[int, bytes]]:
-        for index, data in messages:
-            asked.add(index)
-            yield index, data
-
-    for index, answer in exchange(noted()):
-        # A transport that mixes up its parties would have one lost for another.
-        if index not in asked:
-            raise LocalProtocolError(f"{party} {index} answered without being asked")
-        yield index, answer if isinstance(answer, Refusal) else open_answer(answer)
-
-
-class RemoteUploader:
-    """A client's side: it answers an announcement with its upload, and leaves with any error.
+class RemoteUploader(RemoteParty):
+    """A client's side: it answers an announcement with its upload, and nothing else.
 
     Args:
         model_digest: 32-byte hash of the model that we received for this round.
     """
 
+    _OVER = "this client has answered its announcement"
+
     def __init__(
         self, client: OneShotRoundClient, model_digest: bytes, update: OneShotUpdateMaker
     ) -> None:
+        super().__init__(client.abort)
         self._client = client
         self._model_digest = model_digest
         self._update = update
-        self._answered = False
 
-    def answer(self, data: bytes) -> bytes:
-        """What to send back."""
-        if self._answered:
-            raise LocalProtocolError("this client has answered its announcement")
-        self._answered = True
-        try:
-            setup = self._client.join(data, self._model_digest)
-            return MESSAGE + self._client.submit(self._made(setup))
-        except BaseException:
-            # The update maker is the caller's and may raise anything, with secrets still held.
-            self._client.abort()
-            raise
-
-    def _made(self, setup: OneShotSetup) -> NDArray[Any]:
-        try:
-            return self._update(setup)
-        except SystemExit as error:
-            raise TrainingFailedError(f"training: SystemExit: {error}") from error
+    def _reply(self, data: bytes) -> bytes:
+        self._left = True
+        setup = self._client.join(data, self._model_digest)
+        return self._client.submit(made(self._update, setup))
 
 
-class RemoteMember:
-    """A member's side: answers the server's messages one by one, and leaves with any error.
+class RemoteMember(RemoteParty):
+    """A member's side.
 
     Args:
         receipt: of what we have uploaded last as a client, of this round or an earlier one; None if
             that is nothing.
     """
 
+    _OVER = "this member has left the round"
+
     def __init__(self, member: RoundMember, receipt: UploadReceipt | None = None) -> None:
+        super().__init__(member.abort)
         self._member = member
         self._receipt = receipt
-        self._left = False
 
     @property
     def is_over(self) -> bool:
         """Whether nothing more will be answered."""
         return self._left or self._member.phase in (MemberPhase.FINISHED, MemberPhase.ABORTED)
 
-    def answer(self, data: bytes) -> bytes:
-        """What to send back; raises as `RemoteClient.answer` does."""
-        if self._left:
-            raise LocalProtocolError("this member has left the round")
-        try:
-            if not self._member.has_joined:
-                announcement, data = split_announcement(data)
-                self._join(announcement)
-            return MESSAGE + self._member.receive(data)
-        except BaseException:
-            self._left = True
-            self._member.abort()
-            raise
+    def _reply(self, data: bytes) -> bytes:
+        if not self._member.has_joined:
+            announcement, data = split_announcement(data)
+            self._join(announcement)
+        return self._member.receive(data)
 
     def _join(self, announcement: bytes) -> None:
         receipt, own = self._receipt, None

@@ -11,7 +11,6 @@ identity does; a client that loses it must take a new identity, or trust the ser
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -22,8 +21,8 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.account import Account
 from protocol.round.draw_policy import DrawPolicy
+from protocol.round.one_process import OneProcess
 from protocol.round.setup import RoundEncoding
-from protocol.round.turns import Turns
 
 _ONE_KIND: Final = (
     "of the kind that this client has spent its goal on so far: the two are not counted together"
@@ -71,7 +70,7 @@ class ClientHistory:
         self._rings = Fraction(0)
         self._draws: set[Failure] = set()
         # Rounds may overlap, and each must see what the others have spent.
-        self._lock = Turns("a client's history")
+        self._lock = OneProcess("a client's history")
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two counts of one budget each see half of what is spent."""
@@ -91,12 +90,8 @@ class ClientHistory:
         Raises:
             LedgerError: as for `answer`.
         """
-        with self._alone():
+        with self._lock:
             return self._account.epsilon if self._account else 0.0
-
-    def _alone(self) -> AbstractContextManager[None]:
-        """With no other thread in this history."""
-        return self._lock
 
     def answer(
         self,
@@ -124,7 +119,7 @@ class ClientHistory:
         failure = Failure(setup.ring_failure(keeps_time=keeps_time))
         if draw is not None:
             failure = Failure(draw.failure, beacon=draw.beacon_of is not None)
-        with self._alone():
+        with self._lock:
             self._account_for(setup).check(setup, apart)
             self._check_failures(failure)
             if not self._enter(context.session_id, context.round_number, failure):
@@ -142,7 +137,7 @@ class ClientHistory:
             PolicyError: it was entered before.
             LedgerError: as for `answer`.
         """
-        with self._alone():
+        with self._lock:
             if not self._enter(session_id, round_number, Failure(0.0)):
                 valid = "a number it has not signed for before"
                 raise PolicyError("round_number", round_number, valid)
@@ -154,7 +149,7 @@ class ClientHistory:
             PolicyError: other rounds have used up the goal in the meantime; nothing is charged.
             LedgerError: as for `answer`.
         """
-        with self._alone():
+        with self._lock:
             account = self._account_for(setup)
             epsilon = account.check(setup)
             self._account = account

@@ -19,10 +19,10 @@ from protocol.errors import PolicyError
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.member_noise import MemberNoise, noise_vector
+from protocol.round.one_process import OneProcess
 from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
-from protocol.round.turns import Turns
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
@@ -139,7 +139,7 @@ class RoundMember:
         self._time = RoundTime(clock)
         self._noise = noise
         self._rand = rand
-        self._turns = Turns("a member's round")
+        self._lock = OneProcess("a member's round")
         self._entered = self._aborted = False
         self._joined: _Joined | None = None
         self._upload: OneShotClient | None = None
@@ -156,7 +156,7 @@ class RoundMember:
 
     def join(self, announcement: bytes, own: OwnUpload | None = None) -> None:
         """Look at an announcement, and enter the round as signed for."""
-        with self._turns:
+        with self._lock:
             _, context, index = self._enter(announcement)
             if own is None and context.committee.of_cohort:
                 # A member that uploaded nothing signs for no upload in its name.
@@ -171,7 +171,7 @@ class RoundMember:
         What is uploaded is fresh noise, less that of the round before if the records say that it
         went in. Nothing about it depends on what was drawn.
         """
-        with self._turns:
+        with self._lock:
             return self._add_noise(announcement)
 
     def _add_noise(self, announcement: bytes) -> bytes:
@@ -276,7 +276,7 @@ class RoundMember:
 
     def receive(self, data: bytes) -> bytes:
         """Process a message of the server, and answer it."""
-        with self._turns:
+        with self._lock:
             joined = self._under_way()
             self._leave_if_over(joined)
             session, context = joined.session, joined.context
@@ -327,7 +327,7 @@ class RoundMember:
         What is stored holds shares, sealed under our identity and a key of its own; `resume` goes
         on from it, once, and destroys that key. This object is of no use afterwards.
         """
-        with self._turns:
+        with self._lock:
             joined = self._under_way()
             with or_abort(joined.session):
                 self._require_key()
@@ -344,7 +344,7 @@ class RoundMember:
 
     def resume(self, stored: bytes, keys: StateKeys) -> None:
         """Go on with a round that was suspended."""
-        with self._turns:
+        with self._lock:
             self._resume(stored, keys)
 
     def _resume(self, stored: bytes, keys: StateKeys) -> None:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -26,7 +24,7 @@ from numpy.typing import NDArray
 from dp import NoiseSeed
 from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol.errors import PolicyError
-from protocol.round.turns import Turns
+from protocol.round.one_process import OneProcess
 from secagg import FieldVector, LocalProtocolError, PrimeField, lift
 from secagg.framing import Redacted
 from secagg.oneshot.context import OneShotContext
@@ -77,28 +75,18 @@ class MemberNoise:
 
     def __init__(self) -> None:
         self._memories: dict[bytes, _Memory] = {}
-        self._lock = Turns("a member's noise")
-        self._process = os.getpid()
+        self._lock = OneProcess("a member's noise", forked=LocalProtocolError)
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be copied: two memories would take the same noise back twice."""
         raise TypeError("a member's noise cannot be copied or pickled: it comes back only once")
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if self._process != os.getpid():
-            raise LocalProtocolError(
-                "a member's noise cannot be used in a process that was forked after it was made"
-            )
-        with self._lock:
-            yield
 
     def begin(self, context: OneShotContext) -> None:
         """Begin a round; the member signs for none before it any more.
 
         Noise that can no longer be that of the last record is forgotten.
         """
-        with self._alone():
+        with self._lock:
             memory, records = self._read(context.session_id), context.records
             last = records[-1].round_number if records else -1
             highest = memory.begun + LARGEST_GAP
@@ -120,7 +108,7 @@ class MemberNoise:
 
     def require_last(self, context: OneShotContext) -> None:
         """See that no later round was begun."""
-        with self._alone():
+        with self._lock:
             _require_last(self._read(context.session_id), context)
 
     def may_take_back(
@@ -135,7 +123,7 @@ class MemberNoise:
         uploads, records = context.member_uploads, context.records
         if uploads is None or not uploads.returning or not records:
             return None
-        with self._alone():
+        with self._lock:
             added = self._read(context.session_id).added
         last = records[-1]
         known = {each.round_number: each for each in added if each.variance == variance}
@@ -143,7 +131,7 @@ class MemberNoise:
 
     def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
         """Remember what is added in a round, before it leaves."""
-        with self._alone():
+        with self._lock:
             memory = self._read(context.session_id)
             number = context.round_number
             if memory.begun != number or any(each.round_number == number for each in memory.added):
@@ -155,7 +143,7 @@ class MemberNoise:
 
     def sign(self, context: OneShotContext, record: RoundRecord) -> None:
         """Remember what is signed for, before the signature leaves."""
-        with self._alone():
+        with self._lock:
             memory = self._read(context.session_id)
             _require_last(memory, context)
             changed = msgspec.structs.replace(

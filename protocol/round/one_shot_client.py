@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from dp import NoiseSeed
 from protocol.errors import PolicyError
 from protocol.round.history import ClientHistory
+from protocol.round.one_process import OneProcess
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from protocol.round.stored_upload import UploadReceipt, announced_as
-from protocol.round.turns import Turns
 from secagg import (
     SERVER,
     Identity,
@@ -57,7 +57,7 @@ class OneShotRoundClient:
         self._history = ClientHistory() if history is None else history
         self._rand = rand
         self._time = RoundTime(clock)
-        self._lock = Turns("a client's upload")
+        self._lock = OneProcess("a client's upload")
         self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
         self._announced = b""
 

@@ -7,7 +7,7 @@ them: clip, sketch, rotation, rounding, noise, ledger, accounts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from protocol.exchange.one_shot import (
     nobody_away,
 )
 from protocol.exchange.ranks import ALONE, Ranks
-from protocol.exchange.stages import Outbound, Refusal
+from protocol.exchange.stages import Inbound, Outbound
 from protocol.promise import Promise
 from protocol.round.clauses import Clauses
 from protocol.round.draw_policy import DrawPolicy
@@ -112,7 +112,7 @@ class Local:
     absences: AbsenceSource = nobody_away
 
 
-Answers = Iterable[tuple[int, bytes | Refusal]]
+Answers = Inbound
 
 
 class Carrier(Protocol):

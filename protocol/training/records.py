@@ -39,9 +39,9 @@ from dp import (
 )
 from dp.correlated import CorrelatedRelease
 from protocol.goal import PrivacyGoal, check_goal, goal_entry
+from protocol.round.one_process import OneProcess
 from protocol.round.round_events import RoundEvents
 from protocol.round.setup import RoundEncoding, noise_entry
-from protocol.round.turns import Turns
 from protocol.training.accounts import ClientAccounts, label
 from secagg import LocalProtocolError, ParameterError
 from secagg.oneshot.records import RoundRecord
@@ -75,7 +75,7 @@ class Records:
         self._accounts = ClientAccounts(goal.reserve)
         self._seen = 0
         # Whoever takes in, checks or charges must find the accounts as the ledger has them.
-        self._lock = Turns("the books of a run")
+        self._lock = OneProcess("the books of a run")
         self._take_in()
 
     @contextmanager

@@ -6,19 +6,15 @@ import os
 import statistics
 import time
 from collections.abc import Iterator
+from enum import IntEnum
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from protocol.exchange.one_shot import (
-    EXCHANGES,
-    MemberMessages,
-    MemberStage,
-    OneShotOutcome,
-    conduct_one_shot,
-)
-from protocol.exchange.stages import SERVER_PARTY
+from protocol.exchange.one_shot import EXCHANGES, one_shot_script
+from protocol.exchange.stages import SERVER_PARTY, Inbound, Messages, RoundOutcome, conduct
+from protocol.round.losses import Stage
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.schemes.committee import CommitteeNumbers, choose_ring
 from secagg import Identity, PrimeField, centre, lift
@@ -126,7 +122,7 @@ class _Round:
     ) -> None:
         self._keep = keep
         self._kept_uploads: list[tuple[int, bytes]] = []
-        self._kept_answers: dict[MemberStage, list[tuple[int, bytes]]] = {}
+        self._kept_answers: dict[IntEnum, list[tuple[int, bytes]]] = {}
         self._identities = [Identity.generate() for _ in range(clients)]
         self._named = [Identity.generate() for _ in range(numbers.size)]
         self._sealing = [AgreementKey(os.urandom(KEY_BYTES)) for _ in range(numbers.size)]
@@ -163,10 +159,11 @@ class _Round:
         self._inputs = generator.integers(-largest, largest + 1, (distinct, dim))
         self._members: dict[int, OneShotMember] = {}
 
-    def play(self) -> tuple[bool, OneShotOutcome]:
+    def play(self) -> tuple[bool, RoundOutcome]:
         """Play it; whether the sum is right, and what became of everything."""
         server = OneShotServer(self.context, self.setup.known_cohort())
-        outcome = conduct_one_shot(server, self._uploads(), self._answers, clock=self.clock)
+        script = one_shot_script(server)
+        outcome = conduct(script, self._announced(), self._carry, clock=self.clock)
         survivors = np.arange(self._lost, self.context.size) % len(self._inputs)
         plain = np.bincount(survivors, minlength=len(self._inputs)) @ self._inputs
         return bool(np.array_equal(centre(outcome.total.vector), plain)), outcome
@@ -175,17 +172,24 @@ class _Round:
         """The server's part once more, on the messages that were kept; returns its time."""
         clock, server = PartyClock(), OneShotServer(self.context, self.setup.known_cohort())
 
-        def answers(stage: MemberStage, messages: MemberMessages) -> Iterator[tuple[int, bytes]]:
+        def answers(stage: IntEnum, messages: Messages) -> Iterator[tuple[int, bytes]]:
             for _ in messages:
                 pass
-            yield from self._kept_answers[stage]
+            yield from self._kept_uploads if stage is Stage.INPUT else self._kept_answers[stage]
 
-        conduct_one_shot(server, self._kept_uploads, answers, clock=clock)
+        conduct(one_shot_script(server), self._announced(), answers, clock=clock)
         return clock
 
-    def _uploads(self) -> Iterator[tuple[int, bytes]]:
+    def _announced(self) -> Iterator[tuple[int, bytes]]:
+        """Whoever uploads, told nothing: its context is at hand."""
+        return ((index, b"") for index in range(self._lost, self.context.size))
+
+    def _carry(self, stage: IntEnum, messages: Messages) -> Inbound:
+        return self._uploads(messages) if stage is Stage.INPUT else self._answers(stage, messages)
+
+    def _uploads(self, messages: Messages) -> Iterator[tuple[int, bytes]]:
         cohort = self.setup.known_cohort()
-        for index in range(self._lost, self.context.size):
+        for index, _ in messages:
             # The server's work, which it may do long before a round.
             proof = cohort.proof(index)
             upload = index, self.clock.charge(index, partial(self._upload, index, proof))
@@ -199,7 +203,7 @@ class _Round:
         client.seeds(values.tobytes())
         return client.submit_bytes(lift(values, self.context.field))
 
-    def _answers(self, stage: MemberStage, messages: MemberMessages) -> Iterator[tuple[int, bytes]]:
+    def _answers(self, stage: IntEnum, messages: Messages) -> Iterator[tuple[int, bytes]]:
         kept = self._kept_answers.setdefault(stage, [])
         for index, data in messages:
             answer = index, self.clock.charge(_party(index), partial(self._answer, index, data))

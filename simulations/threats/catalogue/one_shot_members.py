@@ -16,9 +16,9 @@ from protocol.errors import PolicyError
 from protocol.round import member_noise
 from protocol.round.committee_policy import KEY_SECONDS
 from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.one_process import OneProcess
 from protocol.round.parameters import RoundParameters
 from protocol.round.stored_sealing import SealingFolder
-from protocol.round.turns import Turns
 from secagg import ProtocolError
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.oneshot.messages import decode_upload
@@ -203,8 +203,8 @@ ATTACKS: Final = (
             _rounds_at_once,
             1,
             20,
-            (Turns, "__enter__", lambda _: None),
-            (Turns, "__exit__", lambda *_: None),
+            (OneProcess, "__enter__", lambda _: None),
+            (OneProcess, "__exit__", lambda *_: None),
         ),
     ),
 )

@@ -17,8 +17,9 @@ from dp import LedgerError
 from protocol.errors import RankFailedError
 from protocol.exchange.divided import DividedUploads
 from protocol.exchange.in_step import InStep
-from protocol.exchange.one_shot import MemberStage, OneShotOutcome
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.ranks import Ranks
+from protocol.exchange.stages import RoundOutcome
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Dropouts, Stage
 from protocol.round.one_shot_client import OneShotRoundClient
@@ -47,10 +48,10 @@ def played(
     dropouts: Dropouts,
     updates: Callable[[int], Any] = update,
     **options: Any,
-) -> Callable[[Ranks], tuple[OneShotOutcome, list[Sequence[int]], list[int], Any]]:
+) -> Callable[[Ranks], tuple[RoundOutcome, list[Sequence[int]], list[int], Any]]:
     """A rank's part of a round: outcome, what was paid, whose updates were asked for, the mean."""
 
-    def work(ranks: Ranks) -> tuple[OneShotOutcome, list[Sequence[int]], list[int], Any]:
+    def work(ranks: Ranks) -> tuple[RoundOutcome, list[Sequence[int]], list[int], Any]:
         dealt(ranks)
         world = World(plan_of(kind), ranks=ranks, **options)
         setup, paid, asked = world.setup(), list[Sequence[int]](), list[int]()
@@ -60,18 +61,17 @@ def played(
             return updates(index)
 
         got = world.real.run(setup, watched, dropouts, before_release=paid.append)
-        assert isinstance(got, OneShotOutcome)
         return got, paid, asked, Pipeline(setup).decode(got.total, got.surplus).update
 
     return work
 
 
-def same(one: OneShotOutcome, other: OneShotOutcome) -> bool:
+def same(one: RoundOutcome, other: RoundOutcome) -> bool:
     """Whether two outcomes are equal, but for who drew the surplus noise."""
     vectors = [each.total.vector.elements for each in (one, other)]
     no = vectors[0][:0]
 
-    def told(outcome: OneShotOutcome) -> OneShotOutcome:
+    def told(outcome: RoundOutcome) -> RoundOutcome:
         field = outcome.total.vector.field
         total = replace(outcome.total, vector=type(outcome.total.vector)(field, no))
         return replace(outcome, total=total, surplus=None)
@@ -313,11 +313,10 @@ def test_a_client_on_two_ranks_is_found_out() -> None:
 def test_a_rank_without_clients_and_one_without_members_are_of_no_harm() -> None:
     ((whole, *_),) = on_ranks(1, played(NAMED, {}))
 
-    def work(ranks: Ranks) -> OneShotOutcome:
+    def work(ranks: Ranks) -> RoundOutcome:
         ranks.take(range(COHORT) if ranks.rank == 1 else ())
         world = World(plan_of(NAMED), ranks=ranks)
         got = world.real.run(world.setup(), update, {})
-        assert isinstance(got, OneShotOutcome)
         return got
 
     for size in (2, 9):

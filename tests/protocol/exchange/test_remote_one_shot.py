@@ -17,7 +17,7 @@ from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.exchange.one_shot import EXCHANGES, MemberStage, OneShotOutcome
+from protocol.exchange.one_shot import EXCHANGES, MemberStage
 from protocol.exchange.remote import answer_or_refuse, open_answer
 from protocol.exchange.remote_one_shot import (
     RemoteMember,
@@ -27,7 +27,7 @@ from protocol.exchange.remote_one_shot import (
     split_announcement,
     with_announcement,
 )
-from protocol.exchange.stages import PEER_ERRORS, Refusal
+from protocol.exchange.stages import PEER_ERRORS, Refusal, RoundOutcome
 from protocol.planning.policies import client_policy
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
@@ -273,7 +273,7 @@ def test_the_sum_is_the_exact_one_whoever_restarts_or_leaves(
     check_bytes(outcome, setup, everyone)
 
 
-def check_bytes(outcome: OneShotOutcome, setup: OneShotSetup, everyone: bool) -> None:
+def check_bytes(outcome: RoundOutcome, setup: OneShotSetup, everyone: bool) -> None:
     """What a client that is no member is sent is its announcement, and what it sends its upload."""
     for index in outcome.total.survivors:
         as_member = outcome.member_bytes_down.get(index, 0) if everyone else 0

@@ -1,4 +1,4 @@
-"""One user at a time, for what counts: threads wait for each other, and a thread never for itself.
+"""One process and one thread at a time: threads wait for each other, and a thread never for itself.
 
 A forked process has a copy, which does not see what its parent counts, and is refused.
 
@@ -14,11 +14,12 @@ from threading import RLock
 from dp import LedgerError
 
 
-class Turns:
-    """A lock, for `with`, that its own holder is refused."""
+class OneProcess:
+    """A lock, for `with`, that a forked process and the thread that holds it are refused."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, forked: type[Exception] = LedgerError) -> None:
         self._what = what
+        self._forked = forked
         self._lock = RLock()
         self._is_taken = False
         self._process = os.getpid()
@@ -27,7 +28,7 @@ class Turns:
         """Wait for other threads."""
         # Before the lock: in a forked process, a thread that is not there may hold it.
         if self._process != os.getpid():
-            raise LedgerError(
+            raise self._forked(
                 f"{self._what} cannot be used in a process that was forked after it was made or "
                 "opened: the parent process still uses it"
             )
