@@ -19,6 +19,7 @@ from protocol.noise.noise import Independent
 from protocol.round.losses import Stage
 from protocol.training.records import listed_cohort
 from secagg import ParameterError
+from veilsum.extras import install_command
 
 ALPHA = 1e-6
 VECTORS = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
@@ -121,7 +122,7 @@ def test_without_torch_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)  # noqa: S603
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: private_training needs torch, which comes with the extra sim: "
-        'pip install "veilsum[sim]"'
+        + install_command("sim")
     )
 
 

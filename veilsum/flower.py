@@ -6,10 +6,12 @@
         grid=protect(grid, context, strategy, epsilon=8.0, clip_l2=1.0), ...
     )
 
-Needs Flower: `pip install "veilsum[flower]"`. More is in `protocol.adapters.flower`.
+Needs the extra flower. More is in `protocol.adapters.flower`.
 """
 
 from __future__ import annotations
+
+from veilsum.extras import install_command
 
 try:
     from protocol.adapters.flower import (
@@ -22,7 +24,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "flwr":
         raise
-    cure = 'which comes with the extra flower: pip install "veilsum[flower]"'
+    cure = f"which comes with the extra flower: {install_command('flower')}"
     raise ModuleNotFoundError(f"veilsum.flower needs Flower, {cure}", name=error.name) from error
 
 __all__ = [

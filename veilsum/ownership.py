@@ -16,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from veilsum.extras import reinstall_command
+
 PACKAGES: Final = ("secagg", "dp", "sketch", "protocol", "simulations")
 """All of ours but this one, from the ground up."""
 
@@ -69,7 +71,7 @@ def _is_ours(package: str, spec: ModuleSpec) -> bool:
 def _foreign(package: str, spec: ModuleSpec | None) -> ForeignPackageError:
     """The error, with what helps: rename a file of one's own, uninstall what another installed."""
     path, ours = _place(spec), _HOME / package
-    reinstall = "pip install --force-reinstall --no-deps veilsum"
+    reinstall = reinstall_command()
     if path is None:
         text = f"Python finds no package {package} of veilsum's, which should be in {_HOME}"
         return ForeignPackageError(f"{text}: {reinstall}", package, None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.errors import ConfigurationError
+from veilsum.extras import install_command
 
 if TYPE_CHECKING:
     from torch import nn
@@ -167,7 +168,7 @@ def _problem(
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             "private_training needs torch, which comes with the extra sim: "
-            'pip install "veilsum[sim]"',
+            f"{install_command('sim')}",
             name=error.name,
         ) from None
     from simulations.learning.data import Dataset

@@ -17,6 +17,7 @@ from rich.text import Text
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
 from simulations.common.tables import JsonFlag
+from veilsum.extras import install_command
 
 if TYPE_CHECKING:
     from simulations.reports.audit import AuditReport, Unit, UnitOutcome
@@ -26,8 +27,7 @@ PAGE: Final = "index.html"
 CHECKS: Final = "checks.jsonl"
 RESULT: Final = "audit.json"
 NO_FLOWER: Final = (
-    "Flower is not installed, so its secure aggregation was not tried: "
-    'pip install "veilsum[flower]".'
+    f"Flower is not installed, so its secure aggregation was not tried: {install_command('flower')}"
 )
 
 

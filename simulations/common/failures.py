@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
+from veilsum.extras import install_command
+
 EXTRAS: Final[Mapping[str, str]] = {
     "jinja2": "cli",
     "matplotlib": "sim",
@@ -143,7 +145,7 @@ def _missing(error: ImportError) -> str | None:
     found = "" if isinstance(error, ModuleNotFoundError) else f" ({error})"
     return (
         f"this command needs {package}{found}, which comes with the extra {extra}: "
-        f'pip install "veilsum[{extra}]"'
+        f"{install_command(extra)}"
     )
 
 

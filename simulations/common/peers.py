@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 
 from protocol.errors import ConfigurationError
+from veilsum.extras import install_command
 
 Arrays: TypeAlias = list[NDArray[Any]]
 
@@ -79,5 +80,5 @@ def load(module: str, peer: Peer) -> ModuleType:
         raise ConfigurationError(
             "peer",
             f"{peer.value} cannot be imported ({error})",
-            f'pip install "veilsum[{peer.value}]"',
+            install_command(peer.value),
         ) from None

@@ -25,6 +25,7 @@ from packaging.specifiers import SpecifierSet
 from simulations.common.failures import EXTRAS
 from simulations.common.provenance import OURS, provenance
 from simulations.reports.doctor.findings import Finding, Level
+from veilsum.extras import install_command, reinstall_command
 
 _HOME: Final = Path(__file__).resolve().parents[3]
 _FOLDERS: Final = (*OURS, "veilsum")
@@ -62,7 +63,7 @@ def versions() -> Iterator[Finding]:
     told = f"commit {made.commit or 'unknown'}, sources {made.source}, in {_HOME}"
     if ours is None:
         found = f"not installed, so it is unknown which versions it needs; {told}"
-        yield Finding(Level.WARNING, "veilsum", found, f"pip install -e {_HOME}")
+        yield Finding(Level.WARNING, "veilsum", found, install_command())
         return
     yield Finding(Level.OK, "veilsum", f"{ours}, {told}")
     bounds = SpecifierSet(metadata("veilsum")["Requires-Python"] or "")
@@ -81,7 +82,7 @@ def extras() -> Iterator[Finding]:
     """Which extras are installed. A package of one may be there for another purpose."""
     for extra in sorted(set(EXTRAS.values())):
         packages = _needed(extra)
-        subject, remedy = f"extra {extra}", f'pip install "veilsum[{extra}]"'
+        subject, remedy = f"extra {extra}", install_command(extra)
         unfit = [package for package in packages if package.version and not package.fits]
         missing = [package.name for package in packages if package.version is None]
         if unfit:
@@ -128,11 +129,11 @@ def strangers() -> Iterator[Finding]:
     foreign, altered = _foreign_files(), _altered_files()
     for owner, path in foreign:
         found = f"{path} belongs to the distribution {owner}, in a package of veilsum"
-        remedy = f"pip uninstall {owner}, then pip install --force-reinstall --no-deps veilsum"
+        remedy = f"pip uninstall {owner}, then {reinstall_command()}"
         yield Finding(Level.WRONG, "packages", found, remedy)
     if altered:
         found = f"{len(altered)} files are not as they were installed, such as {altered[0]}"
-        remedy = "pip install --force-reinstall --no-deps veilsum"
+        remedy = reinstall_command()
         yield Finding(Level.WARNING, "packages", found, remedy)
     if not foreign and not altered:
         yield Finding(Level.OK, "packages", f"{', '.join(_FOLDERS)} are veilsum's own")

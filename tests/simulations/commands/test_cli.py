@@ -18,6 +18,7 @@ from protocol.training import local
 from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
+from veilsum.extras import install_command
 
 TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial" / "1-demo.md"
 
@@ -212,5 +213,5 @@ def test_a_missing_extra_says_what_to_install(
         main()
     assert caught.value.code == 2
     error = capsys.readouterr().err
-    assert "needs typer" in error and 'pip install "veilsum[cli]"' in error
+    assert "needs typer" in error and install_command("cli") in error
     assert error.count("\n") == 1

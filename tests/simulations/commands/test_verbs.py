@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from simulations.commands import cli
 from simulations.learning.configuration import RunConfig, demo_config, write_config
+from veilsum.extras import install_command
 
 HEAVY = {"numpy", "numba", "scipy", "torch", "pydantic", "matplotlib", "sklearn", "secagg", "dp"}
 VERBS = cli.Commands.verbs
@@ -171,7 +172,7 @@ def test_what_does_not_train_needs_no_torch(line: str) -> None:
 def test_what_trains_says_which_extra_is_missing(line: str) -> None:
     status, error = without_extras(*line.split())
     assert status == 2
-    assert error.splitlines()[-1].endswith('pip install "veilsum[sim]"')
+    assert error.splitlines()[-1].endswith(install_command("sim"))
     assert "Traceback" not in error
 
 

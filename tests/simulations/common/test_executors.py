@@ -37,6 +37,7 @@ from simulations.common import executors
 from simulations.common.executors import RankExecutor, executor, serve
 from simulations.common.failures import one_line
 from simulations.common.provenance import source_hash
+from veilsum.extras import install_command
 
 
 @pytest.fixture(autouse=True)
@@ -274,4 +275,4 @@ def test_dask_is_told_when_it_is_missing(tmp_path: Path) -> None:
     done = subprocess.run(  # noqa: S603 - our own program
         [sys.executable, "-c", program], capture_output=True, text=True
     )
-    assert 'pip install "veilsum[dask]"' in done.stdout, done.stderr
+    assert install_command("dask") in done.stdout, done.stderr

@@ -36,6 +36,7 @@ from simulations.learning.configuration import RunConfig, demo_config, write_con
 from simulations.learning.data.errors import DataError, DataProblem
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.training import require_device
+from veilsum.extras import install_command
 
 ROOT = Path(__file__).parents[3]
 
@@ -96,7 +97,7 @@ def test_a_missing_package_names_its_extra(
     monkeypatch.setattr(cli, "app", ends)
     error = told()
     assert f"needs {package}" in error
-    assert f'pip install "veilsum[{EXTRAS[package]}]"' in error
+    assert install_command(EXTRAS[package]) in error
 
 
 def test_a_package_of_another_version_says_what_it_lacks() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from protocol.schemes import Pairwise
 from protocol.schemes.pairwise import pairwise_of
+from veilsum.extras import install_command
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
@@ -558,4 +559,4 @@ def test_the_face_has_it_and_says_which_extra_brings_flower() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert 'pip install "veilsum[flower]"' in done.stderr.splitlines()[-1]
+    assert install_command("flower") in done.stderr.splitlines()[-1]

@@ -17,6 +17,7 @@ from simulations.common.failures import one_line
 from simulations.learning.records import Record, flat
 from simulations.reports.run.folders import find_runs
 from simulations.reports.run.rows import COLUMNS, column_of, rows_of
+from veilsum.extras import install_command
 
 DOCS = Path(__file__).parents[4] / "docs" / "reports.md"
 
@@ -95,7 +96,7 @@ def test_without_pyarrow_the_extra_is_named(
     error = invoke("export", sweep, "--to", "parquet", "--out", tmp_path / "out").exception
     assert isinstance(error, ImportError)
     line = one_line(error)
-    assert line is not None and 'pip install "veilsum[parquet]"' in line
+    assert line is not None and install_command("parquet") in line
     assert not (tmp_path / "out").exists()
 
 
