@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+from numpy.typing import NDArray
 from scipy import stats
 
 import veilsum
@@ -19,6 +23,7 @@ from protocol.noise.noise import Independent
 from protocol.round.losses import Stage
 from protocol.training.records import listed_cohort
 from secagg import ParameterError
+from veilsum import OneShot
 from veilsum.extras import install_command
 
 ALPHA = 1e-6
@@ -92,6 +97,34 @@ def test_a_ledger_is_refused_without_the_names_that_it_counts_by(tmp_path: Path)
     assert not ledger.exists()
 
 
+@pytest.mark.parametrize("scheme", ["pairwise", "one-shot", OneShot()])
+def test_every_scheme_gives_a_mean(scheme: Any) -> None:
+    assert np.abs(mean(scheme=scheme).mean - 0.5).max() < 1.0
+
+
+def test_a_scheme_that_is_none_is_named() -> None:
+    with pytest.raises(ParameterError, match=r"'secagg'.*one of pairwise, one-shot"):
+        mean(scheme="secagg")
+
+
+def as_tensors(rows: NDArray[Any]) -> Any:
+    return [torch.tensor(row, requires_grad=True) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "made", [pd.DataFrame, as_tensors, lambda rows: torch.tensor(rows, requires_grad=True)]
+)
+def test_frames_and_tensors_are_taken_row_by_row(made: Callable[[NDArray[Any]], Any]) -> None:
+    rows = np.arange(10.0).reshape(5, 2) / 100
+    found = veilsum.private_mean(made(rows), epsilon=50.0)
+    assert found.mean.shape == (2,) and found.survivors == 5
+
+
+def test_few_clients_are_warned() -> None:
+    with pytest.warns(UserWarning, match="3 clients: with so few"):
+        veilsum.private_mean(np.zeros((3, 2)), epsilon=50.0)
+
+
 def test_long_vectors_are_told() -> None:
     with pytest.warns(UserWarning, match="3 of 4 vectors were longer than clip_l2 = 1 "):
         found = veilsum.private_mean([[0.5, 0.0], [2.0, 0.0], [0.0, 3.0], [1.5, 0.0]], epsilon=50.0)
@@ -106,6 +139,8 @@ def test_long_vectors_are_told() -> None:
         ([[1.0], [1.0, 2.0]], "n vectors of one length"),
         ([["a"], ["b"]], "n vectors of one length"),
         ([[1.0], [float("nan")], [float("inf")]], r"vectors\[1\]"),
+        ([[1.0 + 2.0j], [1.0]], "complex"),
+        (np.ma.masked_equal([[1.0], [2.0]], 2.0), "masked"),
     ],
 )
 def test_what_are_no_vectors(vectors: Any, said: str) -> None:

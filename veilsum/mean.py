@@ -9,19 +9,22 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dp import Ledger
-from protocol import PrivacyGoal, PrivateTraining, RealAggregator, TrainingPlan
-from protocol.planning.policies import client_policy
+from protocol import PrivacyGoal, PrivateTraining, TrainingPlan
 from protocol.round.losses import NOBODY, Dropouts
-from protocol.training.local import named_identities
+from protocol.schemes import SCHEMES, Scheme
+from protocol.training.local import local_aggregator, named_identities
 from secagg import Identity, ParameterError
 from secagg.keys import os_random
 from sketch.controllers import FixedRate
+
+FEW: Final = 4
+"""Fewer clients than this are warned: a sum says much about each of them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -69,6 +72,7 @@ def private_mean(
     ledger: str | Path | None = None,
     names: Sequence[str] | None = None,
     rounds: int = 1,
+    scheme: str | Scheme = "pairwise",
     **plan: Any,
 ) -> MeanEstimate:
     """Compute the mean of vectors, one of each client, as an untrusted server would learn it.
@@ -78,10 +82,11 @@ def private_mean(
     since this process has all vectors.
 
     Args:
-        vectors: one of each client, float[n, d] or n arrays of length d; n at least 2.
+        vectors: one of each client: float[n, d], n arrays or tensors of length d, or a data frame
+            with a row for each client; n at least 2.
         epsilon: of the promise to every client. Without a ledger it is about this call alone, and
             what several calls tell of one client adds up.
-        delta: of the same; take one well below 1 / n.
+        delta: of the same promise; take one well below 1 / n.
         clip_l2: a longer vector is shortened to this length. Choose it without looking at the
             vectors: the noise grows with it.
         compression: d divided by the length of what is sent; above 1, a sketch.
@@ -91,6 +96,8 @@ def private_mean(
         names: of the clients, one for each vector; needed with a ledger, which counts by them. The
             same person has the same name at every call.
         rounds: calls on the ledger that a client may take part in; the noise grows with them.
+        scheme: "pairwise", "one-shot", or a scheme with arguments of its own, such as
+            ``OneShot(committee=Named(...))``.
         plan: other arguments of `TrainingPlan`. Unless told otherwise, a tenth of the clients may
             be lost, and a twentieth may work for the server.
 
@@ -110,10 +117,17 @@ def private_mean(
         goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds),
         cohort=count,
         clip_l2=clip_l2,
+        scheme=_scheme(scheme),
         **choices,
     )
+    if count < FEW:
+        warnings.warn(
+            f"{count} clients: with so few, each knows nearly as much about the others as the sum "
+            "says, and the noise is about as large as the mean",
+            stacklevel=2,
+        )
     people = _people(names, count, ledger)
-    aggregator = RealAggregator(people, client_policy(chosen, dimension))
+    aggregator = local_aggregator(chosen, people, dimension)
     with ExitStack() as stack:
         if ledger is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="veilsum-mean-"))
@@ -155,11 +169,35 @@ def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) 
     return named_identities(names)
 
 
+def _scheme(scheme: str | Scheme) -> Scheme:
+    """A scheme by its name, or as it is given."""
+    if not isinstance(scheme, str):
+        return scheme
+    if scheme not in SCHEMES:
+        raise ParameterError("scheme", repr(scheme), f"one of {', '.join(SCHEMES)}, or an object")
+    return SCHEMES[scheme]()
+
+
+def _array(given: Any) -> Any:
+    """What NumPy can iterate over row by row: data frames go by column, and tensors may not go."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu()
+    to_numpy = getattr(given, "to_numpy", None) or getattr(given, "numpy", None)
+    if to_numpy is not None:
+        return to_numpy()
+    return given if isinstance(given, (list, tuple)) else np.asanyarray(given)
+
+
 def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
     """The vectors as float64[n, d]."""
     valid = "n vectors of one length d, of finite numbers"
     try:
-        rows = np.array([np.asarray(each) for each in vectors], dtype=np.float64)
+        given = [_array(each) for each in _array(vectors)]
+        if any(np.ma.isMaskedArray(each) for each in given):
+            raise ParameterError("vectors", "masked", f"{valid}, none of them masked")
+        if any(np.iscomplexobj(each) for each in given):
+            raise ParameterError("vectors", "complex", f"{valid}, real and imaginary parts apart")
+        rows = np.array(given, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ParameterError("vectors", f"({error})", valid) from None
     if rows.ndim != 2 or rows.size == 0:
