@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dp import CoinSchedule
-from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.mechanisms import DistributedMechanism
-from protocol.checks import require_between, require_int, require_number
+from protocol.checks import require, require_number
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE, sharpest
 from protocol.noise.noise import Independent, Noise, OfRound
@@ -16,7 +15,6 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.setup import coin_schedule
 from protocol.schemes import Pairwise, Scheme
 from secagg import ParameterError
-from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import Prior
 
@@ -68,16 +66,9 @@ class TrainingPlan:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), valid)
-        require_int("cohort", self.cohort, 2)
-        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
-        require_int("tolerated_colluders", self.tolerated_colluders, 0)
-        for name in ("clip_l2", "error_share", "wrap_probability"):
-            require_number(name, getattr(self, name))
-        # Written so that NaN fails the test.
-        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
-            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-            raise ParameterError("clip_l2", self.clip_l2, valid)
-        require_between("lifetime_seconds", self.lifetime_seconds, 0, LARGEST_LIFETIME_SECONDS)
+        require(self, "cohort", "tolerated_dropouts", "tolerated_colluders", "clip_l2")
+        require(self, "error_share", "lifetime_seconds")
+        require_number("wrap_probability", self.wrap_probability)
         self.scheme.check(self)
         self.noise.check(self)
 
