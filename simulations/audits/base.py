@@ -188,15 +188,3 @@ def identities_of(seed: int, count: int, label: str = "identity") -> list[Identi
 def public_keys(identities: Sequence[Identity]) -> tuple[bytes, ...]:
     """Return their registered halves."""
     return tuple(identity.public for identity in identities)
-
-
-def require_count(name: str, value: int, smallest: int) -> None:
-    """Raise ``ParameterError`` unless an integer is at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-        raise ParameterError(name, value, f"an int of at least {smallest}")
-
-
-def require_probability(name: str, value: float) -> None:
-    """Raise ``ParameterError`` unless a number lies strictly between 0 and 1."""
-    if not 0.0 < value < 1.0:
-        raise ParameterError(name, value, "strictly between 0 and 1")
