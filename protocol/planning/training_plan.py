@@ -10,6 +10,7 @@ from protocol.checks import require, require_number
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE, sharpest
 from protocol.noise.noise import Independent, Noise, OfRound
+from protocol.promise import Promise
 from protocol.round.field_size import WRAP_PROBABILITY
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import coin_schedule
@@ -20,7 +21,7 @@ from sketch.controllers import Prior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
+class TrainingPlan(Promise):
     """What stays the same over all rounds of a run.
 
     Args:
@@ -47,11 +48,6 @@ class TrainingPlan:
             to hide among.
     """
 
-    goal: PrivacyGoal
-    cohort: int
-    tolerated_dropouts: int
-    tolerated_colluders: int
-    clip_l2: float
     noise: Noise = field(default_factory=Independent)
     scheme: Scheme = field(default_factory=Pairwise)
     error_share: float = ERROR_SHARE
@@ -71,16 +67,6 @@ class TrainingPlan:
         require_number("wrap_probability", self.wrap_probability)
         self.scheme.check(self)
         self.noise.check(self)
-
-    @property
-    def minimum_survivors(self) -> int:
-        """Fewer survivors would thin the noise below its target, so no such sum is released."""
-        return self.cohort - self.tolerated_dropouts
-
-    @property
-    def fewest_honest(self) -> int:
-        """Survivors whose noise counts: colluders take off their own."""
-        return self.minimum_survivors - self.tolerated_colluders
 
     @property
     def prior(self) -> Prior:
@@ -114,7 +100,7 @@ class TrainingPlan:
         return replace(self, goal=goal)
 
     def schedule(self, mechanism: DistributedMechanism) -> CoinSchedule | None:
-        """The batches of a client's noise; None if there is nothing to take off."""
+        """As `Promise.schedule` says."""
         if self.noise.exact is False:
             return None
         survivors, colluders = self.minimum_survivors, self.tolerated_colluders

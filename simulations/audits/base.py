@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dp import Event, NoiseSeed
 from dp.accounting import Accountant, DominationAccountant
+from protocol.checks import FRACTION
 from secagg import Identity, ParameterError
 
 ALPHA: Final = 1e-6
@@ -76,8 +77,7 @@ class Claim:
         """Check both figures."""
         if not 0.0 <= self.epsilon < math.inf:
             raise ParameterError("epsilon", self.epsilon, "finite and not negative")
-        if not 0.0 < self.delta < 1.0:
-            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
+        FRACTION.require("delta", self.delta)
 
     @classmethod
     def of_event(cls, event: Event, delta: float, accountant: Accountant | None = None) -> Claim:

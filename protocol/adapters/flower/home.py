@@ -38,7 +38,6 @@ from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
 from protocol.round.clauses import Clauses, PairwiseClauses
 from protocol.round.committee_policy import KEY_ROUNDS, KEYS, CommitteePolicy
-from protocol.round.member import MemberPolicy
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
@@ -158,15 +157,6 @@ class ClientRules(Section):
         """Members of a committee that may work for the server."""
         given = self.committee.corrupt if self.committee else None
         return self.tolerated_colluders if given is None else given
-
-    def member_policy(self, registry: frozenset[bytes]) -> MemberPolicy:
-        """What this client insists on as a member of a committee."""
-        return MemberPolicy(
-            minimum_survivors=self.minimum_survivors,
-            tolerated_colluders=self.tolerated_colluders,
-            corrupt=self.corrupt_members,
-            registry=registry,
-        )
 
     def policy(self, named: frozenset[bytes] = frozenset()) -> ClientPolicy:
         """What is held against every announcement."""
