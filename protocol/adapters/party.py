@@ -46,7 +46,7 @@ class Shelf(Protocol):
         """It; empty if there is none."""
 
     def drop(self) -> None:
-        """Have none."""
+        """Forget it, if there is one."""
 
     def keep(self, state: bytes) -> None:
         """Keep it in place of all else."""
