@@ -9,7 +9,7 @@ from typing import Any
 
 from dp import FailureReserve, noise_multiplier_for_epsilon
 from dp.accounting.gaussian import LARGEST_EPSILON
-from protocol.checks import require_int, require_number
+from protocol.checks import require
 from secagg import ParameterError
 
 
@@ -36,20 +36,10 @@ class PrivacyGoal:
             value = getattr(self, name)
             if name == "moment_order" and value is None:
                 continue
-            require_number(name, value)
-            try:
-                # A ledger has them as they are here, and its readers expect floats.
-                object.__setattr__(self, name, float(value))
-            except OverflowError:
-                raise ParameterError(name, value, "a finite number") from None
-        require_int("rounds", self.rounds, 1)
-        if not (math.isfinite(self.epsilon) and self.epsilon > 0.0):
-            raise ParameterError("epsilon", self.epsilon, "positive and finite")
-        if not 0.0 < self.delta < 1.0:
-            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
-        order = self.moment_order
-        if order is not None and not 1.0 < order < math.inf:
-            raise ParameterError("moment_order", order, "left out, or finite and above 1")
+            require(self, name)
+            # A ledger has them as they are here, and its readers expect floats.
+            object.__setattr__(self, name, float(value))
+        require(self, "rounds")
 
     @property
     def reserve(self) -> FailureReserve:

@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
 
 from dp import CoinSchedule
 from dp.mechanisms import DistributedMechanism
 from protocol.goal import PrivacyGoal
 
 
-class Promise(Protocol):
-    """A `TrainingPlan`, as its noise and its scheme see it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise(ABC):
+    """A `TrainingPlan`, as its noise and its scheme see it, which lie above; fields as there."""
 
-    @property
-    def goal(self) -> PrivacyGoal:
-        """(epsilon, delta) of any one client."""
-
-    @property
-    def cohort(self) -> int:
-        """n, clients invited to each round."""
-
-    @property
-    def tolerated_dropouts(self) -> int:
-        """Clients that may vanish from a round."""
-
-    @property
-    def tolerated_colluders(self) -> int:
-        """Clients of a cohort that may work for the server."""
-
-    @property
-    def clip_l2(self) -> float:
-        """C, in the units of an update."""
-
-    @property
-    def error_share(self) -> float:
-        """Extra variance of the noise, as a share of the Gaussian mechanism's."""
-
-    @property
-    def wrap_probability(self) -> float:
-        """Accepted chance that a round's sum does not fit its field."""
-
-    @property
-    def lifetime_seconds(self) -> int:
-        """Of a round; 0 for ever."""
+    goal: PrivacyGoal
+    cohort: int
+    tolerated_dropouts: int
+    tolerated_colluders: int
+    clip_l2: float
+    noise: Any
+    scheme: Any
+    error_share: float
+    wrap_probability: float
+    lifetime_seconds: int
 
     @property
     def minimum_survivors(self) -> int:
-        """Of a sum that is released."""
+        """Fewer survivors would thin the noise below its target, so no such sum is released."""
+        return self.cohort - self.tolerated_dropouts
 
     @property
     def fewest_honest(self) -> int:
-        """Survivors whose noise counts."""
+        """Survivors whose noise counts: colluders take off their own."""
+        return self.minimum_survivors - self.tolerated_colluders
 
-    @property
-    def noise(self) -> Any:
-        """Which noise clients and members add: a `Noise`, which lies above."""
-
-    @property
-    def scheme(self) -> Any:
-        """Which way leads to the sum: a `Scheme`, which lies above noise."""
-
+    @abstractmethod
     def schedule(self, mechanism: DistributedMechanism) -> CoinSchedule | None:
-        """The batches of a client's noise."""
+        """The batches of a client's noise; None if there is nothing to take off."""

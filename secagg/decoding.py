@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _decoding_kernels
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.shamir import points_of
 
@@ -52,7 +52,7 @@ def wrong_shares(
     """
     if shares.ndim != 2 or shares.shape[0] != len(holders) or not shares.shape[1]:
         raise ParameterError("shares", shares.shape, f"({len(holders)}, limbs)")
-    require_within("threshold", threshold, 1, len(holders), ", the holders")
+    require_int("threshold", threshold, 1, len(holders), ", the holders")
     points = points_of(holders)
     words = np.ascontiguousarray(shares.T).astype(np.uint64)
     sums = np.empty((words.shape[0], len(holders) - threshold), np.uint64)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _kernels
-from secagg.checks import require_at_least
+from secagg.checks import require_int
 from secagg.errors import CapacityError, ParameterError
 
 MIN_BITS = 8
@@ -43,8 +43,7 @@ class PrimeField:
     bits: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.bits, int) or not MIN_BITS <= self.bits <= MAX_BITS:
-            raise ParameterError("bits", self.bits, f"an integer in {MIN_BITS} .. {MAX_BITS}")
+        require_int("bits", self.bits, MIN_BITS, MAX_BITS)
 
     @property
     def modulus(self) -> int:
@@ -156,7 +155,7 @@ def required_bits(largest_magnitude: int) -> int:
 
     Post: PrimeField(result).largest_centred >= largest_magnitude
     """
-    require_at_least("largest_magnitude", largest_magnitude, 0)
+    require_int("largest_magnitude", largest_magnitude, 0)
     for bits in range(MIN_BITS, MAX_BITS + 1):
         if PrimeField(bits).largest_centred >= largest_magnitude:
             return bits

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 
 PRIME = (1 << 31) - 1
@@ -39,7 +39,7 @@ def split(
         uint32[holders, secrets, LIMBS], every element below 2^31 - 1.
     """
     points = points_of(holders)
-    require_within("threshold", threshold, 1, len(holders), ", the holders")
+    require_int("threshold", threshold, 1, len(holders), ", the holders")
     if any(len(secret) != SECRET_BYTES for secret in secrets):
         raise ParameterError("secrets", "a secret of another length", f"{SECRET_BYTES} bytes each")
     columns = len(secrets) * LIMBS

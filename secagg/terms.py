@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from secagg.checks import require_ints, require_within
+from secagg.checks import require_int, require_ints, whole
 from secagg.errors import ParameterError
 from secagg.field import PrimeField
 from secagg.grinding import LARGEST_LIFETIME_SECONDS
@@ -14,8 +14,12 @@ DIGEST_BYTES = 32
 
 MAX_COHORT = 1 << 20
 """Bound on the cohort, so that a hostile context cannot make a client allocate without limit."""
+COHORT = whole(2, MAX_COHORT)
+LIFETIME = whole(0, LARGEST_LIFETIME_SECONDS)
+"""Of a round, in seconds; 0 for ever."""
 MAX_LENGTH = 1 << 30
 """Bound on the vector length, for the same reason."""
+MAX_ROUND_NUMBER = (1 << 63) - 1
 MAX_SEEDS = 63
 """Removable seeds of one client: a mask of them is one number on the wire."""
 
@@ -94,12 +98,10 @@ class RoundTerms:
             raise ParameterError(
                 "application_digest", f"{len(self.application_digest)} bytes", "32 bytes"
             )
-        if not 0 <= self.round_number < 1 << 63:
-            raise ParameterError("round_number", self.round_number, "in 0 .. 2^63 - 1")
-        if not 2 <= self.invited <= MAX_COHORT:
-            raise ParameterError("cohort", f"{self.invited} clients", f"2 .. {MAX_COHORT} clients")
-        require_within("length", self.length, 1, MAX_LENGTH)
-        require_within("tolerated_colluders", self.tolerated_colluders, 0, self.invited - 1)
+        require_int("round_number", self.round_number, 0, MAX_ROUND_NUMBER)
+        COHORT.require("cohort", self.invited)
+        require_int("length", self.length, 1, MAX_LENGTH)
+        require_int("tolerated_colluders", self.tolerated_colluders, 0, self.invited - 1)
         if any(not 0 <= mask < 1 << MAX_SEEDS for mask in self.removal):
             raise ParameterError("removal", self.removal, f"masks of at most {MAX_SEEDS} seeds")
         PrimeField(self.bits)
@@ -112,7 +114,7 @@ class RoundTerms:
             raise ParameterError("removal", f"{len(self.removal)} masks", f"{lost + 1} or more")
 
     def _check_times(self) -> None:
-        require_within("lifetime_seconds", self.lifetime_seconds, 0, LARGEST_LIFETIME_SECONDS)
+        LIFETIME.require("lifetime_seconds", self.lifetime_seconds)
         # One form for a round that never expires, so that it has one hash.
         if self.lifetime_seconds and not 0 < self.opened_at < 1 << 63:
             raise ParameterError("opened_at", self.opened_at, "the unix time of the announcement")

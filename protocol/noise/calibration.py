@@ -29,6 +29,7 @@ from dp.mechanisms import DistributedMechanism, mechanism_of
 from dp.rounding import ROUNDING_VARIANCE
 from dp.sampling.laws import MAX_VARIANCE, MIN_VARIANCE
 from dp.search import bracketed
+from protocol.checks import RANGES
 from protocol.goal import PrivacyGoal
 from protocol.round.parameters import RoundParameters
 from secagg import ParameterError
@@ -36,9 +37,6 @@ from sketch import PublicSeed, SketchSpec, flat_bound
 
 ERROR_SHARE = 0.01
 """Variance beyond that of the Gaussian mechanism; halving it costs about half a bit."""
-
-SMALLEST_ERROR_SHARE = 5e-3
-"""The part of delta that is set aside alone costs about 0.004."""
 
 COORDINATE_CLIP_PROBABILITY = 1e-3
 """Chance that the rotation leaves any coordinate of one client beyond the coordinate clip. It is a
@@ -86,8 +84,7 @@ def calibrate(
     mechanism: str = BinomialMechanism.name,
 ) -> RoundParameters:
     """Parameters of one round, `goal.rounds` of which together meet the goal."""
-    if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
-        raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
+    RANGES["error_share"].require("error_share", error_share)
     if fewest_honest < 1:
         raise ParameterError(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"

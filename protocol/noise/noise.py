@@ -14,7 +14,7 @@ from typing import ClassVar
 from dp import BinomialMechanism, DiscreteGaussianMechanism
 from dp.correlated.planning import Optimiser, Schedule, ServerSteps
 from dp.mechanisms import MECHANISMS, MechanismName
-from protocol.checks import of_kind, require_int, require_number
+from protocol.checks import of_kind, require, require_number
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import calibrate
 from protocol.noise.returned import (
@@ -199,8 +199,7 @@ class Returned(Noise):
     optimiser: Optimiser | ServerSteps = Optimiser.SGD
 
     def __post_init__(self) -> None:
-        require_int("rounds", self.rounds, 1)
-        require_int("apart", self.apart, 1)
+        require(self, "rounds", "apart")
         require_number("away", self.away)
 
     @property

@@ -29,17 +29,14 @@ from dp.correlated.parts_planning import PartsPlan, plan_parts
 from dp.correlated.planning import WORTH_IT, Optimiser, Schedule, ServerSteps
 from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from dp.search import bracketed
-from protocol.checks import require_int, require_number
+from protocol.checks import RANGES, require_number
 from protocol.goal import delta_for_noise
-from protocol.noise.calibration import (
-    COORDINATE_CLIP_PROBABILITY,
-    ERROR_SHARE,
-    SMALLEST_ERROR_SHARE,
-)
+from protocol.noise.calibration import COORDINATE_CLIP_PROBABILITY, ERROR_SHARE
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_events import planned_epsilon
 from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
+from secagg.checks import require_int
 from secagg.oneshot.records import MemberUploads, RoundRecord
 from sketch import PublicSeed, SketchSpec, flat_bound
 
@@ -228,10 +225,8 @@ def _check(epsilon: float, delta: float, error_share: float) -> None:
     if not 0.0 < epsilon < LARGEST_EPSILON:
         valid = f"positive and below {LARGEST_EPSILON:g}"
         raise ParameterError("epsilon", epsilon, valid)
-    if not 0.0 < delta < 1.0:
-        raise ParameterError("delta", delta, "strictly between 0 and 1")
-    if not SMALLEST_ERROR_SHARE <= error_share <= 1.0:
-        raise ParameterError("error_share", error_share, f"in {SMALLEST_ERROR_SHARE:g} .. 1")
+    RANGES["delta"].require("delta", delta)
+    RANGES["error_share"].require("error_share", error_share)
 
 
 def round_parameters(

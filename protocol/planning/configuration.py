@@ -29,6 +29,7 @@ from pydantic_core import PydanticCustomError
 
 from dp.accounting import gaussian_epsilon
 from dp.mechanisms import MechanismName
+from protocol.checks import FRACTION, POSITIVE, RANGES
 from protocol.errors import UNKNOWN, ConfigurationError, Cure
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE
@@ -38,6 +39,7 @@ from protocol.round.field_size import WRAP_PROBABILITY
 from protocol.schemes import OneShot, Pairwise
 from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Mode, ParameterError
+from secagg.checks import Range
 from sketch.controllers import (
     AdaptBudget,
     AdaptNorm,
@@ -80,27 +82,30 @@ _INSECURE_SEED = "insecure_seed"
 another table, is told that it is not to be had there, rather than which keys are."""
 
 
+def within(known: Range | str) -> Any:
+    """The limits of a number, or those that its name has everywhere, for its annotation."""
+    return Field(**(RANGES[known] if isinstance(known, str) else known).limits)
+
+
 class Privacy(Section):
     """What is promised to every client."""
 
-    epsilon: float | None = Field(
+    epsilon: Annotated[float | None, within("epsilon")] = Field(
         default=None,
-        gt=0,
         description="guaranteed against the server, over all rounds; if left out, give "
         "noise_multiplier",
     )
-    noise_multiplier: float | None = Field(
+    noise_multiplier: Annotated[float | None, within("noise_multiplier")] = Field(
         default=None,
-        gt=0,
         description="standard deviation of a sum's noise, divided by the clip; if left out, give "
         "epsilon",
     )
-    delta: float = Field(gt=0, lt=1, description="delta of the same promise")
-    clip_l2: float = Field(gt=0, description="an update is shortened to this length (l2 norm)")
-    error_share: float = Field(
+    delta: Annotated[float, within("delta")] = Field(description="delta of the same promise")
+    clip_l2: Annotated[float, within(POSITIVE)] = Field(
+        description="an update is shortened to this length (l2 norm)"
+    )
+    error_share: Annotated[float, within("error_share")] = Field(
         default=ERROR_SHARE,
-        gt=0,
-        le=1,
         description="extra variance of the noise, relative to the Gaussian mechanism; lower "
         "values need more bits",
     )
@@ -110,10 +115,8 @@ class Privacy(Section):
         description="accepted probability that a sum does not fit its field and is lost; lower "
         "values need more bits",
     )
-    moment_order: float | None = Field(
+    moment_order: Annotated[float | None, within("moment_order")] = Field(
         default=None,
-        gt=1,
-        allow_inf_nan=False,
         description="count by truncated moments of this order, which is better for weak noise; by "
         "Gaussian domination if left out",
     )
@@ -137,10 +140,12 @@ class Privacy(Section):
 class Cohort(Section):
     """Who takes part in a round, and how many may fail or collude."""
 
-    size: int = Field(ge=2, description="clients invited to a round")
-    tolerated_dropouts: int = Field(ge=0, description="how many of them may drop out")
-    tolerated_colluders: int = Field(
-        ge=0, description="how many of them may collude with the server"
+    size: Annotated[int, within("cohort")] = Field(description="clients invited to a round")
+    tolerated_dropouts: Annotated[int, within("tolerated_dropouts")] = Field(
+        description="how many of them may drop out"
+    )
+    tolerated_colluders: Annotated[int, within("tolerated_colluders")] = Field(
+        description="how many of them may collude with the server"
     )
 
 
@@ -181,9 +186,8 @@ class IndependentTable(Section):
 class _ScheduledTable(Section):
     """Noise that is planned for when clients take part."""
 
-    apart: int | None = Field(
+    apart: Annotated[int | None, within("apart")] = Field(
         default=None,
-        ge=1,
         description="minimum number of rounds between two participations of a client; as many as "
         "the schedule has if left out",
     )
@@ -222,11 +226,15 @@ class NamedTable(Section):
     """Members that are named."""
 
     kind: Literal["named"] = Field(default="named", description=_COMMITTEE_KINDS)
-    size: int = Field(ge=1, description="members of the committee", examples=[20])
-    corrupt: int = Field(
-        ge=0, description="how many members may collude with the server", examples=[2]
+    size: Annotated[int, within("size")] = Field(
+        description="members of the committee", examples=[20]
     )
-    away: int = Field(ge=0, description="how many honest members may be away", examples=[2])
+    corrupt: Annotated[int, within("corrupt")] = Field(
+        description="how many members may collude with the server", examples=[2]
+    )
+    away: Annotated[int, within("away")] = Field(
+        description="how many honest members may be away", examples=[2]
+    )
 
     def build(self) -> Named:
         """The committee of this table."""
@@ -237,10 +245,14 @@ class DrawnTable(Section):
     """Members that are drawn by lot."""
 
     kind: Literal["drawn"] = Field(default="drawn", description=_COMMITTEE_KINDS)
-    size: int = Field(ge=1, description="members, of those who are drawn")
-    corrupt: int = Field(ge=0, description="how many of all who can be drawn may collude")
-    away: int = Field(ge=0, description="how many honest members may be away")
-    odds: float = Field(gt=0.0, lt=1.0, description="chance of every client to be drawn in a round")
+    size: Annotated[int, within("size")] = Field(description="members, of those who are drawn")
+    corrupt: Annotated[int, within("corrupt")] = Field(
+        description="how many of all who can be drawn may collude"
+    )
+    away: Annotated[int, within("away")] = Field(description="how many honest members may be away")
+    odds: Annotated[float, within(FRACTION)] = Field(
+        description="chance of every client to be drawn in a round"
+    )
 
     def build(self) -> Drawn:
         """The committee of this table."""
@@ -264,9 +276,8 @@ class PairwiseTable(Section):
         description="active: the server may break every rule; semi_honest: it tells all clients "
         "the same survivors, which saves a round trip",
     )
-    security_bits: int | None = Field(
+    security_bits: Annotated[int | None, within("security_bits")] = Field(
         default=None,
-        ge=1,
         description="what a sparse graph may fail with, as bits: 80 for a chance of 2^-80; as many "
         "as the goal needs if left out",
     )

@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from dp import CoinSchedule
-from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.mechanisms import DistributedMechanism
-from protocol.checks import require_between, require_int, require_number
+from protocol.checks import require, require_number
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE, sharpest
 from protocol.noise.noise import Independent, Noise, OfRound
+from protocol.promise import Promise
 from protocol.round.field_size import WRAP_PROBABILITY
 from protocol.round.parameters import RoundParameters
 from protocol.round.setup import coin_schedule
 from protocol.schemes import Pairwise, Scheme
 from secagg import ParameterError
-from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import Prior
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingPlan:
+class TrainingPlan(Promise):
     """What stays the same over all rounds of a run.
 
     Args:
@@ -49,11 +48,6 @@ class TrainingPlan:
             to hide among.
     """
 
-    goal: PrivacyGoal
-    cohort: int
-    tolerated_dropouts: int
-    tolerated_colluders: int
-    clip_l2: float
     noise: Noise = field(default_factory=Independent)
     scheme: Scheme = field(default_factory=Pairwise)
     error_share: float = ERROR_SHARE
@@ -68,28 +62,11 @@ class TrainingPlan:
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), valid)
-        require_int("cohort", self.cohort, 2)
-        require_int("tolerated_dropouts", self.tolerated_dropouts, 0)
-        require_int("tolerated_colluders", self.tolerated_colluders, 0)
-        for name in ("clip_l2", "error_share", "wrap_probability"):
-            require_number(name, getattr(self, name))
-        # Written so that NaN fails the test.
-        if not MIN_L2_BOUND <= self.clip_l2 <= MAX_L2_BOUND:
-            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-            raise ParameterError("clip_l2", self.clip_l2, valid)
-        require_between("lifetime_seconds", self.lifetime_seconds, 0, LARGEST_LIFETIME_SECONDS)
+        require(self, "cohort", "tolerated_dropouts", "tolerated_colluders", "clip_l2")
+        require(self, "error_share", "lifetime_seconds")
+        require_number("wrap_probability", self.wrap_probability)
         self.scheme.check(self)
         self.noise.check(self)
-
-    @property
-    def minimum_survivors(self) -> int:
-        """Fewer survivors would thin the noise below its target, so no such sum is released."""
-        return self.cohort - self.tolerated_dropouts
-
-    @property
-    def fewest_honest(self) -> int:
-        """Survivors whose noise counts: colluders take off their own."""
-        return self.minimum_survivors - self.tolerated_colluders
 
     @property
     def prior(self) -> Prior:
@@ -123,7 +100,7 @@ class TrainingPlan:
         return replace(self, goal=goal)
 
     def schedule(self, mechanism: DistributedMechanism) -> CoinSchedule | None:
-        """The batches of a client's noise; None if there is nothing to take off."""
+        """As `Promise.schedule` says."""
         if self.noise.exact is False:
             return None
         survivors, colluders = self.minimum_survivors, self.tolerated_colluders

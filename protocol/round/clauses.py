@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from dp.correlated.event import LARGEST_ROUNDS
-from protocol.checks import require_between
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.released import multiplier
 from protocol.round.setup import RoundEncoding, pairwise
 from secagg import Mode, ParameterError
+from secagg.checks import require_int
 from secagg.pairwise.graph_parameters import SECURITY_BITS
 
 
@@ -76,7 +76,7 @@ class ReturnedClauses:
     minimum_kept_multiplier: float = 0.0
 
     def __post_init__(self) -> None:
-        require_between("apart", self.apart, 1, LARGEST_ROUNDS)
+        require_int("apart", self.apart, 1, LARGEST_ROUNDS)
         if not self.minimum_kept_multiplier >= 0.0:
             value = self.minimum_kept_multiplier
             raise ParameterError("minimum_kept_multiplier", value, "at least 0")

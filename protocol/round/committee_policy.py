@@ -12,13 +12,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from protocol.checks import of_kind, require_between
+from protocol.checks import RANGES, of_kind, require
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.setup import RoundEncoding
 from secagg import ParameterError
+from secagg.checks import require_int, whole
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
 from secagg.oneshot.context import OneShotContext
@@ -27,6 +28,9 @@ from secagg.oneshot.sortition import Places
 KEY_ROUNDS = 1 << 16
 """Rounds that a sealing key serves unless told otherwise. Its owner erases it afterwards: whoever
 gets hold of it opens what was recorded."""
+
+KEYS = whole(1, KEY_ROUNDS)
+"""Every number of rounds that an owner lets its key serve."""
 
 KEY_SECONDS = 7 * 86_400
 """Longest time that its owner keeps a sealing key, by its own clock: a server that stops in the
@@ -76,10 +80,10 @@ class CommitteePolicy:
             raise ParameterError("draw", type(self.draw).__name__, valid)
         if self.draw is not None and self.corrupt is not None:
             raise ParameterError("corrupt", self.corrupt, "left out: it follows from the draw")
-        require_between("corrupt", self.most_corrupt, 0, MAX_MEMBERS)
-        require_between("smallest_threshold", self.smallest_threshold, 2, MAX_MEMBERS)
-        require_between("largest_key_rounds", self.largest_key_rounds, 1, 1 << 63)
-        require_between("largest", self.largest, 1, MAX_MEMBERS)
+        require_int("corrupt", self.most_corrupt, 0, MAX_MEMBERS)
+        require(self, "smallest_threshold")
+        require_int("largest_key_rounds", self.largest_key_rounds, 1, 1 << 63)
+        RANGES["size"].require("largest", self.largest)
 
     @property
     def most_corrupt(self) -> int:

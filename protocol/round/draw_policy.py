@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from protocol.checks import RANGES
 from protocol.errors import PolicyError
 from secagg import ParameterError
-from secagg.oneshot.committee import MAX_MEMBERS
+from secagg.checks import require_int
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.draw_bound import (
     BITS_WITH_BEACON,
@@ -49,13 +50,9 @@ class DrawPolicy:
 
     def __post_init__(self) -> None:
         self._draw(b"")
-        for name, value, low, high in (
-            ("corrupt_identities", self.corrupt_identities, 0, self.registry_size),
-            ("smallest", self.smallest, 1, MAX_MEMBERS),
-            ("security_bits", self.bits, self._fewest_bits, 256),
-        ):
-            if type(value) is not int or not low <= value <= high:
-                raise ParameterError(name, value, f"an int in {low} .. {high}")
+        require_int("corrupt_identities", self.corrupt_identities, 0, self.registry_size)
+        RANGES["size"].require("smallest", self.smallest)
+        require_int("security_bits", self.bits, self._fewest_bits, 256)
         _ = self.corrupt
 
     @property

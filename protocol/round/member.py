@@ -24,6 +24,7 @@ from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
+from secagg.checks import require_int
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Member
@@ -62,9 +63,7 @@ class MemberPolicy:
     def __post_init__(self) -> None:
         names = ("minimum_survivors", "tolerated_colluders", "corrupt")
         for name in (*names, "fewest_members", "largest_length"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise ParameterError(name, value, "an int from 0 on")
+            require_int(name, getattr(self, name), 0)
         if type(self.largest_variance) is not float or not self.largest_variance > 0.0:
             raise ParameterError("largest_variance", self.largest_variance, "a float above 0")
         if len(self.registry) < 2:

@@ -19,7 +19,7 @@ from protocol.round.released import IndependentEvents, Released
 from protocol.round.returned_events import RunEvents
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import RoundEncoding, announced_removal
-from protocol.round.written_parameters import WrittenParameters
+from protocol.round.written_parameters import WrittenParameters, same_in, taken
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
@@ -321,25 +321,12 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         committee = Committee(
             kind=CommitteeKind(self.kind),
             members=tuple(Member.decode(self.members[i : i + MEMBER_BYTES]) for i in entries),
-            corrupt=self.corrupt,
-            randomness=self.randomness,
-            per_polynomial=self.per_polynomial,
-            quorum=self.quorum,
             draw=self.draw.draw if self.draw else None,
+            **taken(self, _NUMBERS),
         )
         uploads = self.returns.uploads(parameters, committee.size) if self.returns else None
         return OneShotContext(
-            session_id=self.session_id,
-            round_number=self.round_number,
-            size=self.size,
-            cohort_root=self.cohort_root,
-            minimum_survivors=self.minimum_survivors,
-            tolerated_colluders=self.tolerated_colluders,
             committee=committee,
-            degree=self.degree,
-            limbs=self.limbs,
-            rounding_bits=self.rounding_bits,
-            entries=self.entries,
             removal=announced_removal(
                 parameters.mechanism,
                 self.size - (committee.size if self.returns else 0),
@@ -347,13 +334,15 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
                 self.tolerated_colluders,
                 removable=self.removable,
             ),
-            bits=self.bits,
-            length=self.length,
             application_digest=digest,
-            opened_at=self.opened_at,
-            lifetime_seconds=self.lifetime_seconds,
             member_uploads=uploads,
+            **taken(self, _AS_IN_CONTEXT),
         )
+
+
+_AS_IN_CONTEXT = same_in(OneShotAnnouncement, OneShotContext)
+_NUMBERS = ("corrupt", "randomness", "per_polynomial", "quorum")
+"""Written as they are: of the context, and of its committee."""
 
 
 def _announcement(setup: OneShotSetup, index: int, proof: bytes) -> OneShotAnnouncement:
@@ -362,31 +351,15 @@ def _announcement(setup: OneShotSetup, index: int, proof: bytes) -> OneShotAnnou
         raise LocalProtocolError("a ring that is weak is used in this process only, not announced")
     committee = context.committee
     return OneShotAnnouncement(
-        session_id=context.session_id,
-        round_number=context.round_number,
-        size=context.size,
-        cohort_root=context.cohort_root,
-        minimum_survivors=context.minimum_survivors,
-        tolerated_colluders=context.tolerated_colluders,
         kind=committee.kind.value,
         members=b"".join(member.encode() for member in committee.members),
-        corrupt=committee.corrupt,
-        randomness=committee.randomness,
-        per_polynomial=committee.per_polynomial,
-        quorum=committee.quorum,
-        degree=context.degree,
-        limbs=context.limbs,
-        rounding_bits=context.rounding_bits,
-        entries=context.entries,
-        bits=context.bits,
-        length=context.length,
         removable=bool(context.removal),
-        opened_at=context.opened_at,
-        lifetime_seconds=context.lifetime_seconds,
         parameters=WrittenParameters.of(parameters),
         digest=context.application_digest,
         index=index,
         proof=proof,
         draw=WrittenDraw.of(committee, setup.places),
         returns=WrittenReturns.of(setup),
+        **taken(context, _AS_IN_CONTEXT),
+        **taken(committee, _NUMBERS),
     )

@@ -18,13 +18,12 @@ from dp import (
     Sensitivities,
     quantized_l2_bound,
 )
-from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND
 from dp.mechanisms import MECHANISMS, DistributedMechanism
 from dp.rounding import require_linf_bound
+from protocol.checks import RANGES, require
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
 from protocol.round.returned_noise import ReturnedNoise
 from secagg import ParameterError
-from secagg.terms import MAX_COHORT
 from sketch import PublicSeed, SketchSpec
 
 DIGEST_BYTES = 32
@@ -83,20 +82,14 @@ class RoundParameters:
         if len(self.model_digest) != DIGEST_BYTES:
             raise ParameterError("model_digest", f"{len(self.model_digest)} bytes", "32 bytes")
         for name in ("clip_l2", "sketch_clip_l2", "scale"):
-            value = getattr(self, name)
-            # Written so that NaN fails the test.
-            if type(value) not in (int, float) or not MIN_L2_BOUND <= value <= MAX_L2_BOUND:
-                valid = f"a number in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-                raise ParameterError(name, value, valid)
+            RANGES["clip_l2"].require(name, getattr(self, name))
         try:
             require_linf_bound(self.linf_bound)
         except (TypeError, ValueError) as error:
             raise ParameterError("linf_bound", self.linf_bound, str(error)) from None
         if type(self.mechanism) not in MECHANISMS.values():
             raise ParameterError("mechanism", self.mechanism, f"one of {', '.join(MECHANISMS)}")
-        dropouts = self.tolerated_dropouts
-        if type(dropouts) is not int or not 0 <= dropouts <= MAX_COHORT:
-            raise ParameterError("tolerated_dropouts", dropouts, f"an int in 0 .. {MAX_COHORT}")
+        require(self, "tolerated_dropouts")
         wrap = self.wrap_probability
         likely = type(wrap) is float and MIN_WRAP_PROBABILITY <= wrap <= MAX_WRAP_PROBABILITY
         if not likely and wrap != 0.0:

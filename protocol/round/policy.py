@@ -10,7 +10,7 @@ from dp import BinomialMechanism
 from dp.coins import MAX_COINS
 from dp.mechanisms import MECHANISMS
 from dp.sampling.laws import MAX_VARIANCE
-from protocol.checks import require_between
+from protocol.checks import RANGES
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.clauses import Clauses, PairwiseClauses, ReturnedClauses
@@ -21,6 +21,7 @@ from protocol.round.released import multiplier
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import ParameterError
+from secagg.checks import require_int
 from secagg.terms import MAX_COHORT
 
 
@@ -100,9 +101,9 @@ class ClientPolicy:
         for name in ("minimum_noise_multiplier", "minimum_own_noise_multiplier"):
             if not getattr(self, name) >= 0.0:
                 raise ParameterError(name, getattr(self, name), "at least 0")
-        require_between("smallest_cohort", self.smallest_cohort, 2, MAX_COHORT)
-        require_between("largest_cohort", self.largest_cohort, self.smallest_cohort, MAX_COHORT)
-        require_between("registry_colluders", self.registry_colluders, 0, MAX_COHORT)
+        RANGES["cohort"].require("smallest_cohort", self.smallest_cohort)
+        require_int("largest_cohort", self.largest_cohort, self.smallest_cohort, MAX_COHORT)
+        RANGES["tolerated_colluders"].require("registry_colluders", self.registry_colluders)
         # A plain str is a collection of its letters.
         names = () if isinstance(self.mechanisms, str) else tuple(self.mechanisms)
         if not names or any(name not in MECHANISMS for name in names):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dp import DiscreteGaussianMechanism
 from secagg import ParameterError
+from secagg.checks import require_int
 from secagg.oneshot.records import MAX_RECORDS
 from secagg.terms import MAX_COHORT
 
@@ -36,10 +37,8 @@ class ReturnedNoise:
             _ = self.mechanism
         except (TypeError, ValueError) as error:
             raise ParameterError("variance", self.variance, str(error)) from None
-        for name, most in (("rounds", MAX_RECORDS), ("divisor", MAX_COHORT)):
-            value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= most:
-                raise ParameterError(name, value, f"an int in 1 .. {most}")
+        require_int("rounds", self.rounds, 1, MAX_RECORDS)
+        require_int("divisor", self.divisor, 1, MAX_COHORT)
 
     @property
     def mechanism(self) -> DiscreteGaussianMechanism:

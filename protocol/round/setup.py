@@ -26,7 +26,7 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.released import IndependentEvents, Released
 from protocol.round.rings import is_safe, require_safe_ring
 from protocol.round.round_events import RoundEvents
-from protocol.round.written_parameters import WrittenParameters
+from protocol.round.written_parameters import WrittenParameters, same_in, taken
 from secagg import (
     SERVER,
     CapacityError,
@@ -322,20 +322,11 @@ class RoundSetup(RoundEncoding):
         context, parameters = self.context, self.parameters
         return bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(
             Announcement(
-                session_id=context.session_id,
-                round_number=context.round_number,
                 cohort=b"".join(context.cohort),
-                threshold=context.threshold,
-                minimum_survivors=context.minimum_survivors,
                 mode=context.mode.value,
-                tolerated_colluders=context.tolerated_colluders,
-                degree=context.degree,
-                bits=context.bits,
-                **msgspec.structs.asdict(WrittenParameters.of(parameters)),
                 removable=bool(context.removal),
-                security_bits=context.security_bits,
-                opened_at=context.opened_at,
-                lifetime_seconds=context.lifetime_seconds,
+                **taken(context, _AS_IN_CONTEXT),
+                **msgspec.structs.asdict(WrittenParameters.of(parameters)),
             )
         )
 
@@ -415,16 +406,10 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
         if len(self.cohort) % KEY_BYTES:
             raise ValueError("the cohort is not a list of 32-byte identities")
         context = SessionContext(
-            session_id=self.session_id,
-            round_number=self.round_number,
             cohort=tuple(
                 self.cohort[i : i + KEY_BYTES] for i in range(0, len(self.cohort), KEY_BYTES)
             ),
-            threshold=self.threshold,
-            minimum_survivors=self.minimum_survivors,
             mode=Mode(self.mode),
-            tolerated_colluders=self.tolerated_colluders,
-            degree=self.degree,
             removal=announced_removal(
                 parameters.mechanism,
                 len(self.cohort) // KEY_BYTES,
@@ -432,11 +417,14 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
                 self.tolerated_colluders,
                 removable=self.removable,
             ),
-            bits=self.bits,
             length=parameters.length,
             application_digest=parameters.digest(),
-            security_bits=self.security_bits,
-            opened_at=self.opened_at,
-            lifetime_seconds=self.lifetime_seconds,
+            **taken(self, _AS_IN_CONTEXT),
         )
         return RoundSetup(context, parameters)
+
+
+_AS_IN_CONTEXT = tuple(
+    name for name in same_in(Announcement, SessionContext) if name not in ("cohort", "mode")
+)
+"""Written as they are."""

@@ -15,10 +15,10 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from protocol.round.committee_policy import KEY_ROUNDS, KEY_SECONDS
+from protocol.round.committee_policy import KEY_ROUNDS, KEY_SECONDS, KEYS
 from protocol.round.member import SealingKeys
 from protocol.round.rings import UnixClock
-from secagg import Identity, ParameterError
+from secagg import Identity
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.storage import StoredStateError, sync_folder, write_durably
@@ -47,8 +47,7 @@ class SealingFolder:
         rounds: int = KEY_ROUNDS,
         before_erasing: Callable[[], None] = lambda: None,
     ) -> None:
-        if type(rounds) is not int or not 1 <= rounds <= KEY_ROUNDS:
-            raise ParameterError("rounds", rounds, f"an int in 1 .. {KEY_ROUNDS}")
+        KEYS.require("rounds", rounds)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
         self._clock = clock

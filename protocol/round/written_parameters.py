@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 
 from dp import BinomialMechanism
 from dp.mechanisms import DistributedMechanism, mechanism_of
 from protocol.round.parameters import RoundParameters
 from sketch import PublicSeed, SketchSpec
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class WrittenParameters(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -69,3 +76,14 @@ def read_mechanism(written: int | tuple[str, float]) -> DistributedMechanism:
     if isinstance(written, int):
         return BinomialMechanism(written)
     return mechanism_of(*written)
+
+
+def same_in(struct: type[msgspec.Struct], kind: type[DataclassInstance]) -> tuple[str, ...]:
+    """The names that an announcement and what it announces have in common."""
+    known = {each.name for each in fields(kind)}
+    return tuple(name for name in struct.__struct_fields__ if name in known)
+
+
+def taken(source: object, names: Iterable[str]) -> dict[str, Any]:
+    """The values of these names, as keywords."""
+    return {name: getattr(source, name) for name in names}

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from protocol.checks import require_int
+from protocol.checks import require
 from protocol.round.lottery import DrawnMembers, Members
 from secagg import CapacityError, ParameterError, PrimeField
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
@@ -63,9 +63,7 @@ class _Seated(CommitteePlan):
     away: int
 
     def __post_init__(self) -> None:
-        require_int("size", self.size, 1)
-        require_int("corrupt", self.corrupt, 0)
-        require_int("away", self.away, 0)
+        require(self, "size", "corrupt", "away")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +110,7 @@ class Drawn(_Seated):
 
     def __post_init__(self) -> None:
         _Seated.__post_init__(self)
-        # Written so that NaN fails the test.
-        if not (type(self.odds) is float and 1.0 / CERTAIN <= self.odds < 1.0):
-            raise ParameterError("odds", self.odds, "a float of at least 2^-64 and below 1")
+        require(self, "odds")
 
     @property
     def whole_odds(self) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from protocol.checks import of_kind, require_int
+from protocol.checks import of_kind, require
 from protocol.exchange.aggregators import Aggregator, RealAggregator
 from protocol.exchange.remote import RemoteAggregator
 from protocol.promise import Promise
@@ -22,9 +22,10 @@ from protocol.round.setup import RoundEncoding, RoundSetup, pairwise, removal_ta
 from protocol.schemes.graph import COMPLETE_UP_TO, GraphPlan, default_graph, price_graph
 from protocol.schemes.scheme import Announced, Carrier, Local, Scheme, Trusted
 from secagg import Mode, ParameterError, SessionContext, lowest_threshold
+from secagg.checks import require_int
 from secagg.grinding import ring_failure
 from secagg.pairwise.context import fewest_survivors
-from secagg.pairwise.graph_parameters import SECURITY_BITS, require_security_bits
+from secagg.pairwise.graph_parameters import SECURITY_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,7 @@ class Pairwise(Scheme):
             if getattr(self, name) is not None:
                 require_int(name, getattr(self, name), 0)
         if self.security_bits is not None:
-            require_security_bits(self.security_bits)
+            require(self, "security_bits")
 
     def ring_bits(self, plan: Promise) -> int:
         """Security bits of the rounds of a plan: as given, or what its goal needs.

@@ -36,15 +36,19 @@ from dp.minimal_clip import (
     ReleasedMean,
     next_threshold,
 )
+from protocol.checks import FRACTION, RANGES
 from protocol.exchange.aggregators import UpdateSource
 from protocol.round.losses import NOBODY, Dropouts
 from protocol.training.private import PrivateTraining, RoundResult
 from protocol.training.records import Notes
 from secagg import ParameterError
+from secagg.checks import Range
 
 VOTE_SHARE: Final = 0.01
 """Of the squared clip: an update has half a percent more noise, and a vote is heard among some
 dozens of clients."""
+
+RATE: Final = Range(0, LARGEST_RATE, "(]")
 
 _LABEL: Final = b"veilsum/clip/1"
 _FIGURES: Final = struct.Struct("<ddd")
@@ -65,10 +69,8 @@ class Vote:
 
     def __post_init__(self) -> None:
         for name in ("share", "quantile"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise ParameterError(name, getattr(self, name), "strictly between 0 and 1")
-        if not 0.0 < self.rate <= LARGEST_RATE:
-            raise ParameterError("rate", self.rate, f"above 0 and at most {LARGEST_RATE:g}")
+            FRACTION.require(name, getattr(self, name))
+        RATE.require("rate", self.rate)
 
     @property
     def whole(self) -> float:
@@ -149,10 +151,7 @@ class AdaptiveClipTraining:
                 controller.largest,
                 f"at most {most:.6g}: the plan's clip also covers the vote",
             )
-        # Written so that NaN fails the test.
-        if not MIN_L2_BOUND <= state.threshold <= MAX_L2_BOUND:
-            valid = f"in {MIN_L2_BOUND:g} .. {MAX_L2_BOUND:g}"
-            raise ParameterError("state.threshold", state.threshold, valid)
+        RANGES["clip_l2"].require("state.threshold", state.threshold)
 
     @property
     def training(self) -> PrivateTraining:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import LocalProtocolError, ParameterError, SessionAbortedError
 from secagg.field import FieldVector, centre
 from secagg.framing import encode_message
@@ -164,7 +164,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         rand: Rand = os_random,
         returns: bool = False,
     ) -> None:
-        require_within("index", index, 0, context.size - 1)
+        require_int("index", index, 0, context.size - 1)
         if not context.is_invited(index, identity.public, proof):
             raise ParameterError("proof", "of another entry", "the path of our own in the cohort")
         if returns and index < context.invited:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from secagg.checks import require_ints, require_within
+from secagg.checks import require_int, require_ints
 from secagg.errors import ParameterError
 from secagg.keys import (
     KEY_BYTES,
@@ -190,13 +190,12 @@ class Committee:
 
 def check_sizes(size: int, corrupt: int, randomness: int, per_polynomial: int, quorum: int) -> None:
     """The conditions of the theorem on a committee."""
-    if not 1 <= size <= MAX_MEMBERS:
-        raise ParameterError("members", f"{size} members", f"1 .. {MAX_MEMBERS}")
-    require_within("corrupt", corrupt, 0, size - 1)
+    require_int("members", size, 1, MAX_MEMBERS)
+    require_int("corrupt", corrupt, 0, size - 1)
     # T = 0 would hand every member the packed secrets themselves.
-    require_within("randomness", randomness, max(corrupt, 1), size - 1)
-    require_within("per_polynomial", per_polynomial, 1, size - randomness)
-    require_within("quorum", quorum, lowest_quorum(size, corrupt), size)
+    require_int("randomness", randomness, max(corrupt, 1), size - 1)
+    require_int("per_polynomial", per_polynomial, 1, size - randomness)
+    require_int("quorum", quorum, lowest_quorum(size, corrupt), size)
 
 
 def lowest_quorum(size: int, corrupt: int) -> int:

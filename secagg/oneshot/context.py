@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from secagg.checks import require_ints, require_within
+from secagg.checks import require_int, require_ints
 from secagg.errors import ParameterError
 from secagg.merkle import HASH_BYTES, proof_is_valid
 from secagg.oneshot.committee import Committee, CommitteeKind
@@ -199,7 +199,7 @@ class OneShotContext(RoundTerms):
 
     def _check_cohort(self) -> None:
         lowest = fewest_survivors(self.invited, self.tolerated_colluders)
-        require_within("minimum_survivors", self.minimum_survivors, lowest, self.invited)
+        require_int("minimum_survivors", self.minimum_survivors, lowest, self.invited)
 
     def _check_committee(self) -> None:
         committee = self.committee

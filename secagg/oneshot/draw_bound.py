@@ -10,6 +10,7 @@ from __future__ import annotations
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.grinding import MOST_TRIES
 from secagg.oneshot.committee import MAX_MEMBERS
@@ -40,13 +41,9 @@ def corrupt_bound(corrupt: int, odds: int, security_bits: int) -> int:
 
     Sums are rounded up: where the tail misses the bound by less than 2^-64 of it, c is one larger.
     """
-    for name, value, low, high in (
-        ("corrupt", corrupt, 0, MAX_REGISTRY),
-        ("odds", odds, 1, CERTAIN - 1),
-        ("security_bits", security_bits, 1, 1024),
-    ):
-        if type(value) is not int or not low <= value <= high:
-            raise ParameterError(name, value, f"an int in {low} .. {high}")
+    require_int("corrupt", corrupt, 0, MAX_REGISTRY)
+    require_int("odds", odds, 1, CERTAIN - 1)
+    require_int("security_bits", security_bits, 1, 1024)
     if corrupt * odds > MAX_MEMBERS * CERTAIN:
         valid = f"so few that at most {MAX_MEMBERS} are drawn on average"
         raise ParameterError("corrupt", corrupt, valid)

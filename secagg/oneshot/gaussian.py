@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.checks import require_at_least
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.keystream import BLOCK_BYTES, MAX_BLOCKS, Keystream
 from secagg.oneshot import _gaussian_kernels
@@ -42,7 +42,7 @@ def sample(key: bytes, count: int, start: int = 0) -> NDArray[np.int8]:
         key: 16 bytes, used for nothing else.
     """
     keystream = Keystream(key)
-    require_at_least("count", count, 0)
+    require_int("count", count, 0)
     if not 0 <= start <= MAX_BLOCKS - count:
         raise ParameterError("start", start, f"at least 0, and the end at most {MAX_BLOCKS}")
     table = _table()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.checks import require_at_least
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.oneshot.rounding import ceil_sqrt
 from secagg.shamir import PRIME
@@ -18,7 +18,7 @@ from secagg.shamir import PRIME
 
 def base_for(clients: int) -> int:
     """The odd base 2 ceil(9 sigma sqrt(n)) + 1, in exact arithmetic."""
-    require_at_least("clients", clients, 1)
+    require_int("clients", clients, 1)
     # (9 * 6.4)^2 = 82944 / 25.
     return 2 * ceil_sqrt(82944 * clients, 25) + 1
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.keystream import BLOCK_BYTES, Keystream
 from secagg.oneshot import packed_sharing
@@ -44,7 +44,7 @@ class ShareLayout:
     members: int
 
     def __post_init__(self) -> None:
-        require_within("entries", self.entries, 1, entries_for(self.clients))
+        require_int("entries", self.entries, 1, entries_for(self.clients))
 
     @property
     def key_secrets(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import SERVER, ParameterError, Reason, RemoteProtocolError, blaming
 from secagg.framing import decode_set, encode_message, encode_set, split_items
 from secagg.keys import (
@@ -216,7 +216,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         registry: frozenset[bytes] | None = None,
     ) -> None:
         members = context.committee.members
-        require_within("index", index, 0, len(members) - 1)
+        require_int("index", index, 0, len(members) - 1)
         if members[index].identity != identity.public:
             raise ParameterError("identity", identity.public.hex(), f"that of member {index}")
         if members[index].sealing_key != sealing.public:

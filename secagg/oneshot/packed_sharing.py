@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import _shamir_kernels
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.decoding import wrong_shares
 from secagg.errors import ParameterError, TooFewSurvivorsError, WrongAnswersError
 from secagg.shamir import PRIME, Rand, points_of, random_elements
@@ -162,8 +162,8 @@ def _dealing_matrix(per_polynomial: int, randomness: int, members: int) -> NDArr
 
 
 def _check_numbers(per_polynomial: int, randomness: int, members: int | None) -> None:
-    require_within("per_polynomial", per_polynomial, 1, PRIME // 2 - 1)
-    require_within("randomness", randomness, 1, PRIME // 2 - 1)
+    require_int("per_polynomial", per_polynomial, 1, PRIME // 2 - 1)
+    require_int("randomness", randomness, 1, PRIME // 2 - 1)
     if members is not None:
         fewest, most = per_polynomial + randomness, PRIME - 2 - per_polynomial
-        require_within("members", members, fewest, most)
+        require_int("members", members, fewest, most)

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.checks import require_at_least
+from secagg.checks import require_int
 from secagg.errors import CapacityError, ParameterError
 from secagg.oneshot import _packing_kernels
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
@@ -66,9 +66,7 @@ class Packing:
             ("clients", 1, 1 << 31),
             ("rounding_bits", 0, MAX_ROUNDING_BITS),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or not low <= value <= high:
-                raise ParameterError(name, value, f"an integer in {low} .. {high}")
+            require_int(name, getattr(self, name), low, high)
         needed = self.delta * self.base
         if needed >= self.ring.modulus:
             raise CapacityError(needed.bit_length() + 1, self.ring.modulus.bit_length())
@@ -97,7 +95,7 @@ class Packing:
 
     def coefficients(self, length: int) -> int:
         """Coefficients that are sent for a vector: `FEWEST_COEFFICIENTS` at least."""
-        require_at_least("length", length, 1)
+        require_int("length", length, 1)
         return max(-(-length // self.per), FEWEST_COEFFICIENTS)
 
     def blocks(self, length: int) -> int:

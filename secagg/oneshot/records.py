@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from secagg.checks import require_ints, require_within
+from secagg.checks import require_int, require_ints
 from secagg.errors import ParameterError
 from secagg.framing import decode_set, encode_set
 from secagg.merkle import HASH_BYTES
@@ -108,7 +108,7 @@ class MemberUploads:
     def check(self, size: int, corrupt: int, clients: range, round_number: int) -> None:
         """See that the terms fit a committee, and its records one another."""
         require_ints(self, "fewest", "fewest_returning")
-        require_within("fewest", self.fewest, fewest_members(size, corrupt), size, " members")
+        require_int("fewest", self.fewest, fewest_members(size, corrupt), size, " members")
         if type(self.block) is not bytes or len(self.block) != HASH_BYTES:
             raise ParameterError("block", "of another kind", f"{HASH_BYTES} bytes")
         if type(self.records) is not tuple or len(self.records) > MAX_RECORDS:
@@ -119,7 +119,7 @@ class MemberUploads:
             raise ParameterError("records", "of another kind", f"records of {size} members")
         most = len(self.records[-1].entered) if self.records and self.returning else 0
         of = ": so many added something in the round before"
-        require_within("fewest_returning", self.fewest_returning, 0, most, of)
+        require_int("fewest_returning", self.fewest_returning, 0, most, of)
         last, entered = -1, frozenset[int]()
         for record in self.records:
             sound = (

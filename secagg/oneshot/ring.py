@@ -15,6 +15,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.oneshot import _ring_kernels
 
@@ -41,8 +42,7 @@ class Ring:
             or self.degree & (self.degree - 1)
         ):
             raise ParameterError("degree", self.degree, f"a power of two in 2 .. {MAX_DEGREE}")
-        if not isinstance(self.limbs, int) or not 1 <= self.limbs <= MAX_LIMBS:
-            raise ParameterError("limbs", self.limbs, f"an integer in 1 .. {MAX_LIMBS}")
+        require_int("limbs", self.limbs, 1, MAX_LIMBS)
 
     @property
     def primes(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.merkle import HASH_BYTES, joint_proof_is_valid
 from secagg.oneshot.identities import IdentityList
@@ -44,11 +45,8 @@ class Draw:
     def __post_init__(self) -> None:
         if type(self.registry_root) is not bytes or len(self.registry_root) != HASH_BYTES:
             raise ParameterError("registry_root", "of another kind", f"{HASH_BYTES} bytes")
-        if type(self.registry_size) is not int or not 1 <= self.registry_size <= MAX_REGISTRY:
-            valid = f"an int in 1 .. {MAX_REGISTRY}"
-            raise ParameterError("registry_size", self.registry_size, valid)
-        if type(self.odds) is not int or not 0 < self.odds < CERTAIN:
-            raise ParameterError("odds", self.odds, f"an int in 1 .. {CERTAIN - 1}")
+        require_int("registry_size", self.registry_size, 1, MAX_REGISTRY)
+        require_int("odds", self.odds, 1, CERTAIN - 1)
         if type(self.beacon) is not bytes or len(self.beacon) not in (0, BEACON_BYTES):
             raise ParameterError("beacon", "of another kind", f"{BEACON_BYTES} bytes, or empty")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from secagg.checks import require_within
+from secagg.checks import require_int
 from secagg.errors import (
     SERVER,
     LocalProtocolError,
@@ -352,7 +352,7 @@ class ClientSession(SingleUseSession[Party, State, AnyMessage]):
     def __init__(
         self, context: SessionContext, index: int, identity: Identity, rand: Rand = os_random
     ) -> None:
-        require_within("index", index, 0, context.size - 1)
+        require_int("index", index, 0, context.size - 1)
         if context.cohort[index] != identity.public:
             raise ParameterError(
                 "identity", identity.public.hex(), f"the identity registered for {index}"

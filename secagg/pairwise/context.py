@@ -10,16 +10,16 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from secagg.checks import require_at_least, require_ints, require_within
+from secagg.checks import require_int, require_ints
 from secagg.errors import ParameterError
 from secagg.grinding import ring_failure
 from secagg.keys import KEY_BYTES
 from secagg.pairwise.committee import CommitteeParameters, choose_committee, full_quorum
 from secagg.pairwise.graph_parameters import (
     CORRECTNESS_BITS,
+    SECURITY,
     SECURITY_BITS,
     most_corrupt_neighbours,
-    require_security_bits,
     semi_malicious_bound,
     stays_connected,
 )
@@ -173,7 +173,7 @@ class SessionContext(RoundTerms):
             raise ParameterError("cohort", "a repeated identity key", "distinct identity keys")
         if self.degree and not (2 <= self.degree < self.size - 1 and self.degree % 2 == 0):
             raise ParameterError("degree", self.degree, f"0, or even in 2 .. {self.size - 2}")
-        require_security_bits(self.security_bits)
+        SECURITY.require("security_bits", self.security_bits)
 
     def _check_threshold(self) -> None:
         lowest = lowest_threshold(
@@ -188,9 +188,9 @@ class SessionContext(RoundTerms):
             f"{self.tolerated_colluders} colluders, mode {self.mode.value}, "
             f"{self.security_bits} bits of security"
         )
-        require_within("threshold", self.threshold, lowest, self.degree or self.size, of)
+        require_int("threshold", self.threshold, lowest, self.degree or self.size, of)
         fewest = fewest_survivors(self.threshold, self.tolerated_colluders, self.degree)
-        require_within("minimum_survivors", self.minimum_survivors, fewest, self.size)
+        require_int("minimum_survivors", self.minimum_survivors, fewest, self.size)
         self._check_committee()
         self._check_losses()
 
@@ -203,7 +203,7 @@ class SessionContext(RoundTerms):
         if self.degree == 0 or self.mode is Mode.SEMI_HONEST:
             return
         quorum = full_quorum(self.size, self.tolerated_colluders)
-        require_at_least("minimum_survivors", self.minimum_survivors, quorum)
+        require_int("minimum_survivors", self.minimum_survivors, quorum)
 
     def _check_losses(self) -> None:
         self.check_removal()

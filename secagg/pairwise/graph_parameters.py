@@ -19,7 +19,7 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 
-from secagg.checks import require_at_least
+from secagg.checks import require_int, whole
 from secagg.errors import ParameterError
 
 SECURITY_BITS = 80
@@ -27,6 +27,8 @@ SECURITY_BITS = 80
 LARGEST_SECURITY_BITS = 160
 """Enough for a delta of 1e-16 over a thousand rounds. The orders of ring and committee follow from
 keys of 256 bits; a key of 128 could be hit on purpose, so it would keep no promise beyond that."""
+SECURITY = whole(1, LARGEST_SECURITY_BITS)
+"""Every sigma that a graph can have."""
 CORRECTNESS_BITS = 20
 
 MAX_CORRUPT_AND_DROPPED = 0.9
@@ -61,7 +63,7 @@ def choose_graph(
 ) -> GraphParameters:
     """The smallest even degree, and its threshold."""
     _check(clients, corrupt, dropout, adversary)
-    require_security_bits(security_bits)
+    SECURITY.require("security_bits", security_bits)
     corrupt_count, dropped_count = share_of(clients, corrupt), share_of(clients, dropout)
     alive_count = math.ceil((1.0 - dropout) * clients)
     graph = smallest_graph(
@@ -163,14 +165,8 @@ def _fewest_alive_neighbours(clients: int, alive_count: int, degree: int) -> int
     return count
 
 
-def require_security_bits(bits: int) -> None:
-    """Raise ParameterError unless `bits` is a sigma that a graph can have."""
-    if type(bits) is not int or not 1 <= bits <= LARGEST_SECURITY_BITS:
-        raise ParameterError("security_bits", bits, f"an int in 1 .. {LARGEST_SECURITY_BITS}")
-
-
 def _check(clients: int, corrupt: float, dropout: float, adversary: Adversary) -> None:
-    require_at_least("clients", clients, 3)
+    require_int("clients", clients, 3)
     for name, share in (("corrupt", corrupt), ("dropout", dropout)):
         if not 0.0 <= share < 1.0:
             raise ParameterError(name, share, "in 0 .. 1")

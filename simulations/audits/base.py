@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dp import Event, NoiseSeed
 from dp.accounting import Accountant, DominationAccountant
+from protocol.checks import FRACTION
 from secagg import Identity, ParameterError
 
 ALPHA: Final = 1e-6
@@ -76,8 +77,7 @@ class Claim:
         """Check both figures."""
         if not 0.0 <= self.epsilon < math.inf:
             raise ParameterError("epsilon", self.epsilon, "finite and not negative")
-        if not 0.0 < self.delta < 1.0:
-            raise ParameterError("delta", self.delta, "strictly between 0 and 1")
+        FRACTION.require("delta", self.delta)
 
     @classmethod
     def of_event(cls, event: Event, delta: float, accountant: Accountant | None = None) -> Claim:
@@ -188,15 +188,3 @@ def identities_of(seed: int, count: int, label: str = "identity") -> list[Identi
 def public_keys(identities: Sequence[Identity]) -> tuple[bytes, ...]:
     """Return their registered halves."""
     return tuple(identity.public for identity in identities)
-
-
-def require_count(name: str, value: int, smallest: int) -> None:
-    """Raise ``ParameterError`` unless an integer is at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-        raise ParameterError(name, value, f"an int of at least {smallest}")
-
-
-def require_probability(name: str, value: float) -> None:
-    """Raise ``ParameterError`` unless a number lies strictly between 0 and 1."""
-    if not 0.0 < value < 1.0:
-        raise ParameterError(name, value, "strictly between 0 and 1")

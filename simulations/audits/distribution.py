@@ -17,14 +17,14 @@ import numpy as np
 from scipy import special, stats
 
 from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
+from protocol.checks import FRACTION
 from secagg import ParameterError
+from secagg.checks import require_int
 from simulations.audits.base import (
     ALPHA,
     Figures,
     Floats,
     Integers,
-    require_count,
-    require_probability,
 )
 
 ClaimedRelease: TypeAlias = BinomialRelease | SkellamRelease | DiscreteGaussianRelease
@@ -99,9 +99,9 @@ def noise_test(noise: Floats, claimed: ClaimedRelease, alpha: float = ALPHA) -> 
     Raises:
         ParameterError: too few samples, too little noise, or a level out of range.
     """
-    require_count("noise", int(noise.size), FEWEST_SAMPLES)
+    require_int("noise", int(noise.size), FEWEST_SAMPLES)
     _require_law(claimed)
-    require_probability("alpha", alpha)
+    FRACTION.require("alpha", alpha)
     variance = claimed.noise_variance
     spread = math.sqrt((2.0 + _excess_kurtosis(claimed)) / noise.size)
     tolerance = float(stats.norm.isf(alpha / 4.0)) * spread
@@ -121,7 +121,7 @@ def noise_test(noise: Floats, claimed: ClaimedRelease, alpha: float = ALPHA) -> 
 def _require_law(claimed: ClaimedRelease) -> None:
     """Raise unless the law of an event is known here."""
     if isinstance(claimed, BinomialRelease):
-        require_count("coins", claimed.coins, 2)
+        require_int("coins", claimed.coins, 2)
         return
     each = claimed.variance if isinstance(claimed, SkellamRelease) else claimed.local_variance
     if not each >= NARROWEST:
@@ -222,8 +222,8 @@ def independence_test(first: Floats, second: Floats, alpha: float = ALPHA) -> Fi
     Raises:
         ParameterError: unequal lengths, too few samples, or a level out of range.
     """
-    require_count("noise", int(first.size), FEWEST_SAMPLES)
-    require_probability("alpha", alpha)
+    require_int("noise", int(first.size), FEWEST_SAMPLES)
+    FRACTION.require("alpha", alpha)
     if first.shape != second.shape:
         raise ParameterError("second", f"shape {second.shape}", f"shape {first.shape}")
     correlation = float(np.corrcoef(first, second)[0, 1])

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from dp.search import bracketed
+from protocol.checks import FRACTION
 from secagg import ParameterError
-from simulations.audits.base import Figures, Floats, require_count, require_probability
+from secagg.checks import require_int
+from simulations.audits.base import Figures, Floats
 
 LARGEST_EPSILON: Final = 40.0
 """Where the search ends: at 40, q is 1 to the last digit of a double."""
@@ -74,7 +76,7 @@ def epsilon_bound(
 
     Args and Raises: as for ``p_value``; ``confidence`` in (0, 1).
     """
-    require_probability("confidence", confidence)
+    FRACTION.require("confidence", confidence)
     alpha = 1.0 - confidence
     grid = np.linspace(0.0, LARGEST_EPSILON, _GRID)
     low: float | None = None
@@ -94,9 +96,9 @@ def epsilon_bound(
 
 def _require_numbers(canaries: int, guesses: int, right: int) -> None:
     """Raise unless 0 <= v <= r <= m and m >= 1."""
-    require_count("canaries", canaries, 1)
-    require_count("guesses", guesses, 0)
-    require_count("right", right, 0)
+    require_int("canaries", canaries, 1)
+    require_int("guesses", guesses, 0)
+    require_int("right", right, 0)
     if not right <= guesses <= canaries:
         raise ParameterError(
             "right, guesses, canaries", (right, guesses, canaries), "right <= guesses <= canaries"
@@ -153,7 +155,7 @@ def one_run(
         raise ParameterError("included", included.dtype, "bool")
     if not np.all(np.isfinite(scores)):
         raise ParameterError("scores", "a NaN or an infinity", "finite")
-    require_count("guesses", guesses, 2)
+    require_int("guesses", guesses, 2)
     canaries = int(scores.size)
     _require_numbers(canaries, guesses, 0)
     order: NDArray[Any] = np.argsort(scores, kind="stable")

@@ -15,7 +15,8 @@ import numpy as np
 from scipy import stats
 
 from protocol import PrivacyGoal
-from simulations.audits.base import ALPHA, Audit, Figures, derived_seed, require_count
+from secagg.checks import require_int
+from simulations.audits.base import ALPHA, Audit, Figures, derived_seed
 from simulations.audits.paths import FAR_BEYOND, Mistake, PathSettings, WholePath
 from sketch import Rotation, spec_for_size
 
@@ -31,7 +32,7 @@ def sensitivity_figures(path: WholePath, rounds: int, seed: int, alpha: float = 
     is not zero, the mean projection passes the stated length by more than
     zq(alpha) sqrt((V + 1/4)/R) with probability alpha at most (central limit).
     """
-    require_count("rounds", rounds, 1)
+    require_int("rounds", rounds, 1)
     settings, parameters = path.settings, path.claimed.parameters
     update = np.random.default_rng(derived_seed(seed, "update")).normal(
         size=settings.sketch.dimension

@@ -30,7 +30,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from dp.accounting import gaussian_epsilon
+from protocol.checks import FRACTION
 from secagg import ParameterError
+from secagg.checks import require_int
 from simulations.audits.base import (
     ALPHA,
     AuditedRelease,
@@ -39,8 +41,6 @@ from simulations.audits.base import (
     Floats,
     Integers,
     derived_seed,
-    require_count,
-    require_probability,
 )
 from simulations.audits.intervals import lower_bound, upper_bound
 
@@ -141,8 +141,8 @@ def scored_runs(
 
     Args and Raises: as for ``two_worlds``.
     """
-    require_count("runs", runs, FEWEST_RUNS)
-    require_probability("held_out", held_out)
+    require_int("runs", runs, FEWEST_RUNS)
+    FRACTION.require("held_out", held_out)
     outputs = [_outputs(mechanism, world, runs, seed) for world in (0, 1)]
     chosen = min(max(1, round(held_out * runs)), runs - 1)
     score = statistic or _projection(outputs[0][:chosen], outputs[1][:chosen])
@@ -235,8 +235,8 @@ class ScoredRuns:
 
         Args and Raises: as for ``two_worlds``.
         """
-        require_probability("delta", delta)
-        require_probability("confidence", confidence)
+        FRACTION.require("delta", delta)
+        FRACTION.require("confidence", confidence)
         # Two rates are bounded for each bound: half of what may go wrong for each of them.
         alpha, trials = (1.0 - confidence) / 2.0, self.fresh.size
         none = np.zeros(1, np.int64)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import tomli_w
 from pydantic import Field
 
+from protocol.checks import FRACTION
 from protocol.errors import ConfigurationError, Cure
 from protocol.planning.configuration import (
     IndependentTable,
@@ -17,8 +18,9 @@ from protocol.planning.configuration import (
     Section,
     Sketch,
     parse,
+    within,
 )
-from protocol.training.adaptive_clip import VOTE_SHARE
+from protocol.training.adaptive_clip import RATE, VOTE_SHARE
 from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
 from simulations.learning.insecure import LARGEST
@@ -234,14 +236,14 @@ class Clipping(Section):
     window: int = Field(
         default=5, ge=1, description="number of last rounds that an estimate averages"
     )
-    quantile: float = Field(
-        default=0.5, gt=0, lt=1, description="quantile of the norms that is followed"
+    quantile: Annotated[float, within(FRACTION)] = Field(
+        default=0.5, description="quantile of the norms that is followed"
     )
-    rate: float = Field(default=0.2, gt=0, le=10, description="rate of the steps towards it")
-    vote_share: float = Field(
+    rate: Annotated[float, within(RATE)] = Field(
+        default=0.2, description="rate of the steps towards it"
+    )
+    vote_share: Annotated[float, within(FRACTION)] = Field(
         default=VOTE_SHARE,
-        gt=0,
-        lt=1,
         description="share of the squared clip that is spent on the clients' votes",
     )
 
@@ -272,7 +274,7 @@ class RunConfig(PlanTables):
     """
 
     seed: int = Field(ge=0, description="seed of everything that need not be secret")
-    rounds: int = Field(ge=1, description="rounds of the run")
+    rounds: Annotated[int, within("rounds")] = Field(description="rounds of the run")
     task: Task
     local: Local
     server: Server

@@ -145,7 +145,7 @@ def test_bad_arguments() -> None:
     with pytest.raises(ParameterError, match="shares"):
         wrong_shares(shares[:4], holders_of(5), 3)
     for threshold in (0, 6):
-        with pytest.raises(ParameterError, match=r"threshold = \d: must be in 1 .. 5"):
+        with pytest.raises(ParameterError, match=r"threshold = \d: must be an int in 1 .. 5"):
             wrong_shares(shares, holders_of(5), threshold)
     with pytest.raises(ParameterError, match="distinct"):
         wrong_shares(shares, [1, 2, 3, 4, 4], 3)

@@ -27,6 +27,7 @@ from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStag
 from protocol.exchange.remote import MESSAGE, OTHER
 from protocol.exchange.stages import Outbound, Refusal
 from protocol.round.losses import Stage
+from secagg.oneshot.committee import Member
 
 _LONGEST_ROUND = len(Stage) + 1
 """Stages of a round, with that in which nodes say who they are."""
@@ -210,42 +211,52 @@ class _Waiting:
 
 
 class Carrier:
-    """One round's transport.
+    """Carries rounds, one after the other: see `protocol.schemes.scheme.Carrier`.
 
     Args:
-        nodes: by index in the cohort; None for a client that is away.
+        members: gives the members' signed keys, as `members` there.
     """
 
     def __init__(
+        self, post: Post, members: Callable[[bytes, Sequence[bytes], int], list[Member]]
+    ) -> None:
+        self._post = post
+        self.members = members
+        self.lost: dict[int, str] = {}
+
+    def begin(
         self,
-        post: Post,
         job: Job,
         nodes: Sequence[int | None],
         patience: Patience,
         whole: Wait,
-        members: Sequence[int | None] = (),
+        members: Sequence[int | None],
     ) -> None:
-        self._post = post
-        self._job = job
-        self._nodes = nodes
-        self._patience = patience
-        self._whole = whole
-        self._members = members
-        self._stage: str = str(Step.ADVERTISE.value)
-        self.lost: dict[int, str] = {}
+        """Turn to the next round.
 
-    def exchange(self, stage: Stage, outbound: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
+        Args:
+            nodes: by index in the cohort; None for a client that is away.
+            members: likewise, by index in the committee.
+        """
+        self._job, self._nodes, self._members = job, nodes, members
+        self._patience, self._whole = patience, whole
+        self._stage: str = str(Step.ADVERTISE.value)
+        self.lost = {}
+
+    def exchange(
+        self, stage: Stage, outbound: Outbound, /
+    ) -> Iterator[tuple[int, bytes | Refusal]]:
         """See `protocol.exchange.stages.Exchange`. Afterwards `lost` says why, by node."""
         step = Step.of(stage)
         digest = self._job.digest if step is Step.ADVERTISE else b""
         return self._carry(str(stage), step, self._nodes, outbound, digest)
 
-    def collect(self, announcements: Announcements) -> Iterator[tuple[int, bytes | Refusal]]:
+    def collect(self, announcements: Announcements, /) -> Iterator[tuple[int, bytes | Refusal]]:
         """See `protocol.exchange.remote_one_shot.UploadExchange`; `lost` as for `exchange`."""
         return self._carry("upload", Step.UPLOAD, self._nodes, announcements)
 
     def consult(
-        self, stage: MemberStage, messages: MemberMessages
+        self, stage: MemberStage, messages: MemberMessages, /
     ) -> Iterator[tuple[int, bytes | Refusal]]:
         """See `protocol.exchange.one_shot.MemberExchange`; `lost` as for `exchange`."""
         return self._carry(str(stage), Step.of_member(stage), self._members, messages)
@@ -284,11 +295,11 @@ class Carrier:
         late = (node for node, _ in silent.values())
         self.lost |= dict.fromkeys(late, f"{stage}: no answer in {seconds:.0f} s")
 
-    def note(self, index: int, reason: str) -> None:
+    def note(self, index: int, reason: str, /) -> None:
         """See `protocol.exchange.stages.LossHook`: a client is lost in the present stage."""
         self._note(self._nodes, index, reason)
 
-    def note_member(self, index: int, reason: str) -> None:
+    def note_member(self, index: int, reason: str, /) -> None:
         """The same of a member, by its index in the committee."""
         self._note(self._members, index, reason)
 

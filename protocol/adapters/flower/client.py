@@ -38,8 +38,7 @@ from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
-from protocol.adapters.flower.member import MEMBER_STEPS, member_answer
-from protocol.adapters.flower.node_state import keep_stored, take_stored
+from protocol.adapters.flower.node_state import NodeShelf
 from protocol.adapters.flower.record import (
     CHALLENGE_BYTES,
     CLAIM,
@@ -51,18 +50,9 @@ from protocol.adapters.flower.record import (
     without_request,
 )
 from protocol.adapters.flower.waiting import Clock
+from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
-from protocol.exchange import sealing_book
-from protocol.exchange.remote import (
-    FROM_TRAINING,
-    MESSAGE,
-    RemoteClient,
-    refuse,
-    refuse_clause,
-)
-from protocol.exchange.remote_one_shot import RemoteUploader
-from protocol.round.client import RoundClient
-from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.exchange.remote import FROM_TRAINING, refuse, refuse_clause
 from protocol.round.setup import RoundEncoding
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -74,6 +64,9 @@ CallNext = Callable[[Message, Context], Message]
 
 
 FindHome = Callable[[Context], ClientHome]
+
+MEMBER_STEPS = frozenset({Step.CHECK, Step.SIGN, Step.OPEN})
+"""What members of a committee are asked."""
 
 
 def secure_mod(message: Message, context: Context, call_next: CallNext) -> Message:
@@ -140,27 +133,35 @@ def _answer(
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
     if request.step is Step.UPLOAD:
-        return _uploaded(home, request, message, context, call_next)
+        # The round is joined with this very digest, so training sees what was announced.
+        update = partial(_trained_update, message, context, call_next)
+        digest, history = _found(message, context), partial(home.history, home.policy)
+        return _one_shot(home, context).upload(request.payload, digest, update, history)
     if request.step in MEMBER_STEPS:
-        return member_answer(home, request, context)
-    policy = home.policy
-    with home.history(policy) as history:
-        client = RoundClient(home.identity, home.registry, policy, history, clock=Clock().unix)
-        stored = take_stored(context)
-        if request.step is Step.ADVERTISE:
-            # A round that was not finished never will be, nor can that of a run that is over, whose
-            # state Flower has dropped: a node is in one round at a time.
-            home.round_keys().clear()
-            digest = request.digest
-        else:
-            client.resume(stored, home.round_keys())
-            digest = client.setup.parameters.model_digest
-        update = partial(_update, message, context, call_next)
-        remote = RemoteClient(client, digest, update)
-        reply = remote.answer(request.payload)
-        if not remote.is_over:
-            keep_stored(context, client.suspend(home.round_keys()))
-    return reply
+        party, begins = _one_shot(home, context), request.step is Step.CHECK
+        with home.member_history() as signed:
+            return party.as_member(request.payload, signed, begins=begins)
+    begins, update = request.step is Step.ADVERTISE, partial(_update, message, context, call_next)
+    with home.history(home.policy) as opened:
+        return _party(home, context).stage(
+            request.payload, request.digest, update, opened, begins=begins
+        )
+
+
+def _party(home: ClientHome, context: Context) -> Party:
+    return Party(
+        identity=home.identity,
+        registry=home.registry,
+        policy=home.policy,
+        keys=home.round_keys(),
+        shelf=NodeShelf(context),
+        clock=Clock().unix,
+    )
+
+
+def _one_shot(home: ClientHome, context: Context) -> OneShotParty:
+    party = _party(home, context)
+    return OneShotParty(party=party, uploads=home.uploads(), sealing=home.sealing())
 
 
 def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
@@ -174,40 +175,12 @@ def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
     signed = identity.public + identity.sign(Usage.NODE, *about)
     if not asked:
         return signed
-    if home.rules.committee is None:
-        raise PolicyError("protocol", "one-shot", "pairwise: no committee is trusted")
-    return signed + home.sealing().begin(identity, *sealing_book.read_request(asked)).entry.encode()
+    return signed + _one_shot(home, context).key(asked)
 
 
 def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
     """What a claim is about."""
     return str(run_id).encode(), str(node_id).encode(), challenge
-
-
-def _uploaded(
-    home: ClientHome, request: Request, message: Message, context: Context, call_next: CallNext
-) -> bytes:
-    """Our whole part in a one-shot round: train, mask, and be done.
-
-    If the reply was lost and the server asks again, the same bytes are sent again.
-    """
-    uploads = home.uploads()
-    if (sent := uploads.again(request.payload, Clock().unix)) is not None:
-        return MESSAGE + sent
-    with home.history(home.policy) as history:
-        # A node is in one round at a time, as a client and as a member.
-        home.round_keys().clear()
-        take_stored(context)
-        uploads.begin()
-        client = OneShotRoundClient(
-            home.identity, home.registry, home.policy, history, clock=Clock().unix
-        )
-        # The round is joined with this very digest, so training sees what was announced.
-        update = partial(_trained_update, message, context, call_next)
-        remote = RemoteUploader(client, _found(message, context), update)
-        reply = remote.answer(request.payload)
-        uploads.keep(client.receipt, reply[len(MESSAGE) :])
-    return reply
 
 
 def _found(message: Message, context: Context) -> bytes:

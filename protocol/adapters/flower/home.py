@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from flwr.app import Context
 from pydantic import Field
@@ -32,12 +32,12 @@ from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.private_files import read_private
+from protocol.checks import POSITIVE
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
-from protocol.planning.configuration import Section, load
+from protocol.planning.configuration import Section, load, within
 from protocol.round.clauses import Clauses, PairwiseClauses
-from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
-from protocol.round.member import MemberPolicy
+from protocol.round.committee_policy import KEY_ROUNDS, KEYS, CommitteePolicy
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
@@ -64,8 +64,9 @@ FlowerCommittee = Literal["everyone", "named"]
 class PairwiseRules(Section):
     """What a client insists on about pairwise rounds."""
 
-    security_bits: int = Field(
-        default=SECURITY_BITS, ge=1, description="fewest of a sparse graph that it will be part of"
+    security_bits: Annotated[int, within("security_bits")] = Field(
+        default=SECURITY_BITS,
+        description="fewest of a sparse graph that it will be part of",
     )
     allow_semi_honest: bool = Field(default=False, description="rounds without consistency check")
 
@@ -76,18 +77,16 @@ class CommitteeRules(Section):
     kind: FlowerCommittee = Field(
         description="everyone who is invited, or the members named in committee.txt"
     )
-    corrupt: int | None = Field(
+    corrupt: Annotated[int | None, within("corrupt")] = Field(
         default=None,
-        ge=0,
         description="members that may work for the server; tolerated_colluders if left out",
     )
-    threshold: int = Field(
-        default=2, ge=2, description="fewest members that together could read one upload"
+    threshold: Annotated[int, within("smallest_threshold")] = Field(
+        default=2,
+        description="fewest members that together could read one upload",
     )
-    key_rounds: int = Field(
+    key_rounds: Annotated[int, within(KEYS)] = Field(
         default=KEY_ROUNDS,
-        ge=1,
-        le=KEY_ROUNDS,
         description="most rounds that a sealing key of a member may serve; its own serve as many",
     )
 
@@ -106,26 +105,37 @@ class ClientRules(Section):
         "committee_key_rounds": "committee.key_rounds",
     }
 
-    epsilon: float = Field(gt=0, description="most that all rounds together may cost")
-    delta: float = Field(gt=0, lt=1)
-    rounds: int = Field(ge=1, description="that this client may ever take part in")
-    clip_l2: float = Field(gt=0, description="largest clip bound")
+    epsilon: Annotated[float, within("epsilon")] = Field(
+        description="most that all rounds together may cost"
+    )
+    delta: Annotated[float, within("delta")]
+    rounds: Annotated[int, within("rounds")] = Field(
+        description="that this client may ever take part in"
+    )
+    clip_l2: Annotated[float, within(POSITIVE)] = Field(description="largest clip bound")
     minimum_survivors: int = Field(ge=2, description="smallest sum it will be part of")
-    tolerated_colluders: int = Field(
-        ge=0, description="of all in the registry: any cohort's noise and thresholds allow for all"
+    tolerated_colluders: Annotated[int, within("tolerated_colluders")] = Field(
+        description="of all in the registry: any cohort's noise and thresholds allow for all",
     )
-    smallest_cohort: int = Field(default=2, ge=2, le=MAX_COHORT, description="fewest in a round")
-    largest_cohort: int = Field(default=MAX_COHORT, ge=2, le=MAX_COHORT, description="most of them")
-    own_noise_multiplier: float = Field(
-        default=0.0, ge=0, description="least noise of its own, over what one client can change"
+    smallest_cohort: Annotated[int, within("cohort")] = Field(
+        default=2, description="fewest in a round"
     )
-    dimension: int | None = Field(default=None, ge=1, description="length of an update; any if out")
+    largest_cohort: Annotated[int, within("cohort")] = Field(
+        default=MAX_COHORT, description="most of them"
+    )
+    own_noise_multiplier: Annotated[float, within("own_noise_multiplier")] = Field(
+        default=0.0,
+        description="least noise of its own, over what one client can change",
+    )
+    dimension: Annotated[int | None, within("dimension")] = Field(
+        default=None, description="length of an update; any if out"
+    )
     lifetime_seconds: int | None = Field(
         default=None, ge=1, description="longest that a round may live; if left out, even for ever"
     )
     mechanism: MechanismName = Field(default="binomial", description="the noise that it adds")
-    moment_order: float | None = Field(
-        default=None, gt=1, allow_inf_nan=False, description="as in a run's configuration"
+    moment_order: Annotated[float | None, within("moment_order")] = Field(
+        default=None, description="as in a run's configuration"
     )
     allow_evaluation_in_the_clear: bool = Field(
         default=False,
@@ -147,15 +157,6 @@ class ClientRules(Section):
         """Members of a committee that may work for the server."""
         given = self.committee.corrupt if self.committee else None
         return self.tolerated_colluders if given is None else given
-
-    def member_policy(self, registry: frozenset[bytes]) -> MemberPolicy:
-        """What this client insists on as a member of a committee."""
-        return MemberPolicy(
-            minimum_survivors=self.minimum_survivors,
-            tolerated_colluders=self.tolerated_colluders,
-            corrupt=self.corrupt_members,
-            registry=registry,
-        )
 
     def policy(self, named: frozenset[bytes] = frozenset()) -> ClientPolicy:
         """What is held against every announcement."""

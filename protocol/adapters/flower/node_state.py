@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from flwr.app import ConfigRecord, Context
 
 from protocol.adapters.flower.record import KEY
@@ -9,16 +11,22 @@ from protocol.adapters.flower.record import KEY
 _STORED = "stored"
 
 
-def take_stored(context: Context) -> bytes:
-    """The round that is under way, sealed; empty if there is none.
+@dataclass(frozen=True, slots=True)
+class NodeShelf:
+    """As `Shelf` says; the state of a run that is over is dropped by Flower."""
 
-    It is taken out: whatever happens next, a stored round is answered once.
-    """
-    record = context.state.pop(KEY, None)
-    stored = record.get(_STORED) if isinstance(record, ConfigRecord) else None
-    return stored if isinstance(stored, bytes) else b""
+    context: Context
 
+    def read(self) -> bytes:
+        """As `Shelf.read` says."""
+        record = self.context.state.get(KEY)
+        stored = record.get(_STORED) if isinstance(record, ConfigRecord) else None
+        return stored if isinstance(stored, bytes) else b""
 
-def keep_stored(context: Context, data: bytes) -> None:
-    """Keep a round that is under way, in place of all else."""
-    context.state[KEY] = ConfigRecord({_STORED: data})
+    def drop(self) -> None:
+        """As `Shelf.drop` says."""
+        self.context.state.pop(KEY, None)
+
+    def keep(self, state: bytes) -> None:
+        """As `Shelf.keep` says."""
+        self.context.state[KEY] = ConfigRecord({_STORED: state})

@@ -17,13 +17,10 @@ from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
-from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.sealing_book import SealingBook
-from protocol.exchange.stages import Outbound
 from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.losses import Stage
-from protocol.schemes.scheme import Answers, KeyHolders
+from protocol.schemes.scheme import KeyHolders
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
@@ -107,8 +104,8 @@ class SecureRounds:
         self._run_id = run_id
         self._holders = plan.scheme.key_holders(plan, committee, registry)
         self._book = NodeBook(run_id, self._registry, committee)
-        self._aggregator = plan.scheme.remote(self, executor)
-        self._carrier: Carrier | None = None
+        self._carrier = Carrier(post, self._members)
+        self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
@@ -128,7 +125,7 @@ class SecureRounds:
         setup = training.next_setup(cohort, job.digest)
         require_size(setup)
         patience = Patience(self._times.seconds(setup), self._training_seconds)
-        self._carrier = Carrier(self._post, job, here, patience, whole, members)
+        self._carrier.begin(job, here, patience, whole, members)
         try:
             result = training.run_setup(setup, notes={"run": str(self._run_id)})
         except OpeningFailedError as error:
@@ -187,9 +184,8 @@ class SecureRounds:
         """The number that the next round will have."""
         return self._training[1].state.attempts if self._training else 0
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> list[Member]:
-        """As `Carrier.members` says."""
-        del session_id, number
+    def _members(self, _: bytes, cohort: Sequence[bytes], __: int) -> list[Member]:
+        """Of the committee of the next round."""
         entries = self._sealing_keys()
         return [entries[key] for key in self._committee or cohort]
 
@@ -231,31 +227,6 @@ class SecureRounds:
         chosen = chooser.sample(here, min(size, len(here)))
         away = sorted(may - set(known))
         return chosen + chooser.sample(away, size - len(chosen))
-
-    def exchange(self, stage: Stage, messages: Outbound, /) -> Answers:
-        """As `Carrier.exchange` says."""
-        return self._under_way().exchange(stage, messages)
-
-    def collect(self, messages: Announcements, /) -> Answers:
-        """As `Carrier.collect` says."""
-        return self._under_way().collect(messages)
-
-    def consult(self, stage: MemberStage, messages: MemberMessages, /) -> Answers:
-        """As `Carrier.consult` says."""
-        return self._under_way().consult(stage, messages)
-
-    def note(self, index: int, reason: str, /) -> None:
-        """As `Carrier.note` says."""
-        self._under_way().note(index, reason)
-
-    def note_member(self, index: int, reason: str, /) -> None:
-        """As `Carrier.note_member` says."""
-        self._under_way().note_member(index, reason)
-
-    def _under_way(self) -> Carrier:
-        if self._carrier is None:
-            raise RuntimeError("no round is under way")
-        return self._carrier
 
 
 def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> RoundReport:

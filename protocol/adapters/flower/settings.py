@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -26,10 +26,10 @@ from protocol.planning.configuration import (
     named_members,
     parse,
     problems_in,
+    within,
 )
 from protocol.planning.training_plan import TrainingPlan
 from protocol.schemes import SCHEMES, Pairwise
-from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from sketch.controllers import Controller
 
 PREFIX = "veilsum."
@@ -46,7 +46,9 @@ class FlowerSettings(PlanTables):
     `veilsum run`.
     """
 
-    rounds: int = Field(ge=1, description="that any client takes part in, over all runs")
+    rounds: Annotated[int, within("rounds")] = Field(
+        description="that any client takes part in, over all runs"
+    )
     sketch: Sketch = Sketch()
     ledger: str | None = Field(default=None, description="file that every release is written to")
     registry: str | None = Field(default=None, description="file of the clients' identity keys")
@@ -56,8 +58,9 @@ class FlowerSettings(PlanTables):
     simulation_dir: str | None = Field(
         default=None, description="simulation only: folder for all clients of all runs"
     )
-    simulated_clients: int | None = Field(
-        default=None, ge=2, description="simulation only: how many; the cohort's size if left out"
+    simulated_clients: Annotated[int | None, within("cohort")] = Field(
+        default=None,
+        description="simulation only: how many; the cohort's size if left out",
     )
     allow_evaluation_in_the_clear: bool = Field(
         default=False, description="clients' answers to evaluations may be seen by the server"
@@ -76,10 +79,8 @@ class FlowerSettings(PlanTables):
         default=CONNECT_SECONDS, ge=0, description="most that a round waits for nodes to connect"
     )
 
-    lifetime_seconds: int = Field(
+    lifetime_seconds: Annotated[int, within("lifetime_seconds")] = Field(
         default=LIFETIME_SECONDS,
-        ge=0,
-        le=LARGEST_LIFETIME_SECONDS,
         description="most that a round lives, by the clients' clocks; 0 for ever",
     )
 

@@ -1,9 +1,9 @@
-"""A client's half of rounds, one message after the other, through restarts of its process.
+"""A client's half of all rounds of one job, task after task, through restarts of its process.
 
-Between two messages a round lies sealed in the client's folder, and no state of it is kept in
-memory: NVFlare may hand each task to a new process, and its simulator does when it has fewer
-threads than clients. A stored state can be resumed once. So a process that dies while it answers,
-or before its answer arrived, loses the round, and no more than that.
+NVFlare may hand each task to a new process, and its simulator does when it has fewer threads than
+clients. In the client's folder lie its history, the round that is under way, and for one-shot
+rounds its sealing keys of the session, its last upload, and what it has signed before as a member
+of committees. A member of a named committee need not be a client.
 """
 
 from __future__ import annotations
@@ -11,92 +11,123 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
 from protocol.adapters.nvflare.messages import Assignment, OneShotTask, Step
-from protocol.adapters.nvflare.one_shot_rounds import OneShotRounds, Train
 from protocol.adapters.nvflare.site import Site
+from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import PolicyError
-from protocol.exchange.remote import RemoteClient, answer_or_refuse, refuse
-from protocol.round.client import RoundClient
+from protocol.exchange.remote import MESSAGE
 from protocol.round.losses import Stage
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
-from secagg import LocalProtocolError
+from protocol.round.stored_sealing import SealingFolder
+from protocol.round.stored_upload import UploadFolder
 from secagg.storage import TokenFolder, write_private
 
 Received = Callable[[], Assignment]
 """Reads the model in the task that is being answered."""
+Train = Callable[[Assignment], NDArray[Any]]
+"""Trains, and returns the update: float32|float64[d]."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileShelf:
+    """As `Shelf` says, in a file."""
+
+    path: Path
+
+    def read(self) -> bytes:
+        """As `Shelf.read` says."""
+        return self.path.read_bytes() if self.path.exists() else b""
+
+    def drop(self) -> None:
+        """As `Shelf.drop` says."""
+        self.path.unlink(missing_ok=True)
+
+    def keep(self, state: bytes) -> None:
+        """As `Shelf.keep` says."""
+        write_private(self.path, state)
 
 
 class ClientRounds:
     """All rounds of one client in one job."""
 
     def __init__(self, site: Site, name: str, train: Train) -> None:
-        self._identity = site.identity(name)
-        self._registry = frozenset(site.registry.values())
-        self._policy = site.policy
+        folder, policy = site.client(name), site.policy
+        keys = TokenFolder(folder / "round" / "keys")
+        self._party = Party(
+            identity=site.identity(name),
+            registry=frozenset(site.registry.values()),
+            policy=policy,
+            keys=keys,
+            shelf=FileShelf(folder / "round" / "state"),
+            clock=lambda: time.time(),
+        )
+        self._one_shot = OneShotParty(
+            party=self._party,
+            uploads=UploadFolder(folder / "upload"),
+            sealing=SealingFolder(
+                folder / "sealing", self._party.clock, site.agreement.key_rounds, keys.clear
+            ),
+        )
         self._train = train
-        self._stored = site.client(name) / "round" / "state"
-        self._keys = TokenFolder(site.client(name) / "round" / "keys")
-        self._history = StoredHistory(site.client(name) / "history", self._policy.goal)
-        self._one_shot = OneShotRounds(site, name, train, self._history)
+        self._history = StoredHistory(folder / "history", policy.goal)
+        self._signed = StoredHistory(folder / "member")
         self._answered: tuple[bytes, bytes] | None = None
+        self.expire()
+
+    def expire(self) -> None:
+        """Erase sealing keys whose time is over, and with them the key of a member's stored round.
+
+        The start of a job and every task do it; an operator can schedule it for a server that gives
+        none.
+        """
+        self._one_shot.sealing.expire()
 
     def close(self) -> None:
         """Let another process act for this client."""
         self._history.close()
-        self._one_shot.close()
+        self._signed.close()
 
-    def answer(
-        self, step: Step, message: bytes, digest: bytes, received: Received
-    ) -> tuple[bytes, Exception | None]:
-        """What to send back, and the error if we left the round.
+    def answer(self, step: Step, message: bytes, digest: bytes, received: Received) -> bytes:
+        """What to send back, or an error if we left the round.
 
         A task may be delivered again if the server has not got its result. Only the very same bytes
         are sent again: a second answer to one message could give secrets away.
         """
-        self._one_shot.expire()
+        self.expire()
         task = hashlib.sha256(f"{step} ".encode() + message).digest()
         if self._answered is None or self._answered[0] != task:
-            if isinstance(step, OneShotTask):
-                answer, error = self._one_shot.answer(step, message, received)
-                if error is not None:
-                    return answer, error
-                self._answered = task, answer
-                return answer, None
-            client = RoundClient(
-                self._identity, self._registry, self._policy, self._history, clock=time.time
-            )
-            remote = RemoteClient(client, digest, partial(self._update, received))
-            answer, error = self._first_answer(remote, client, step, message)
-            if error is not None:
-                return answer, error
-            if not remote.is_over:
-                write_private(self._stored, client.suspend(self._keys))
-            self._answered = task, answer
-        return self._answered[1], None
+            self._answered = task, self._first_answer(step, message, digest, received)
+        return self._answered[1]
 
-    def _first_answer(
-        self, remote: RemoteClient, client: RoundClient, stage: Stage, message: bytes
-    ) -> tuple[bytes, Exception | None]:
-        if stage is Stage.ADVERTISE:
-            # A new round; one that was not finished never will be. Every key, as a state may be
-            # damaged, or gone by a process that was killed between the two.
-            self._keys.clear()
-        else:
-            try:
-                client.resume(self._stored.read_bytes(), self._keys)
-            except FileNotFoundError:
-                return _refused(LocalProtocolError("no round to go on with: it is over, or lost"))
-            except (LocalProtocolError, PolicyError) as error:
-                return _refused(error)
-        # Only after its key: what is left of a state without one opens for nobody.
-        self._stored.unlink(missing_ok=True)
-        return answer_or_refuse(remote, message)
+    def _first_answer(self, step: Step, message: bytes, digest: bytes, received: Received) -> bytes:
+        if isinstance(step, Stage):
+            return self._party.stage(
+                message,
+                digest,
+                partial(self._update, received),
+                self._history,
+                begins=step is Stage.ADVERTISE,
+            )
+        if step is OneShotTask.KEYS:
+            return MESSAGE + self._one_shot.key(message)
+        if step is OneShotTask.UPLOAD:
+            assignment = received()
+            return self._one_shot.upload(
+                message,
+                assignment.digest(),
+                lambda _: self._train(assignment),
+                lambda: nullcontext(self._history),
+            )
+        return self._one_shot.as_member(message, self._signed, begins=step is OneShotTask.CHECK)
 
     def _update(self, received: Received, setup: RoundSetup) -> NDArray[Any]:
         """Train on the model that came, if it is the one that all others announced keys for."""
@@ -106,8 +137,3 @@ class ClientRounds:
             valid = f"{announced.hex()}, as it was announced"
             raise PolicyError("model", assignment.digest().hex(), valid)
         return self._train(assignment)
-
-
-def _refused(error: Exception) -> tuple[bytes, Exception]:
-    """The answer to a message that no round is there for."""
-    return refuse(error), error

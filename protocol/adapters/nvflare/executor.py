@@ -88,14 +88,12 @@ class MaskedTraining(Executor):
         try:
             rounds = self._opened(fl_ctx)
             received = partial(received_assignment, shareable)
-            answer, left = rounds.answer(step, message, digest, received)
+            return reply(rounds.answer(step, message, digest, received))
         except Exception as error:
-            answer, left = refuse(error), error
+            self._note(fl_ctx, error)
+            return reply(refuse(error))
         finally:
             self._context = None
-        if left is not None:
-            self._note(fl_ctx, left)
-        return reply(answer)
 
     def _note(self, fl_ctx: FLContext, error: Exception) -> None:
         """Tell this site's log, and nothing but the log.

@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 from nvflare.apis.fl_context import FLContext
 from pydantic import Field
@@ -34,13 +35,13 @@ from protocol.planning.configuration import (
     build_plan,
     load,
     named_members,
+    within,
 )
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.committee_policy import KEY_ROUNDS
+from protocol.round.committee_policy import KEY_ROUNDS, KEYS
 from protocol.round.policy import ClientPolicy
 from secagg import Identity
-from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
@@ -50,21 +51,22 @@ COMMITTEE = "committee.json"
 class Agreement(PlanTables):
     """What all parties of a federation agreed to, outside of any job."""
 
-    rounds: int = Field(ge=1, description="that a client takes part in, over all jobs")
-    dimension: int = Field(ge=1, description="numbers in a model that are averaged")
-    own_noise_multiplier: float = Field(
-        default=0.0, ge=0, description="least noise of a client's own, over what it can change"
+    rounds: Annotated[int, within("rounds")] = Field(
+        description="that a client takes part in, over all jobs"
     )
-    key_rounds: int = Field(
+    dimension: Annotated[int, within("dimension")] = Field(
+        description="numbers in a model that are averaged"
+    )
+    own_noise_multiplier: Annotated[float, within("own_noise_multiplier")] = Field(
+        default=0.0,
+        description="least noise of a client's own, over what it can change",
+    )
+    key_rounds: Annotated[int, within(KEYS)] = Field(
         default=KEY_ROUNDS,
-        ge=1,
-        le=KEY_ROUNDS,
         description="rounds of a job that one sealing key of a committee's member serves",
     )
-    lifetime_seconds: int = Field(
+    lifetime_seconds: Annotated[int, within("lifetime_seconds")] = Field(
         default=LIFETIME_SECONDS,
-        ge=0,
-        le=LARGEST_LIFETIME_SECONDS,
         description="most that a round lives, by the clients' clocks; 0 for ever",
     )
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from dp import NoiseSeed
 from dp.dropouts import removed_noise
-from protocol.noise.calibration import calibrate
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
 from protocol.schemes.pairwise import pairwise_setup
@@ -79,17 +78,8 @@ def floor_figures(order: FlowerOrder, cores: int) -> Figures:
 def _setup(order: FlowerOrder) -> RoundSetup:
     """A round of the order's plan, as `SecureGrid` announces it."""
     plan = order.plan()
-    parameters = calibrate(
-        plan.goal,
-        fewest_honest=plan.fewest_honest,
-        sketch=FixedRate(1.0).initial(order.dim).spec,
-        clip_l2=plan.clip_l2,
-        tolerated_dropouts=plan.tolerated_dropouts,
-        model_digest=bytes(32),
-        public_seed=PublicSeed(secrets.token_bytes(SEED_BYTES)),
-        error_share=plan.error_share,
-        wrap_probability=plan.wrap_probability,
-    )
+    sketch = FixedRate(1.0).initial(order.dim).spec
+    parameters = plan.calibrate(sketch, bytes(32), PublicSeed(secrets.token_bytes(SEED_BYTES)))
     cohort = [Identity.generate().public for _ in range(order.clients)]
     return pairwise_setup(plan, parameters, cohort, secrets.token_bytes(16), 0)
 

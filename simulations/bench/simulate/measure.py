@@ -28,7 +28,7 @@ from simulations.bench.simulate.order import Order
 from simulations.bench.simulate.peers import Progress, peer_figures
 from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
-from simulations.learning.training import Strategy, chosen_strategy, local_updates, training_pool
+from simulations.learning.training import Strategy, local_updates, training_pool
 from sketch import PublicSeed, SketchSpec
 
 COINS = 64
@@ -85,12 +85,7 @@ def _own_figures(
             taken = interleaved_seconds(candidates, repeats)
     rate = {name: order.clients / seconds for name, seconds in taken.items()}
     return {
-        "model": order.model.value,
-        "dimension": work.task.dimension,
-        "clients": order.clients,
-        "steps": order.steps,
-        "batch": order.batch,
-        "strategy": chosen_strategy(strategy, work.task, torch.device("cpu")),
+        **work.figures(strategy),
         "workers": workers,
         "threads": torch.get_num_threads(),
         "updates_per_second": rate["ours"],

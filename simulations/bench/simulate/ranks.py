@@ -30,7 +30,7 @@ from simulations.bench.simulate.peers import Progress, peer_figures
 from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload
 from simulations.common.ranks import joined
 from simulations.learning.federated import CohortUpdates
-from simulations.learning.training import Strategy, chosen_strategy, chunks_of, local_updates
+from simulations.learning.training import Strategy, chunks_of, local_updates
 from simulations.learning.training.division import divide, training_cost
 
 
@@ -60,12 +60,7 @@ def bench_ranks(
     fewest, most = runs[0], runs[-1]
     work = workload(order)
     return {
-        "model": order.model.value,
-        "dimension": work.task.dimension,
-        "clients": order.clients,
-        "steps": order.steps,
-        "batch": order.batch,
-        "strategy": chosen_strategy(strategy, work.task, torch.device("cpu")),
+        **work.figures(strategy),
         "runs": runs,
         "bare_updates_per_second": fewest["bare_updates_per_second"] / fewest["ranks"],
         "speedup": most["updates_per_second"] / fewest["updates_per_second"],

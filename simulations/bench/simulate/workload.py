@@ -20,7 +20,14 @@ from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.learning.data import DataKind, Split
 from simulations.learning.models import DataShape, ModelOptions, Task, Vector, build_task
 from simulations.learning.partition import Indices
-from simulations.learning.training import Batches, ClientStreams, LocalTraining, draw_batches
+from simulations.learning.training import (
+    Batches,
+    ClientStreams,
+    LocalTraining,
+    Strategy,
+    chosen_strategy,
+    draw_batches,
+)
 
 SEED = 1
 LEARNING_RATE = 0.02
@@ -53,6 +60,18 @@ class Workload:
     def members(self) -> tuple[Indices, ...]:
         """Each client's examples."""
         return tuple(np.array_split(np.arange(len(self.split)), self.order.clients))
+
+    def figures(self, strategy: Strategy) -> dict[str, int | float | bool | str | None]:
+        """What everybody trains, and how we do."""
+        order = self.order
+        return {
+            "model": order.model.value,
+            "dimension": self.task.dimension,
+            "clients": order.clients,
+            "steps": order.steps,
+            "batch": order.batch,
+            "strategy": chosen_strategy(strategy, self.task, torch.device("cpu")),
+        }
 
     @property
     def training(self) -> LocalTraining:

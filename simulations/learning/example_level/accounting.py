@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.accounting import OutsiderAccountant
+from dp.checks import require_between_0_and_1
 from dp.events import GaussianRelease, PoissonSampled
 
 PUBLISHED_ORDERS = (*(1.0 + tenths / 10.0 for tenths in range(1, 100)), *range(12, 64))
@@ -64,8 +65,7 @@ class Account:
             raise ValueError(
                 f"noise_multiplier must be finite and not negative, got {self.noise_multiplier}"
             )
-        if not 0.0 < self.delta < 1.0:
-            raise ValueError(f"delta must lie strictly between 0 and 1, got {self.delta}")
+        require_between_0_and_1("delta", self.delta)
 
     @property
     def rate(self) -> float:

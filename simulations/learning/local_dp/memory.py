@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from dp.checks import require_integer
+
 BLOCK_BYTES: Final = 1 << 22
 """Most bytes of a block of several clients."""
 
@@ -42,10 +44,7 @@ class ClientMemory:
     __slots__ = ("_dimension", "_vectors", "sent")
 
     def __init__(self, dimension: int) -> None:
-        if isinstance(dimension, bool) or not isinstance(dimension, int):
-            raise TypeError(f"dimension must be an int, got {type(dimension).__name__}")
-        if dimension < 1:
-            raise ValueError(f"dimension must be at least 1, got {dimension}")
+        require_integer("dimension", dimension, 1)
         self._dimension = dimension
         self._vectors: dict[str, dict[int, NDArray[np.float32]]] = {}
         self.sent: Counter[int] = Counter()

@@ -154,7 +154,7 @@ def bytes_chart(run: Run, name: str) -> Chart | None:
     )
     title, label, rounds = "Bytes of one client", "kB in a round", rounds_of(records)
     whole = [sum(pair) for pair in zip(vector, protocol, strict=True)]
-    total = f"{readable(_mean(whole))} kB in a round on average, {readable(sum(whole))} kB in all"
+    total = f"{readable(mean(whole))} kB in a round on average, {readable(sum(whole))} kB in all"
     if not any(protocol):
         plot = RoundPlot(name, title, label, 1)
         plot.draw_line(Line("kB", rounds, whole), 0)
@@ -169,8 +169,8 @@ def bytes_chart(run: Run, name: str) -> Chart | None:
         ],
     )
     text = (
-        f"{total} rounds: {readable(_mean(vector))} kB of a round are the vector, which "
-        f"compression shortens, {readable(_mean(protocol))} kB keys, shares and signatures, "
+        f"{total} rounds: {readable(mean(vector))} kB of a round are the vector, which "
+        f"compression shortens, {readable(mean(protocol))} kB keys, shares and signatures, "
         "which it does not."
     )
     cells = zip(rounds, vector, protocol, whole, strict=True)
@@ -278,7 +278,8 @@ def is_epsilon(value: Any) -> bool:
     return value == "inf" or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-def _mean(values: Sequence[float]) -> float:
+def mean(values: Sequence[float]) -> float:
+    """Of at least one value."""
     return sum(values) / len(values)
 
 

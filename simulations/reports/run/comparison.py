@@ -10,7 +10,7 @@ from simulations.common.figures import BLUE
 from simulations.common.pages.svg import Chart, Table, literal
 from simulations.common.tables import readable
 from simulations.learning.records import Record, average_rate, number, second_half
-from simulations.reports.run.charts import split_bytes
+from simulations.reports.run.charts import mean, split_bytes
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import DASH, MARKERS, Line, RoundPlot, rounds_of, times, words_of
 
@@ -184,11 +184,6 @@ def measured_error(records: Sequence[Record]) -> float:
     values = [number((record.get("error") or {}).get("measured")) for record in records]
     known = [value for value in values if math.isfinite(value)]
     return mean(known) if known else math.nan
-
-
-def mean(values: Sequence[float]) -> float:
-    """Of at least one value."""
-    return sum(values) / len(values)
 
 
 def _said(runs: Sequence[Run], outcome: str) -> str:

@@ -14,8 +14,8 @@ from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
 from simulations.learning.insecure import protects
 from simulations.reports.guessing import meaning
-from simulations.reports.run.charts import charts_of
-from simulations.reports.run.comparison import comparison_charts, comparison_tables, mean, outcomes
+from simulations.reports.run.charts import charts_of, mean
+from simulations.reports.run.comparison import comparison_charts, comparison_tables, outcomes
 from simulations.reports.run.folders import Run
 from simulations.reports.run.plots import DASH
 from simulations.reports.verdict import Verdict, judge

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from secagg import ParameterError
-from simulations.audits.base import ALPHA, Figures, require_count
+from secagg.checks import require_int
+from simulations.audits.base import ALPHA, Figures
 from simulations.audits.intervals import lower_bound, upper_bound
 
 CONFIDENCE: Final = 0.999
@@ -14,7 +15,7 @@ CONFIDENCE: Final = 0.999
 
 def rate(successes: int, trials: int, chance: float = 0.0) -> Figures:
     """A success rate with its interval."""
-    require_count("trials", trials, 1)
+    require_int("trials", trials, 1)
     if not 0 <= successes <= trials:
         raise ParameterError("successes", successes, f"an int in 0 .. {trials}")
     return {

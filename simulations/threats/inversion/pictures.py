@@ -17,7 +17,8 @@ from typing import Final
 import numpy as np
 
 from secagg import ParameterError
-from simulations.audits.base import Floats, Integers, require_count
+from secagg.checks import require_int
+from simulations.audits.base import Floats, Integers
 from simulations.audits.intervals import upper_bound
 from simulations.learning.data import DataError, Dataset, Split, load_dataset
 from simulations.threats.game.rates import CONFIDENCE
@@ -130,7 +131,7 @@ class Recognition:
         Half of the public pictures are the attackers' knowledge. Of the others, half set the
         threshold and half measure the chance.
         """
-        require_count("guesses", guesses, 1)
+        require_int("guesses", guesses, 1)
         if len(public) < 40:
             raise ParameterError("public", f"{len(public)} pictures", "at least 40")
         rng = np.random.default_rng(seed)

@@ -26,6 +26,7 @@ from scipy import special
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol import PrivacyGoal, RoundSetup
+from secagg.checks import require_int
 from simulations.audits.base import (
     ALPHA,
     AuditedRelease,
@@ -33,7 +34,6 @@ from simulations.audits.base import (
     Figures,
     Floats,
     derived_seed,
-    require_count,
 )
 from simulations.audits.intervals import upper_bound
 from simulations.threats.game.rates import rate
@@ -99,7 +99,7 @@ def audited(wrong: tuple[int, int], runs: int, delta: float, alpha: float) -> fl
 
 def sum_figures(game: SumGame, claim: Claim, runs: int, seed: int) -> Figures:
     """Play so many rounds in each world."""
-    require_count("runs", runs, 1)
+    require_int("runs", runs, 1)
     without, with_client = (
         game.release(world, runs, derived_seed(seed, world)) for world in (0, 1)
     )

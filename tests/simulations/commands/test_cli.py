@@ -70,7 +70,7 @@ def test_a_field_that_does_not_exist_is_one_line_and_status_2(
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 2
-    assert "bits = 63: must be an integer in 8 .. 62" in capsys.readouterr().err
+    assert "bits = 63: must be an int in 8 .. 62" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -123,8 +123,8 @@ def test_a_table_for_people() -> None:
     [
         (("--clients", "50", "--graph", "ring"), ConfigurationError, "auto, sparse, complete"),
         (("--clients", "50", *GOAL, "--bits", "24"), ConfigurationError, "the plan computes it"),
-        (("--clients", "50", *GOAL, "--delta", "1.5"), ParameterError, "strictly between 0 and 1"),
-        (("--clients", "50", "--epsilon", "0"), ParameterError, "positive"),
+        (("--clients", "50", *GOAL, "--delta", "1.5"), ParameterError, "(0, 1)"),
+        (("--clients", "50", "--epsilon", "0"), ParameterError, "(0, inf)"),
         (("--clients", "50", *GOAL, "--dropout", "0.6"), ParameterError, "tolerated_dropouts"),
         (("--clients", "50", *GOAL, "--error-share", "0"), ParameterError, "error_share"),
         (("--clients", "50", *GOAL, "--clip", "nan"), ParameterError, "clip_l2"),

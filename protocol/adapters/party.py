@@ -1,0 +1,185 @@
+"""A party's half of rounds, one message after the other, whatever framework carries them.
+
+Nothing is kept in memory between two messages: a framework may hand each to a new process. In the
+party's folder, or where its framework keeps state, lies the round that is under way, sealed. A
+stored state can be resumed once. So a process that dies while it answers, or before its answer
+arrived, loses the round, and no more than that. A party is in one round at a time, as a client and
+as a member of committees: one that was not finished when the next begins never will be.
+
+Every method gives what to send back, or raises: then we have left the round. Send `refuse(error)`
+and tell whoever runs this party.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from protocol.checks import of_kind
+from protocol.exchange.remote import MESSAGE, RemoteClient, UpdateMaker
+from protocol.exchange.remote_one_shot import (
+    OneShotUpdateMaker,
+    RemoteMember,
+    RemoteUploader,
+    round_of,
+)
+from protocol.exchange.sealing_book import read_request
+from protocol.round.client import RoundClient
+from protocol.round.committee_policy import CommitteePolicy
+from protocol.round.history import ClientHistory
+from protocol.round.member import MemberPolicy, RoundMember
+from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.policy import ClientPolicy
+from protocol.round.rings import UnixClock
+from protocol.round.stored_sealing import SealingFolder
+from protocol.round.stored_upload import UploadFolder
+from secagg import Identity, LocalProtocolError
+from secagg.storage import TokenFolder
+
+
+class Shelf(Protocol):
+    """Where the round that is under way lies between two messages."""
+
+    def read(self) -> bytes:
+        """It; empty if there is none."""
+
+    def drop(self) -> None:
+        """Forget it, if there is one."""
+
+    def keep(self, state: bytes) -> None:
+        """Keep it in place of all else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Party:
+    """Who takes part.
+
+    Args:
+        registry: public keys of all clients that are known.
+        keys: of stored rounds.
+        shelf: where these lie.
+        clock: tells unix seconds.
+    """
+
+    identity: Identity
+    registry: frozenset[bytes]
+    policy: ClientPolicy
+    keys: TokenFolder
+    shelf: Shelf
+    clock: UnixClock
+
+    def stage(
+        self,
+        message: bytes,
+        digest: bytes,
+        update: UpdateMaker,
+        history: ClientHistory,
+        *,
+        begins: bool,
+    ) -> bytes:
+        """The answer to a message of a pairwise round; `digest` is that of our model.
+
+        Args:
+            begins: whether it is a round's first.
+        """
+        client = RoundClient(self.identity, self.registry, self.policy, history, clock=self.clock)
+        with self.resuming(begins=begins) as stored:
+            if stored:
+                client.resume(stored, self.keys)
+        remote = RemoteClient(client, digest, update)
+        answer = remote.answer(message)
+        if not remote.is_over:
+            self.shelf.keep(client.suspend(self.keys))
+        return answer
+
+    @contextmanager
+    def resuming(self, *, begins: bool) -> Iterator[bytes]:
+        """The stored round, or nothing where another begins; whatever happens, it is gone then."""
+        stored = b"" if begins else self.shelf.read()
+        if begins:
+            # Every key, as a state may be damaged, or gone by a process that was killed between
+            # the two.
+            self.keys.clear()
+        elif not stored:
+            raise LocalProtocolError("no round to go on with: it is over, or lost")
+        try:
+            yield stored
+        finally:
+            # Only after its key: what is left of a state without one opens for nobody.
+            self.shelf.drop()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShotParty:
+    """One that may also take part in one-shot rounds, if its policy says so.
+
+    Args:
+        uploads: our last upload.
+        sealing: our sealing keys as a member of committees.
+    """
+
+    party: Party
+    uploads: UploadFolder
+    sealing: SealingFolder
+
+    def key(self, request: bytes) -> bytes:
+        """Our sealing key for the rounds of a session, signed."""
+        self._clauses()
+        return self.sealing.begin(self.party.identity, *read_request(request)).entry.encode()
+
+    def upload(
+        self,
+        announcement: bytes,
+        digest: bytes,
+        update: OneShotUpdateMaker,
+        history: Callable[[], AbstractContextManager[ClientHistory]],
+    ) -> bytes:
+        """Our whole part as a client: train, mask, and be done.
+
+        If the reply was lost and the server asks again, the same bytes are sent again.
+        """
+        self._clauses()
+        party = self.party
+        if (sent := self.uploads.again(announcement, party.clock)) is not None:
+            return MESSAGE + sent
+        with history() as opened:
+            with party.resuming(begins=True):
+                self.uploads.begin()
+            client = OneShotRoundClient(
+                party.identity, party.registry, party.policy, opened, clock=party.clock
+            )
+            answer = RemoteUploader(client, digest, update).answer(announcement)
+            self.uploads.keep(client.receipt, answer[len(MESSAGE) :])
+        return answer
+
+    def as_member(self, message: bytes, signed: ClientHistory, *, begins: bool) -> bytes:
+        """One of three short answers after the uploads are in; they need no model and no data.
+
+        Args:
+            signed: what we have signed before as a member.
+            begins: whether the message is a round's first.
+        """
+        corrupt, party = self._clauses().most_corrupt, self.party
+        policy = MemberPolicy(
+            minimum_survivors=party.policy.minimum_survivors,
+            tolerated_colluders=party.policy.registry_colluders,
+            corrupt=corrupt,
+            registry=party.registry,
+        )
+        with party.resuming(begins=begins) as stored:
+            about = RoundMember.round_of(stored) if stored else round_of(message)
+            key = self.sealing.key(party.identity, *about)
+            member = RoundMember(party.identity, key, policy, signed, party.clock)
+            if stored:
+                member.resume(stored, party.keys)
+        remote = RemoteMember(member, self.uploads.receipt() if begins else None)
+        answer = remote.answer(message)
+        if not remote.is_over:
+            party.shelf.keep(member.suspend(party.keys))
+        return answer
+
+    def _clauses(self) -> CommitteePolicy:
+        clauses = self.party.policy.clauses(CommitteePolicy.KIND)
+        return of_kind("schemes", clauses, CommitteePolicy)

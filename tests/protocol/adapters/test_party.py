@@ -1,0 +1,195 @@
+"""A party's half of rounds, without a framework: stored between any two messages, answered once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from protocol.adapters.party import OneShotParty, Party
+from protocol.errors import PolicyError
+from protocol.exchange.one_shot import MemberStage
+from protocol.exchange.remote import RemoteAggregator
+from protocol.exchange.remote_one_shot import RemoteOneShotAggregator
+from protocol.exchange.sealing_book import SealingBook
+from protocol.exchange.stages import Outbound
+from protocol.goal import PrivacyGoal
+from protocol.planning.policies import client_policy
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
+from protocol.round.policy import ClientPolicy
+from protocol.round.setup import RoundSetup
+from protocol.round.stored_sealing import SealingFolder
+from protocol.round.stored_upload import UploadFolder
+from protocol.schemes import OneShot
+from protocol.schemes.one_shot import one_shot_setup
+from secagg import Identity, LocalProtocolError
+from secagg.storage import TokenFolder
+from sketch import PublicSeed, SketchSpec
+
+OPEN = ClientPolicy(minimum_noise_multiplier=0.0)
+MODEL, SESSION, LENGTH = bytes(32), bytes(16), 16
+
+
+class Memory:
+    """A shelf that remembers whether a key was there when it was emptied."""
+
+    def __init__(self, keys: TokenFolder) -> None:
+        self.keys, self.state, self.dropped_with_keys = keys, b"", False
+
+    def read(self) -> bytes:
+        return self.state
+
+    def drop(self) -> None:
+        self.dropped_with_keys |= bool(self.state) and any(self.keys._folder.iterdir())
+        self.state = b""
+
+    def keep(self, state: bytes) -> None:
+        self.state = state
+
+
+def parties_of(identities: list[Identity], folder: Path, policy: ClientPolicy) -> list[Party]:
+    registry = frozenset(each.public for each in identities)
+    found = []
+    for index, identity in enumerate(identities):
+        keys = TokenFolder(folder / f"keys{index}")
+        shelf = Memory(keys)
+        found.append(
+            Party(
+                identity=identity,
+                registry=registry,
+                policy=policy,
+                keys=keys,
+                shelf=shelf,
+                clock=time.time,
+            )
+        )
+    return found
+
+
+def test_pairwise_rounds_go_on_from_what_is_stored(
+    identities: list[Identity],
+    make_setup: Callable[..., RoundSetup],
+    updates: Callable[[int], np.ndarray],
+    tmp_path: Path,
+) -> None:
+    parties = parties_of(identities, tmp_path, OPEN)
+    histories = [ClientHistory() for _ in parties]
+    heard: list[tuple[int, bytes]] = []
+
+    def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            heard.append((index, data))
+            yield (
+                index,
+                parties[index].stage(
+                    data,
+                    MODEL,
+                    lambda _, index=index: updates(index),
+                    histories[index],
+                    begins=stage is Stage.ADVERTISE,
+                ),
+            )
+
+    outcome = RemoteAggregator(exchange).run(make_setup())
+    assert list(outcome.total.survivors) == list(range(len(parties)))
+    index, data = heard[-1]
+    with pytest.raises(LocalProtocolError, match="no round to go on with"):
+        parties[index].stage(data, MODEL, lambda _: updates(0), histories[index], begins=False)
+    # What is left of a state is gone after its key, in a round that goes on and in a new one.
+    parties[0].stage(
+        make_setup(round_number=1).announce(),
+        MODEL,
+        lambda _: updates(0),
+        histories[0],
+        begins=True,
+    )
+    with parties[0].resuming(begins=True):
+        assert parties[0].shelf.read()
+    shelves = [each.shelf for each in parties]
+    assert not any(each.dropped_with_keys for each in shelves if isinstance(each, Memory))
+    assert not parties[0].shelf.read()
+
+
+def test_one_shot_rounds_go_on_from_what_is_stored(
+    identities: list[Identity], tmp_path: Path
+) -> None:
+    plan = TrainingPlan(
+        goal=PrivacyGoal(8.0, 1e-5, 4),
+        cohort=len(identities),
+        tolerated_dropouts=1,
+        tolerated_colluders=0,
+        clip_l2=1.0,
+        scheme=OneShot(),
+    )
+    policy = client_policy(plan, LENGTH)
+    folks = [
+        OneShotParty(
+            party=party,
+            uploads=UploadFolder(tmp_path / f"upload{index}"),
+            sealing=SealingFolder(tmp_path / f"sealing{index}", time.time),
+        )
+        for index, party in enumerate(parties_of(identities, tmp_path, policy))
+    ]
+    keys = [each.public for each in identities]
+    histories = [ClientHistory(policy.goal) for _ in folks]
+    signed = [ClientHistory() for _ in folks]
+    book = SealingBook(SESSION, time.time)
+    for key, each in zip(keys, folks, strict=True):
+        assert book.add(key, each.key(book.request(0)), 0) is None
+    members = [book.entries(0)[key] for key in keys]
+    parameters = plan.calibrate(SketchSpec.identity(LENGTH), MODEL, PublicSeed(bytes(32)))
+    setup = one_shot_setup(plan, parameters, keys, members, SESSION, 0)
+    trained: list[int] = []
+
+    def uploaded(index: int, data: bytes) -> bytes:
+        def update(_: object) -> Any:
+            trained.append(index)
+            return np.ones(LENGTH)
+
+        return folks[index].upload(data, MODEL, update, lambda: nullcontext(histories[index]))
+
+    def collect(messages: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            # A reply that was lost: nothing is trained again, and the bytes are the same.
+            first = uploaded(index, data)
+            assert uploaded(index, data) == first
+            yield index, first
+
+    def consult(
+        stage: MemberStage, messages: Iterable[tuple[int, bytes]]
+    ) -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            begins = stage is MemberStage.CHECK
+            yield index, folks[index].as_member(data, signed[index], begins=begins)
+            if stage is MemberStage.OPEN:
+                with pytest.raises(LocalProtocolError, match="no round to go on with"):
+                    folks[index].as_member(data, signed[index], begins=False)
+
+    aggregator = RemoteOneShotAggregator(collect, consult, lambda *_: members)
+    outcome = aggregator.run(setup)
+    assert list(outcome.total.survivors) == trained == list(range(len(folks)))
+
+
+def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(
+    identities: list[Identity], tmp_path: Path
+) -> None:
+    party = OneShotParty(
+        party=parties_of(identities[:1], tmp_path, OPEN)[0],
+        uploads=UploadFolder(tmp_path / "upload"),
+        sealing=SealingFolder(tmp_path / "sealing", time.time),
+    )
+    asked: list[Callable[[], object]] = [
+        lambda: party.key(SealingBook(SESSION, time.time).request(0)),
+        lambda: party.upload(b"", MODEL, lambda _: np.ones(LENGTH), lambda: nullcontext(None)),  # type: ignore[arg-type, return-value]
+        lambda: party.as_member(b"", ClientHistory(), begins=True),
+    ]
+    for ask in asked:
+        with pytest.raises(PolicyError, match="pairwise only"):
+            ask()
