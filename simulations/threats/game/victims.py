@@ -111,6 +111,10 @@ class Victims:
     def look_into(self, u: int) -> Any:
         """What a colluder's session knows; it goes on as if nobody had looked."""
         self._need_colluder(u)
+        return self.state_of(u)
+
+    def state_of(self, u: int) -> Any:
+        """What any client's session knows: for games and nobody else."""
         party, state = self._sessions[u].hand_over()
         self._sessions[u] = ClientSession.from_state(party, state)
         return state

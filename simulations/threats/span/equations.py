@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
-from simulations.threats.span.algebra import PRIME, reduce_rows
+from simulations.threats.span.algebra import reduce_rows
 from simulations.threats.span.schedules import Batch, Flags, Space
 
 NOT_A_SUM = -1
@@ -217,8 +217,3 @@ def _pack(bits: list[Flags]) -> NDArray[np.int64]:
     for k, bit in enumerate(bits):
         numbers |= bit.astype(np.int64) << k
     return numbers
-
-
-def signed(element: int) -> int:
-    """A field element as the integer of least magnitude."""
-    return element if element <= PRIME // 2 else element - PRIME
