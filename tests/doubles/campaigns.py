@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,6 +20,16 @@ def reports(name: str, what: str, schedules: int = 200) -> bool:
         if any(what in problem for problem in found.failures.values()):
             return True
     return False
+
+
+def no_check(*_: object) -> bool:
+    """What stands in the place of a check."""
+    return True
+
+
+def lacks(owner: Any, name: str, instead: Any = no_check) -> Callable[[pytest.MonkeyPatch], None]:
+    """Something of the product is replaced."""
+    return lambda patch: patch.setattr(owner, name, instead)
 
 
 def forgets_to_remove(patch: pytest.MonkeyPatch) -> None:

@@ -53,11 +53,7 @@ class _Story:
     """One way to lie.
 
     Attributes:
-        setting: the round.
         liars: how many of those that are asked first.
-        plan: what they agree on beforehand, with the liars and the round's randomness.
-        outcome: how the product's round ends.
-        named: whether the product names the liars.
     """
 
     setting: Setting = _SETTING

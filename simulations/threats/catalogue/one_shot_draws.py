@@ -27,7 +27,16 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_qu
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
+from simulations.threats.attack import (
+    Attack,
+    Effort,
+    Findings,
+    either,
+    rate,
+    refused_with,
+    tried,
+    twins,
+)
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -275,9 +284,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         "draws_under_one_beacon": len(under_one),
         "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
     }
-    won = bool(real["succeeded"]) or beyond
-    twin = _played(ground, trials, seed, OnAverage)
-    return Findings({**real, **figures, "succeeded": won}, twin)
+    return Findings(either(real, beyond, **figures), _played(ground, trials, seed, OnAverage))
 
 
 # -- A70 ------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ class OurRound(Adversary):
 
     Attributes:
         inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
-        refusals: how clients refused.
     """
 
     def __init__(self, length: int, rng: np.random.Generator) -> None:

@@ -36,11 +36,7 @@ from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled, PeeledUp
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OurUpload(PeeledUpload):
-    """The victim's upload; the server is told the low bits of the last mask's key.
-
-    Attributes:
-        told_bits: how many.
-    """
+    """The victim's upload; the server is told the low bits of the last mask's key."""
 
     told_bits: int
 
@@ -69,11 +65,7 @@ class OurUpload(PeeledUpload):
 
 
 def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits: int) -> OurUpload:
-    """An honest round, and all masks taken off the victim's upload that can be.
-
-    Args:
-        told_bits: how many bits of the last mask's key the server is told.
-    """
+    """An honest round, and all masks taken off the victim's upload that can be."""
     round_ = OurRound(length, rng)
     round_.until_shared()
     own = round_.victims.state_of(VICTIM).masking

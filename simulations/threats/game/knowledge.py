@@ -77,7 +77,6 @@ class Knowledge:
     """Shares, secrets and uploads of one session, and what follows from them.
 
     Args:
-        context: of the session.
         threshold: shares from which a secret is rebuilt; the context's if None. Fewer are worth a
             try on victims without a defence, and give nonsense on others.
     """

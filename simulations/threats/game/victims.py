@@ -48,12 +48,8 @@ class Victims:
     """All clients of one session.
 
     Args:
-        context: of the session.
         inputs: `field.dtype`[size, length], what they put in.
-        colluders: clients that tell the server all they know.
         salt: fixes the clients' secrets; see `contexts.counter_rand`.
-        session: what an honest client runs: the product's session, or one with a defence missing.
-        refused: told every typed error of a client.
     """
 
     def __init__(

@@ -35,7 +35,6 @@ class Peeled:
 
     Attributes:
         words: int64[length], in 0 .. modulus - 1: the vector, plus or minus the last mask.
-        subtracted: whether the victim subtracted that mask.
         modulus: of the group, at most 2^32.
         largest: plain values lie in 0 .. largest.
     """
@@ -46,11 +45,7 @@ class Peeled:
     largest: int
 
     def without(self, mask: Integers) -> Integers:
-        """The vector if this was the mask: int64[length] in 0 .. modulus - 1.
-
-        Args:
-            mask: int64[length].
-        """
+        """The vector if this was the mask: int64[length] in 0 .. modulus - 1."""
         return (self.words + mask if self.subtracted else self.words - mask) % self.modulus
 
     def is_plausible(self, plain: Integers) -> bool:

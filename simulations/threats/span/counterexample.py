@@ -17,8 +17,6 @@ class Counterexample:
     """What the server did, and what it learned.
 
     Attributes:
-        parameters: of the round.
-        colluders: the clients in the server's hands.
         steps: what happened to each honest client, and what was rebuilt, a sentence each.
         learned: a basis of the combinations of inputs that the server can compute, as text.
     """

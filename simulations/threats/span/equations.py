@@ -95,13 +95,7 @@ def _rebuilt(space: Space, batch: Batch, released: Flags, kept: Any) -> Flags:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which bit of a system's number, and which unknown, stands for what.
-
-    Attributes:
-        honest: number of honest clients.
-        passes: rounds that the same masks serve.
-        self_mask: whether uploads carry one.
-    """
+    """Which bit of a system's number, and which unknown, stands for what."""
 
     honest: int
     passes: int

@@ -10,6 +10,7 @@ from typing import Any
 import campaigns
 import numpy as np
 import pytest
+from campaigns import lacks, no_check
 from typer.testing import CliRunner, Result
 
 from secagg import (
@@ -96,15 +97,6 @@ def test_hostile_parties_break_no_promise(family: str) -> None:
 
 # -- controls ---------------------------------------------------------------------------------
 # One defence is taken away, and the campaign must report what it was for.
-
-
-def no_check(*_: object) -> bool:
-    return True
-
-
-def lacks(owner: Any, name: str, instead: Any = no_check) -> Callable[[Patch], None]:
-    """Something of the product is replaced."""
-    return lambda patch: patch.setattr(owner, name, instead)
 
 
 any_tree = lacks(roster, "proof_is_valid")
