@@ -36,7 +36,14 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Lie, Tally, Verdict
+from simulations.threats.faults.behaviours import (
+    Lie,
+    Tally,
+    Verdict,
+    must_end_well,
+    on_half,
+    wrong_sum,
+)
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import (
@@ -149,13 +156,8 @@ class Round:
     # -- checks -------------------------------------------------------------------------------
 
     def _wrong_sum(self, total: FieldSum) -> str | None:
-        if len(total.survivors) < self.context.minimum_survivors:
-            return f"a sum over {len(total.survivors)} clients was released"
-        chosen = [self._inputs[u] for u in total.survivors if u in self._inputs]
-        plain = np.sum([each.astype(object) for each in chosen], axis=0)
-        exact = np.array_equal(total.vector.elements, plain % self.context.field.modulus)
-        if not exact or len(chosen) != len(total.survivors):
-            return f"wrong sum over {total.survivors}"
+        if wrong := wrong_sum(total, self._inputs, self.context.minimum_survivors):
+            return wrong
         for u in set(total.survivors) & set(self._liars):
             if not self._liars[u].keeps_commitment:
                 return f"client {u} is in the sum with another seed than it committed to"
@@ -249,7 +251,7 @@ def play_liar(
 ) -> Verdict:
     """One or two liars among honest clients; on half of the schedules the wire is hostile too."""
     context = random_context(rng, number, _needs(lie))
-    rate = rate if rng.random() < 0.5 else 0.0
+    rate = on_half(rng, rate)
     liars, leaver = _cast(lie, context, rng)
     inputs = random_inputs(rng, context)
     salt = rng.bytes(4)
@@ -262,9 +264,7 @@ def play_liar(
     wire = Wire(rng, rate, tally)
     verdict = Round(context, honest, known, lying, wire, tally, server).verdict()
     # The liar is one client less, and every round here can spare one.
-    if lie.bearable and not rate and verdict.outcome != "exact sum" and not verdict.problem:
-        return replace(verdict, problem=f"one liar ended the round: {verdict.outcome}")
-    return verdict
+    return must_end_well(verdict, lie.bearable and not rate, "one liar")
 
 
 def _needs(lie: Lie) -> Wanted:
