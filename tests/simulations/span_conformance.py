@@ -54,7 +54,8 @@ from secagg.pairwise.prg import accumulate_masks
 from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
-from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
+from simulations.threats.game.contexts import identity_of, new_session
+from simulations.threats.game.games import Setting
 from simulations.threats.span.clients import ClientRules
 from simulations.threats.span.parameters import Parameters, members, subsets
 
@@ -97,18 +98,16 @@ class Conformance:
 
 def context_of(p: Parameters) -> SessionContext:
     """The product's context with these parameters; ParameterError if it refuses them."""
-    return SessionContext(
-        session_id=bytes(16),
-        round_number=0,
-        cohort=cohort_keys(p.size),
-        threshold=p.threshold,
-        minimum_survivors=p.minimum,
+    setting = Setting(
+        size=p.size,
+        colluders=p.colluders,
+        lost=p.size - p.minimum,
         mode=p.mode,
-        tolerated_colluders=p.colluders,
+        threshold=p.threshold,
         bits=_BITS,
         length=_LENGTH,
-        application_digest=bytes(32),
     )
+    return setting.context(0)
 
 
 def conformance(p: Parameters, client: int, rules: ClientRules | None = None) -> Conformance:

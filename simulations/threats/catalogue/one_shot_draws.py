@@ -8,7 +8,7 @@ share to each member, and the server reads its upload alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -62,6 +62,10 @@ _OLD_ROUNDS: Final = 200
 @lru_cache(maxsize=1)
 def _registry() -> Registry:
     return Registry([member_identity(j).public for j in range(_REGISTERED)])
+
+
+def _places(members: Iterable[int], registry: Registry | None = None) -> Places:
+    return (registry or _registry()).places([member_identity(j).public for j in members])
 
 
 def _draw(**changes: object) -> Draw:
@@ -169,7 +173,7 @@ def _own_registry(number: int) -> _Packed:
     seed = draw.seed(SESSION, _ROUND)
     low = [j for j in registered if ticket(seed, member_identity(j).public) < _ODDS]
     members = tuple(low[:_SEATED])
-    places = registry.places([member_identity(j).public for j in members])
+    places = _places(members, registry)
     return _Packed(members, draw, places, _tolerated())
 
 
@@ -191,7 +195,7 @@ class AnyRegistry(DrawPolicy):
 def _all_corrupt(draw: Draw, session: bytes = SESSION) -> _Packed:
     """Every corrupt identity of the registry, with its right place."""
     members = tuple(range(_CORRUPT))
-    places = _registry().places([member_identity(j).public for j in members])
+    places = _places(members)
     return _Packed(members, draw, places, _tolerated(), session)
 
 
@@ -227,7 +231,7 @@ def _of_other_rounds(number: int) -> _Packed:
     }
     packed = _all_corrupt(draw, session)
     members = tuple(sorted(drawn))
-    places = _registry().places([member_identity(j).public for j in members])
+    places = _places(members)
     return replace(packed, members=members, places=places)
 
 
@@ -267,7 +271,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
     def ground(number: int) -> _Packed:
         session, members = _best(draw, sessions(number))
         most.append(len(members))
-        places = _registry().places([member_identity(j).public for j in members])
+        places = _places(members)
         # It has to be told that fewer are corrupt, or nobody could be honest.
         corrupt = min(_policy(OnAverage).corrupt, len(members) - 1)
         return _Packed(members, draw, places, corrupt, session)

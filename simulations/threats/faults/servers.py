@@ -14,7 +14,6 @@ from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     Roster,
-    SeedShares,
     UnmaskShares,
 )
 from secagg.pairwise.roster import RoundRoster
@@ -42,22 +41,12 @@ class _Hostile(Adversary):
     def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
         super().__init__(victims, rng)
         self.spare = self.context.size - self.context.minimum_survivors
-        self.loot = Loot(self.context, self.colluders, self.advertised)
+        self.loot = Loot(self.context, self.colluders, self.advertised, self.knowledge)
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
-        """Count what an answer with shares reveals."""
-        self.loot.take(message, self.answered(message))
+        """Note what was answered."""
+        self.loot.answered(u, self.answered(message))
         super().took_answer(u, message)
-
-    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
-        """Count what shares of removable seeds reveal."""
-        self.loot.take_seeds(message, missing, self.told(u)[-1])
-
-    def ask_colluder(self, u: int, roster: RoundRoster) -> None:
-        """Count the shares that it holds."""
-        super().ask_colluder(u, roster)
-        for owner in self.victims.look_into(u).held:
-            self.loot.know(u, owner)
 
     def tell_one_lost(self) -> None:
         """Tell everybody, the lost one too, that one honest client is lost."""
@@ -269,8 +258,8 @@ class SubstitutesKeys(_Hostile):
             for holder in set(graph.holders(owner)) - {owner}:
                 shared = self._keys[holder].agree(self.advertised[owner].sealing_key)
                 sealed = self.sealed_for(owner, holder)
-                unseal(shared, self.common.hash, owner, holder, sealed)
-                self.loot.know(holder, owner)
+                plain = unseal(shared, self.common.hash, owner, holder, sealed)
+                self.knowledge.learn_held(self.common, holder, {owner: plain})
 
 
 class ReplaysConfirmations(SplitsSurvivors):

@@ -163,6 +163,11 @@ class Knowledge:
             self._secrets[wanted] = rebuilt
         return self._secrets[wanted]
 
+    def holders(self, owner: int, which: int) -> set[int]:
+        """Whose shares of a secret are known, under whatever roster they were dealt."""
+        known = (each for (_, *of), each in self._shares.items() if of == [owner, which])
+        return set().union(*known)
+
     def peeled(self, sender: int) -> Integers | None:
         """What a client uploaded, less all masks that are known: `field.dtype`[length].
 
