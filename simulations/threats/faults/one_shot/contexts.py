@@ -78,7 +78,7 @@ def signer_of(context: OneShotContext, member: int) -> Identity:
     return member_identity(member) if named else identity_of(member)
 
 
-def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, int]:
+def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, Any]:
     """Cohort, colluders, and fewest survivors."""
     size = int(rng.integers(4 + 2 * wanted.colluders, LARGEST + 1))
     colluders = max(wanted.colluders, int(rng.random() < 0.4))
