@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import campaigns
 import numpy as np
 import pytest
-from campaigns import lacks
+from campaigns import any_cohort, lacks
 
 from secagg import server as serving
 from secagg.errors import TooFewSurvivorsError
@@ -174,16 +173,6 @@ def takes_any_complaint(patch: Patch) -> None:
     patch.setitem(OneShotServer.RECEIVERS, (ServerPhase.CHECKING, Complaints), careless)
 
 
-class EqualToAll(bytes):
-    """A root that no other one differs from."""
-
-    def __ne__(self, other: object) -> bool:
-        return False
-
-    __hash__ = bytes.__hash__
-
-
-any_cohort = SimpleNamespace(root=EqualToAll())
 GivesAllSeeds = lacking(
     OneShotMember, (OneShotContext, "removed_seeds", lambda self, _: range(self.seeds))
 )
