@@ -14,10 +14,10 @@ from secagg.keys import AgreementKey
 from simulations.threats.faults import run_campaign
 
 
-def reports(name: str, what: str, schedules: int = 200) -> bool:
+def reports(name: str, what: str, first: int = 0) -> bool:
     """Whether a campaign of one behaviour finds a failure with these words in it."""
-    for first in range(0, schedules, 5):
-        found = run_campaign(5, 7, 0.04, names=[name], first=first)
+    for number in range(first, first + 200, 5):
+        found = run_campaign(5, 7, 0.04, names=[name], first=number)
         if any(what in problem for problem in found.failures.values()):
             return True
     return False
