@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
-from unittest.mock import patch
 
 from protocol import PolicyError
 from secagg import ClientSession, ParameterError, ProtocolError
@@ -20,12 +18,15 @@ from simulations.audits.base import Check, Effort, Exhibit, Figures
 from simulations.threats.game.games import AdversaryMaker, Setting, exact
 from simulations.threats.game.rates import rate
 from simulations.threats.game.victims import SessionMaker, refusal, refused_with
+from simulations.threats.game.weak_clients import Missing, replaced
 
 __all__ = [
     "Attack",
     "AttackRun",
     "Effort",
     "Findings",
+    "both",
+    "either",
     "exact_game",
     "parameter_refused",
     "rate",
@@ -44,9 +45,6 @@ class Attack:
     """An entry of the catalogue: all that reports, tests and documents say of an attack.
 
     Attributes:
-        id: "A1" and on.
-        promise: "P1" and on, the promise that it tries to break.
-        name: what it is, in a few words.
         title: what must hold in spite of it, in words.
         says: what the adversary does.
         stopped_by: the defence that its twin lacks.
@@ -100,19 +98,29 @@ class Findings:
 
 
 def twins(
-    game: Callable[..., Figures], quick: int, full: int, *missing: tuple[Any, str, Any], **weak: Any
+    game: Callable[..., Figures], quick: int, full: int, *missing: Missing, **weak: Any
 ) -> AttackRun:
     """An attack that is one game, played as often on the product as on its twin."""
 
     def run(effort: Effort, seed: int) -> Findings:
         trials = effort.choose(quick, full)
         real = game(trials, seed)
-        with ExitStack() as stack:
-            for each in missing:
-                stack.enter_context(patch.object(*each))
+        with replaced(*missing):
             return Findings(real, game(trials, seed, **weak))
 
     return run
+
+
+def either(first: Figures, second: Figures | bool, **more: Any) -> Figures:
+    """The first one's figures, of the product: it is broken if one of two attacks came through."""
+    also = second if isinstance(second, bool) else bool(second["succeeded"])
+    return {**first, **more, "succeeded": bool(first["succeeded"]) or also}
+
+
+def both(first: Figures, second: Figures | bool, **more: Any) -> Figures:
+    """The first one's figures, of a twin: it is broken only if two attacks came through."""
+    also = second if isinstance(second, bool) else bool(second["succeeded"])
+    return {**first, **more, "succeeded": bool(first["succeeded"]) and also}
 
 
 def exact_game(attack: AdversaryMaker, setting: Setting) -> Callable[..., Figures]:

@@ -15,10 +15,9 @@ import msgspec
 import numpy as np
 from span_conformance import Conformance
 
-from secagg import ProtocolError, SessionAbortedError
 from secagg.framing import decode_set
 from secagg.keys import KEY_BYTES
-from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header, survivors_digest
 from secagg.oneshot.layout import decode_rows, encode_rows
 from secagg.oneshot.member import OneShotMember
@@ -26,9 +25,7 @@ from secagg.oneshot.messages import Answer, AnyMessage, Complaints, Confirmation
 from secagg.oneshot.states import Checked, Confirmed, Finished, MemberState
 from secagg.oneshot.transitions import MemberPhase
 from secagg.tags import Usage
-from simulations.threats.game.contexts import cohort_keys
 from simulations.threats.one_shot.parties import (
-    SESSION,
     OneShotSetting,
     OneShotVictims,
     committee_of,
@@ -47,26 +44,20 @@ _LENGTH = 2
 
 def context_of(p: OneShotParameters) -> OneShotContext:
     """The product's context with these numbers; ParameterError if it refuses them."""
-    return OneShotContext(
-        session_id=SESSION,
-        round_number=0,
-        size=p.clients,
-        cohort_root=Cohort(cohort_keys(p.clients)).root,
+    committee = committee_of(
+        p.members,
+        p.corrupt,
+        randomness=p.randomness,
+        per_polynomial=p.secrets,
+        quorum=p.quorum,
+    )
+    setting = OneShotSetting(clients=p.clients, colluders=0, length=_LENGTH)
+    return setting.context(
+        0,
+        committee=committee,
         minimum_survivors=p.minimum,
         tolerated_colluders=p.colluders,
-        committee=committee_of(
-            p.members,
-            p.corrupt,
-            randomness=p.randomness,
-            per_polynomial=p.secrets,
-            quorum=p.quorum,
-        ),
-        degree=1024,
-        limbs=1,
         entries=3,
-        bits=12,
-        length=_LENGTH,
-        application_digest=bytes(KEY_BYTES),
     )
 
 
@@ -200,15 +191,6 @@ class _Walk:
     def _accepted(
         self, state: MemberState, message: AnyMessage
     ) -> tuple[MemberState, AnyMessage] | None:
-        """The member's next state and answer; None if it refuses, which must end the session."""
+        """The member's next state and answer; None if it refuses."""
         session = OneShotMember.from_state(self.party, state)
-        try:
-            answer = session.receive(message)
-        except ProtocolError:
-            if session.phase is not MemberPhase.ABORTED:
-                self.result.disagreements.append(f"{message}: refused, and the session goes on")
-            return None
-        try:
-            return session.hand_over()[1], answer
-        except SessionAbortedError:  # it is over: nothing can be asked of it any more
-            return Finished(), answer
+        return self.result.asked(session, message, MemberPhase.ABORTED, Finished())

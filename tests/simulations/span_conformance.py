@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,8 @@ from secagg.pairwise.prg import accumulate_masks
 from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
-from simulations.threats.game.contexts import cohort_keys, identity_of, new_session
+from simulations.threats.game.contexts import identity_of, new_session
+from simulations.threats.game.games import Setting
 from simulations.threats.span.clients import ClientRules
 from simulations.threats.span.parameters import Parameters, members, subsets
 
@@ -81,21 +82,32 @@ class Conformance:
         if model != real:
             self.disagreements.append(f"{what}: the model says {model}, the client {real}")
 
+    def asked(self, session: Any, message: object, aborted: object, finished: object) -> Any:
+        """The next state and answer; None if it refuses, which must end the session."""
+        try:
+            answer = session.receive(message)
+        except ProtocolError:
+            if session.phase is not aborted:
+                self.disagreements.append(f"{message}: refused, and the session goes on")
+            return None
+        try:
+            return session.hand_over()[1], answer
+        except SessionAbortedError:  # it is over: nothing can be asked of it any more
+            return finished, answer
+
 
 def context_of(p: Parameters) -> SessionContext:
     """The product's context with these parameters; ParameterError if it refuses them."""
-    return SessionContext(
-        session_id=bytes(16),
-        round_number=0,
-        cohort=cohort_keys(p.size),
-        threshold=p.threshold,
-        minimum_survivors=p.minimum,
+    setting = Setting(
+        size=p.size,
+        colluders=p.colluders,
+        lost=p.size - p.minimum,
         mode=p.mode,
-        tolerated_colluders=p.colluders,
+        threshold=p.threshold,
         bits=_BITS,
         length=_LENGTH,
-        application_digest=bytes(32),
     )
+    return setting.context(0)
 
 
 def conformance(p: Parameters, client: int, rules: ClientRules | None = None) -> Conformance:
@@ -248,18 +260,9 @@ class _Walk:
     def _accepted(
         self, state: State, message: AnyMessage
     ) -> tuple[State, AnyMessage | None] | None:
-        """The client's next state and answer; None if it refuses, which must end the session."""
+        """The client's next state and answer; None if it refuses."""
         session = ClientSession.from_state(self.party, state)
-        try:
-            answer = session.receive(message)
-        except ProtocolError:
-            if session.phase is not ClientPhase.ABORTED:
-                self.result.disagreements.append(f"{message}: refused, and the session goes on")
-            return None
-        try:
-            return session.hand_over()[1], answer
-        except SessionAbortedError:  # it is over: nothing can be asked of it any more
-            return Finished(), answer
+        return self.result.asked(session, message, ClientPhase.ABORTED, Finished())
 
     # -- what the server sends ------------------------------------------------------------------
 

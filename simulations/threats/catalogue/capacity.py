@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from dp import BinomialMechanism
-from protocol import Pipeline, RoundParameters, RoundSetup
+from protocol import Pipeline, RoundSetup
 from protocol.schemes.pairwise import pairwise_setup
 from secagg import CapacityError, FieldVector, PrimeField, centre, lift
 from secagg.field import add_into
@@ -28,9 +27,10 @@ from simulations.audits.base import (
 )
 from simulations.audits.paths import PathSettings
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
+from simulations.threats.rounds.announced import plain_parameters
 from simulations.threats.rounds.parties import opened_sum, trusting_participant
 from simulations.threats.rounds.released import GOAL, LENGTH, on_grid
-from sketch import PublicSeed, SketchSpec
+from sketch import SketchSpec
 
 SETTINGS: Final = PathSettings(
     SketchSpec.identity(LENGTH),
@@ -55,16 +55,12 @@ class ExtremeRounds:
     @cached_property
     def setup(self) -> RoundSetup:
         """The product's round, in the smallest field that its capacity proof allows."""
-        parameters = RoundParameters(
-            model_digest=bytes(32),
-            clip_l2=1.0,
-            sketch=SETTINGS.sketch,
-            sketch_clip_l2=1.0,
-            public_seed=PublicSeed(derived_bytes(self.seed, "public")),
+        parameters = plain_parameters(
+            derived_bytes(self.seed, "public"),
+            COINS,
+            length=LENGTH,
             scale=2.0 * LINF_BOUND,
             linf_bound=LINF_BOUND,
-            mechanism=BinomialMechanism(COINS),
-            tolerated_dropouts=0,
         )
         plan = replace(SETTINGS.plan, wrap_probability=0.0)
         keys = public_keys(identities_of(self.seed, SETTINGS.cohort))

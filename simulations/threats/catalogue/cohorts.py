@@ -18,7 +18,7 @@ from simulations.audits.base import (
     public_keys,
 )
 from simulations.audits.paths import WholePath
-from simulations.threats.attack import Attack, Effort, Findings, refusal
+from simulations.threats.attack import Attack, Effort, Findings, both, either, refusal
 from simulations.threats.rounds.released import (
     GOAL,
     LENGTH,
@@ -63,27 +63,24 @@ def sybils(effort: Effort, seed: int) -> Findings:
     twin = guessing_rate(scores, worlds, middle, allowed)
     full = _told(crowd.refuses(crowd.setup.context.cohort, policy))
     left = _noise_left(effort, derived_seed(seed, "exact"))
+    told: Figures = {
+        "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
+        "registered Sybils, a full cohort": full,
+        "accounted_epsilon": epsilon_of(honest.server, GOAL.delta),
+        "own_noise_epsilon": epsilon_of(honest.sybil, GOAL.delta),
+        "delta": GOAL.delta,
+        "own_noise_accuracy": allowed_accuracy(honest.sybil),
+        **left.figures(left.charged),
+    }
+    recovered = {"uploads_recovered": exact, "real_rounds": rounds}
     return Findings(
-        {
-            **silent,
-            "succeeded": bool(silent["succeeded"]) or joined > 0 or left.exceeds(left.charged),
-            "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
-            "registered Sybils, a full cohort": full,
-            "accounted_epsilon": epsilon_of(honest.server, GOAL.delta),
-            "own_noise_epsilon": epsilon_of(honest.sybil, GOAL.delta),
-            "delta": GOAL.delta,
-            "own_noise_accuracy": allowed_accuracy(honest.sybil),
-            **left.figures(left.charged),
-        },
-        {
-            **twin,
-            "succeeded": bool(twin["succeeded"])
-            and exact == rounds
-            and left.exceeds(left.all_coins),
+        either(silent, joined > 0 or left.exceeds(left.charged), **told),
+        both(
+            twin,
+            exact == rounds and left.exceeds(left.all_coins),
             **left.figures(left.all_coins),
-            "uploads_recovered": exact,
-            "real_rounds": rounds,
-        },
+            **recovered,
+        ),
     )
 
 
@@ -165,12 +162,8 @@ def differencing(effort: Effort, seed: int) -> Findings:
         )
     real, twin = found
     return Findings(
-        {**real, "succeeded": bool(real["succeeded"]) or real["exact_updates"] != 0},
-        {
-            **twin,
-            "succeeded": bool(twin["succeeded"])
-            and twin["exact_updates"] == twin["of_differences"],
-        },
+        either(real, real["exact_updates"] != 0),
+        both(twin, twin["exact_updates"] == twin["of_differences"]),
     )
 
 

@@ -15,18 +15,23 @@ from protocol import (
     ClientPolicy,
     PrivacyGoal,
     RoundClient,
-    RoundSetup,
     StoredHistory,
 )
 from secagg import Identity, LocalProtocolError, ParameterError
 from simulations.audits.base import identities_of, noise_seed
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
-from simulations.threats.rounds.announced import COHORT, DIMENSION, TARGET, announced_round
+from simulations.threats.rounds.announced import (
+    COHORT,
+    DELTA,
+    DIMENSION,
+    FULL_PRICE,
+    TARGET,
+    announced_round,
+    price,
+)
 from simulations.threats.rounds.parties import Participant, opened_sum, trusting_participant
 
 MODEL: Final = bytes(32)
-COINS: Final = 4000
-DELTA: Final = 1e-6
 
 HistoryMaker = Callable[[ExitStack, PrivacyGoal], ClientHistory | None]
 ClientMaker = Callable[
@@ -72,7 +77,7 @@ def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal
     policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal)
     left = 0
     for number in range(5):
-        setup = announced_round(identities, MODEL, COINS, seed, number)
+        setup = announced_round(identities, MODEL, FULL_PRICE, seed, number)
         update, noise = np.full(DIMENSION, 0.01), noise_seed(seed, number)
         client = make(identities[TARGET], setup.context.cohort, policy, history)
         target = Participant(client, setup.announce(), MODEL, update, noise)
@@ -85,15 +90,10 @@ def _updates(make: ClientMaker, history: ClientHistory | None, goal: PrivacyGoal
     return left
 
 
-def _price(setup: RoundSetup) -> PrivacyGoal:
-    """What one such round costs, as a goal for one round."""
-    epsilon = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 1))
-    return PrivacyGoal(epsilon, DELTA, 1)
-
-
 def uncounted_goal(effort: Effort, seed: int) -> Findings:
     """A26: the server asks for more rounds than a client's goal allows."""
-    goal = _price(announced_round(identities_of(seed, COHORT), MODEL, COINS, seed))
+    setup = announced_round(identities_of(seed, COHORT), MODEL, FULL_PRICE, seed)
+    goal = PrivacyGoal(price(setup, 1), DELTA, 1)
     # A client that never sends anything would pass as well: with the right history it does, once.
     counted = _updates(RoundClient, ClientHistory(goal), goal, seed)
     if counted != goal.rounds:

@@ -32,11 +32,9 @@ from secagg.pairwise.surplus import SurplusSeeds
 from secagg.shamir import LIMBS, PRIME, combine, decode_share, encode_share
 from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate
-from simulations.threats.faults.behaviours import Lie, Tally
+from simulations.threats.faults.behaviours import Lie, Tally, instead
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.rounds import Round, ServerMaker, honest_parties
-from simulations.threats.faults.wire import Wire
-from simulations.threats.game.contexts import random_inputs
+from simulations.threats.faults.rounds import ServerMaker, with_liars
 from simulations.threats.game.games import Setting
 from simulations.threats.game.weak_clients import weakened
 
@@ -53,11 +51,7 @@ class _Story:
     """One way to lie.
 
     Attributes:
-        setting: the round.
         liars: how many of those that are asked first.
-        plan: what they agree on beforehand, with the liars and the round's randomness.
-        outcome: how the product's round ends.
-        named: whether the product names the liars.
     """
 
     setting: Setting = _SETTING
@@ -170,23 +164,11 @@ def _went_wrong(story: _Story, number: int, rng: np.random.Generator, server: Se
     liars = sorted(int(u) for u in rng.choice(first, story.liars, replace=False))
     falsify = story.plan(rng, context, liars)
 
-    def edit(liar: Liar, message: UnmaskShares) -> list[tuple[int, UnmaskShares]]:
-        changed = msgspec.structs.replace(message, shares=falsify(liar, message))
-        return [(liar.index, liar.signed(changed))]  # type: ignore[list-item]
+    def falsified(liar: Liar, message: UnmaskShares) -> UnmaskShares:
+        return msgspec.structs.replace(message, shares=falsify(liar, message))
 
-    inputs, salt = random_inputs(rng, context), rng.bytes(4)
-    indices = [u for u in range(context.size) if u not in liars]
-    lie = Lie(edits={UnmaskShares: edit})
-    tally = Tally()
-    played = Round(
-        context,
-        honest_parties(context, inputs, indices, salt),
-        {u: inputs[u] for u in indices},
-        {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars},
-        Wire(rng, 0.0, tally),
-        tally,
-        server,
-    )
+    lie = Lie(edits={UnmaskShares: instead(falsified)})
+    played = with_liars(context, lie, liars, rng, 0.0, Tally(), server)
     verdict = played.verdict()
     named = set() if played.total is None else set(played.total.culprits)
     expected = set(liars) if story.named else set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from contextlib import nullcontext
 from typing import Final
 
 import msgspec
@@ -26,12 +25,17 @@ from simulations.threats.attack import (
     refused_with,
     twins,
 )
-from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
 from simulations.threats.game.contexts import random_inputs
 from simulations.threats.game.games import Setting
 from simulations.threats.game.knowledge import MASKING_KEY
 from simulations.threats.game.victims import SessionMaker, Victims
-from simulations.threats.game.weak_clients import TakesAnyEncoding, any_encoding, weakened
+from simulations.threats.game.weak_clients import (
+    ANY_ENCODING,
+    TakesAnyEncoding,
+    replaced,
+    weakened,
+)
 
 
 def forged_identity(u: int) -> Identity:
@@ -103,27 +107,21 @@ _UNREDUCED: Final = (2**255 - 19 + 9).to_bytes(32, "little")
 """The other number below 2^255 that X25519 takes for 9."""
 
 
-class TwoEncodings(Adversary):
+class TwoEncodings(AdvertisesBadKeys):
     """A colluder signs a key that is in the roster already, written in another way."""
 
-    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
-        super().__init__(victims, rng)
-        self._liar = min(self.colluders)
-
-    def advertise(self) -> None:
+    def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
         """The target's masking key with its highest bit set, or a key of its own twice."""
-        super().advertise()
-        entry, copied = self.advertised[self._liar], self.advertised[self.target].masking_key
-        keys = entry.sealing_key, copied[:31] + bytes([copied[31] | 0x80])
         if self.rng.random() < 0.5:
-            keys = AgreementKey(NINE).public, _UNREDUCED
-        self.advertise_as(self._liar, self.victims.identity(self._liar), *keys)
+            return AgreementKey(NINE).public, _UNREDUCED
+        copied = self.advertised[self.target].masking_key
+        return entry.sealing_key, copied[:31] + bytes([copied[31] | 0x80])
 
     def taken_by_a_server(self) -> bool:
         """Whether an honest server takes the advertisement, after all others."""
         server = ServerSession(self.context)
         try:
-            for u in sorted(self.advertised, key=lambda u: u == self._liar):
+            for u in sorted(self.advertised, key=lambda u: u == self.liar):
                 server.receive(self.advertised[u])
         except RemoteProtocolError:
             return False
@@ -154,7 +152,7 @@ def _two_encodings(
         )
         attack = TwoEncodings(victims, rng)
         attack.advertise()
-        with any_encoding() if careless else nullcontext():
+        with replaced(*ANY_ENCODING if careless else ()):
             servers += attack.taken_by_a_server()
         clients += attack.taken_by_clients()
     return {

@@ -25,7 +25,7 @@ import numpy as np
 
 from dp import NoiseSeed
 from simulations.audits.base import ALPHA, Figures, derived_seed
-from simulations.threats.attack import Attack, Effort, Findings, rate
+from simulations.threats.attack import Attack, Effort, Findings, both, either, rate
 from simulations.threats.seed_search.noise import (
     SEED_BITS,
     WEAK_BITS,
@@ -45,21 +45,11 @@ def repeated(seeds: Sequence[bytes] | Sequence[int]) -> int:
 
 
 def attack_ours(trials: int, tried_bits: int, rng: np.random.Generator) -> Figures:
-    """Both attacks on the product's seeds.
-
-    Args:
-        tried_bits: the adversary tries 2^tried_bits seeds, and is told as many bits as it is told
-            of the twin's.
-    """
+    """Both attacks on the product's seeds."""
     told_bits = WEAK_BITS - tried_bits
     exact = rate(sum(search_ours(rng, told_bits, tried_bits) for _ in range(trials)), trials)
     again = repeated([NoiseSeed.fresh().material for _ in range(SEEDS_DRAWN)])
-    return {
-        **exact,
-        "seed_bits": SEED_BITS,
-        "repeated_seeds": again,
-        "succeeded": bool(exact["succeeded"]) or again > 0,
-    }
+    return either(exact, again > 0, seed_bits=SEED_BITS, repeated_seeds=again)
 
 
 def attack_weak(trials: int, tried_bits: int, rng: np.random.Generator) -> Figures:
@@ -70,15 +60,14 @@ def attack_weak(trials: int, tried_bits: int, rng: np.random.Generator) -> Figur
     few = np.frombuffer(secrets.token_bytes(WEAK_BITS // 8 * SEEDS_DRAWN), "<u4")
     again = repeated(few.tolist())
     stamp_found, stamp = search_time_stamp(rng)
-    return {
-        **exact,
+    told: Figures = {
         "seed_bits": WEAK_BITS,
         "repeated_seeds": again,
         "time_stamp_found": stamp_found,
         "time_stamp_candidates": stamp.tried,
         "time_stamp_core_seconds": stamp.core_seconds,
-        "succeeded": bool(exact["succeeded"]) and again > 0 and stamp_found,
     }
+    return both(exact, again > 0 and stamp_found, **told)
 
 
 def timed_search(tried_bits: int, rng: np.random.Generator) -> Figures:
@@ -100,8 +89,8 @@ def _run(effort: Effort, seed: int) -> Findings:
     real = attack_ours(trials, tried_bits, rng)
     twin = attack_weak(trials, tried_bits, rng)
     timed = timed_search(effort.choose(20, 26), rng)
-    succeeded = bool(twin["succeeded"]) and bool(timed["timed_search_found_it"])
-    return Findings(common | real, common | twin | timed | {"succeeded": succeeded})
+    found = bool(timed["timed_search_found_it"])
+    return Findings(common | real, common | both(twin, found, **timed))
 
 
 ATTACKS: tuple[Attack, ...] = (

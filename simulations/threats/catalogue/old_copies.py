@@ -34,10 +34,7 @@ from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Integers, identity_of, random_inputs
 from simulations.threats.game.games import Setting
 from simulations.threats.game.victims import Victims
-from simulations.threats.rounds.announced import COHORT, announced_round
-
-COINS: Final = 4000
-DELTA: Final = 1e-6
+from simulations.threats.rounds.announced import COHORT, DELTA, FULL_PRICE, announced_round, price
 
 # -- stored rounds ----------------------------------------------------------------------------
 
@@ -174,12 +171,11 @@ def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], se
     """What becomes of a third round under a goal for two, and of the second one once more."""
     identities = identities_of(seed, COHORT)
     first, second, third = (
-        announced_round(identities, bytes(32), COINS, seed, number) for number in range(3)
+        announced_round(identities, bytes(32), FULL_PRICE, seed, number) for number in range(3)
     )
-    two = first.released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 2))
     told = []
     # Without a goal, only marks keep a round from being answered again.
-    for goal, again in ((PrivacyGoal(two, DELTA, 2), third), (None, second)):
+    for goal, again in ((PrivacyGoal(price(first, 2), DELTA, 2), third), (None, second)):
         with tempfile.TemporaryDirectory() as name:
             folder, before = Path(name) / "history", Path(name) / "before"
             kept(folder, goal).close()

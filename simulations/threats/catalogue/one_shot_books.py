@@ -20,7 +20,7 @@ import numpy as np
 
 from protocol import ClientHistory, ClientPolicy, PolicyError, PrivacyGoal, TrainingPlan
 from protocol.planning.policies import client_policy
-from protocol.round.member import MemberPolicy, RoundMember, SealingKeys
+from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.setup import RoundEncoding
@@ -30,23 +30,24 @@ from protocol.schemes.one_shot import one_shot_setup
 from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
-from simulations.audits.base import Figures, identities_of, noise_seed, public_keys
+from simulations.audits.base import Figures, noise_seed
 from simulations.threats.attack import (
     Attack,
     Effort,
     Findings,
+    either,
     parameter_refused,
     refused_with,
     tried,
     twins,
 )
 from simulations.threats.one_shot.opened import read_alone
+from simulations.threats.one_shot.returning import KeyedParties
 from sketch import PublicSeed, SketchSpec
 
 _DIMENSION: Final = 40
 _CLIENTS, _MEMBERS = 10, 8
 _MODEL: Final = hashlib.sha256(b"model").digest()
-_SESSION: Final = bytes(16)
 _GOAL: Final = PrivacyGoal(8.0, 1e-5, 3)
 _TARGET: Final = 0
 
@@ -63,30 +64,23 @@ def _plan() -> TrainingPlan:
     )
 
 
-class _World:
-    """Clients and committees with their keys."""
+class _World(KeyedParties):
+    """They outlast a round only where their books do."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__(seed, _CLIENTS, _MEMBERS)
         self.plan = _plan()
-        self.clients = identities_of(seed, _CLIENTS)
-        self.committees = [identities_of(seed, _MEMBERS, f"committee {k}") for k in range(2)]
-        self.keys = [[SealingKeys(each, _SESSION) for each in some] for some in self.committees]
-        self.registry = frozenset(public_keys(self.clients))
 
     def setup(self, committee: int, model: bytes = _MODEL) -> OneShotSetup:
         """Round 0 with one of the committees."""
         parameters = self.plan.calibrate(
             SketchSpec.identity(_DIMENSION), model, PublicSeed(bytes(32))
         )
-        entries = [keys.entry for keys in self.keys[committee]]
-        return one_shot_setup(
-            self.plan, parameters, public_keys(self.clients), entries, _SESSION, 0
-        )
+        return one_shot_setup(self.plan, parameters, *self.invited(committee), 0)
 
     def policy(self, *committees: int) -> ClientPolicy:
         """A client's, that pins the members of some committees."""
-        named = [key for k in committees for key in public_keys(self.committees[k])]
-        return client_policy(self.plan, _DIMENSION, named)
+        return client_policy(self.plan, _DIMENSION, self.named(*committees))
 
     def upload(
         self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int
@@ -199,9 +193,8 @@ def _two_contexts(effort: Effort, seed: int) -> Findings:
 
     real = _twice(rounds, seed, lambda books: books)
     forgotten = _twice(rounds, seed, members_forget)
-    lost = bool(real["succeeded"] or forgotten["succeeded"])
     return Findings(
-        {**real, "succeeded": lost, "members_forgot_successes": forgotten["successes"]},
+        either(real, forgotten, members_forgot_successes=forgotten["successes"]),
         _twice(rounds, seed, clients_forget),
     )
 

@@ -8,7 +8,7 @@ share to each member, and the server reads its upload alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import count
@@ -27,7 +27,16 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_qu
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.sortition import CERTAIN, Draw, Places, Registry, ticket
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
+from simulations.threats.attack import (
+    Attack,
+    Effort,
+    Findings,
+    either,
+    rate,
+    refused_with,
+    tried,
+    twins,
+)
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -53,6 +62,10 @@ _OLD_ROUNDS: Final = 200
 @lru_cache(maxsize=1)
 def _registry() -> Registry:
     return Registry([member_identity(j).public for j in range(_REGISTERED)])
+
+
+def _places(members: Iterable[int], registry: Registry | None = None) -> Places:
+    return (registry or _registry()).places([member_identity(j).public for j in members])
 
 
 def _draw(**changes: object) -> Draw:
@@ -160,7 +173,7 @@ def _own_registry(number: int) -> _Packed:
     seed = draw.seed(SESSION, _ROUND)
     low = [j for j in registered if ticket(seed, member_identity(j).public) < _ODDS]
     members = tuple(low[:_SEATED])
-    places = registry.places([member_identity(j).public for j in members])
+    places = _places(members, registry)
     return _Packed(members, draw, places, _tolerated())
 
 
@@ -182,7 +195,7 @@ class AnyRegistry(DrawPolicy):
 def _all_corrupt(draw: Draw, session: bytes = SESSION) -> _Packed:
     """Every corrupt identity of the registry, with its right place."""
     members = tuple(range(_CORRUPT))
-    places = _registry().places([member_identity(j).public for j in members])
+    places = _places(members)
     return _Packed(members, draw, places, _tolerated(), session)
 
 
@@ -218,7 +231,7 @@ def _of_other_rounds(number: int) -> _Packed:
     }
     packed = _all_corrupt(draw, session)
     members = tuple(sorted(drawn))
-    places = _registry().places([member_identity(j).public for j in members])
+    places = _places(members)
     return replace(packed, members=members, places=places)
 
 
@@ -258,7 +271,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
     def ground(number: int) -> _Packed:
         session, members = _best(draw, sessions(number))
         most.append(len(members))
-        places = _registry().places([member_identity(j).public for j in members])
+        places = _places(members)
         # It has to be told that fewer are corrupt, or nobody could be honest.
         corrupt = min(_policy(OnAverage).corrupt, len(members) - 1)
         return _Packed(members, draw, places, corrupt, session)
@@ -275,9 +288,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         "draws_under_one_beacon": len(under_one),
         "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
     }
-    won = bool(real["succeeded"]) or beyond
-    twin = _played(ground, trials, seed, OnAverage)
-    return Findings({**real, **figures, "succeeded": won}, twin)
+    return Findings(either(real, beyond, **figures), _played(ground, trials, seed, OnAverage))
 
 
 # -- A70 ------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any, Final
-from unittest.mock import patch
 
 from protocol import ClientHistory
 from protocol.errors import PolicyError
@@ -26,13 +25,13 @@ from secagg.terms import MAX_LENGTH
 from simulations.audits.base import Figures
 from simulations.threats.attack import (
     Attack,
-    parameter_refused,
     rate,
     refusal,
     refused_with,
     tried,
     twins,
 )
+from simulations.threats.game.weak_clients import replaced
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.returning import (
     MEMBERS,
@@ -67,20 +66,21 @@ def _draws(trials: int, seed: int, **unlimited: Any) -> Figures:
     def drew(*_: object) -> None:
         raise _DrewError
 
-    won, largest, refusals = 0, 0, Counter[str]()
-    for number in range(trials):
+    sizes = []
+
+    def attempt(number: int) -> bool:
         run = ReturningRun(seed + number)
         policy: MemberPolicy = replace(member_policy(run), **unlimited)
         announcement = run.setup(0, parameters=_parameters(run, number)).announce_to_member(0)
-        largest = max(largest, len(announcement))
-        with patch.object(member_noise, "sample_law", drew):
+        sizes.append(len(announcement))
+        with replaced((member_noise, "sample_law", drew)):
             try:
                 run.member(0, policy=policy).add_noise(announcement)
             except _DrewError:
-                won += 1
-            except (PolicyError, ProtocolError) as error:
-                refusals[parameter_refused(error)] += 1
-    return {**rate(won, trials), "announced_bytes": largest, **refused_with(refusals)}
+                return True
+        return False
+
+    return {**tried(attempt, trials), "announced_bytes": max(sizes)}
 
 
 # -- A68 ------------------------------------------------------------------------------------------

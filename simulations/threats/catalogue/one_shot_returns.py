@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,8 @@ from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.header import Header
 from secagg.oneshot.records import RoundRecord
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, twins
+from simulations.threats.attack import Attack, Effort, Findings, either, rate, refused_with, twins
+from simulations.threats.game.weak_clients import replaced
 from simulations.threats.one_shot.returning import (
     CLIENTS,
     MEMBERS,
@@ -128,7 +128,7 @@ def _retries(effort: Effort, seed: int) -> Findings:
     _late_answers(late)
     fine = len(late.opened) == 3 and not late.flaw()
     return Findings(
-        {**real, "late_answers_opened": fine, "succeeded": bool(real["succeeded"]) or not fine},
+        either(real, not fine, late_answers_opened=fine),
         _played(stories, runs, seed, SignsLate),
     )
 
@@ -320,7 +320,7 @@ def _presence(members: int, seed: int) -> Figures:
             size = 0
         usual = max(usual, size)
         right += far == (size < usual)
-    return {**rate(right, members, 0.5), **(refused_with(refusals) if refusals else {})}
+    return {**rate(right, members, 0.5), **refused_with(refusals)}
 
 
 def _draws(value: int) -> AbstractContextManager[Any]:
@@ -329,7 +329,7 @@ def _draws(value: int) -> AbstractContextManager[Any]:
     def far(law: object, seed: object, length: int) -> NDArray[np.int64]:
         return np.full(length, value, np.int64)
 
-    return patch.object(member_noise, "sample_law", far)
+    return replaced((member_noise, "sample_law", far))
 
 
 # -- A69 ------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from typing import Any, Final
-from unittest.mock import patch
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, UnsupportedEventError
 from dp.correlated import CorrelatedAccountant, RoundParts, correlated_epsilon, theorem
@@ -34,7 +33,8 @@ from secagg import ParameterError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, both, either, rate, refused_with
+from simulations.threats.game.weak_clients import replaced
 from simulations.threats.one_shot.returning import (
     APART,
     CLIENTS,
@@ -102,7 +102,7 @@ def _takes_any_list(self: RunAccount, setup: OneShotSetup, epsilon: float, pay: 
 def _two_runs(effort: Effort, seed: int) -> Findings:
     del effort
     stories = (_second_committee, _second_list, _many_attempts)
-    weak = patch.object(RunAccount, "charge", _takes_any_list)
+    weak = replaced((RunAccount, "charge", _takes_any_list))
     return Findings(_told(stories, seed), _told(stories, seed, weak))
 
 
@@ -201,15 +201,12 @@ def _whole_runs(effort: Effort, seed: int) -> Findings:
     def alone(run: ReturningRun) -> ClientPolicy:
         return run.policy(equal_rounds=False)
 
-    weak = patch.object(RunAccount, "_most", _own_rounds_only)
-    both = (_cheap_run(ReturningRun.policy), _cheap_run(alone))
-    real, books = _told(both, seed), _books(seed)
+    weak = replaced((RunAccount, "_most", _own_rounds_only))
+    runs = (_cheap_run(ReturningRun.policy), _cheap_run(alone))
+    real, books = _told(runs, seed), _books(seed)
     kept = bool(books["ledger_is_enough"]) and books["ledger_without_rounds"] != "taken"
     # A policy looks ahead, so without the count it would still refuse; without both nobody does.
-    return Findings(
-        {**real, **books, "succeeded": bool(real["succeeded"]) or not kept},
-        _told(both[1:], seed, weak),
-    )
+    return Findings(either(real, not kept, **books), _told(runs[1:], seed, weak))
 
 
 # -- A63 ------------------------------------------------------------------------------------------
@@ -239,7 +236,7 @@ def _apart(effort: Effort, seed: int) -> Findings:
     real = _told(stories, seed)
     return Findings(
         {**real, "taken_when_due": int(due["successes"])},
-        _told(stories, seed, patch.object(RunAccount, "check", lax)),
+        _told(stories, seed, replaced((RunAccount, "check", lax))),
     )
 
 
@@ -264,7 +261,7 @@ def _fine_noise(run: ReturningRun) -> bool:
 def _no_gap() -> Any:
     """Inside, integers are taken for real numbers."""
     returned_events.planned_epsilon.cache_clear()
-    with patch.object(theorem, "_ratio_gap", lambda *_: 0.0):
+    with replaced((theorem, "_ratio_gap", lambda *_: 0.0)):
         yield
     returned_events.planned_epsilon.cache_clear()
 
@@ -292,7 +289,7 @@ def _beyond(run: ReturningRun) -> bool:
 def _no_last_round() -> AbstractContextManager[Any]:
     """Inside, what comes after the last round of `_beyond` is the last round once more."""
     last = property(lambda self: min(len(self._records) + 1, APART))
-    return patch.object(returned_events.RunEvents, "index", last)
+    return replaced((returned_events.RunEvents, "index", last))
 
 
 def _other_kinds() -> dict[str, str]:
@@ -326,16 +323,16 @@ def _terms(effort: Effort, seed: int) -> Findings:
     )
     kinds = _other_kinds()
     real = _told((*changed, _fine_noise, _beyond), seed)
-    lost = bool(real["succeeded"]) or "taken" in kinds.values()
-    unbound = patch.object(RoundParameters, "block_digest", lambda _: bytes(32))
+    unbound = replaced((RoundParameters, "block_digest", lambda _: bytes(32)))
     twin, fine = _told(changed, seed, unbound), _told((_fine_noise,), seed, _no_gap())
     beyond = _told((_beyond,), seed, _no_last_round())
-    every = all(each["succeeded"] for each in (twin, fine, beyond))
     others = {
         "fine_noise_taken": int(fine["successes"]),
         "rounds_beyond_the_last": int(beyond["successes"]),
     }
-    return Findings({**real, **kinds, "succeeded": lost}, {**twin, **others, "succeeded": every})
+    return Findings(
+        either(real, "taken" in kinds.values(), **kinds), both(both(twin, fine), beyond, **others)
+    )
 
 
 ATTACKS: Final = (

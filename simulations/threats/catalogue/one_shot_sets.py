@@ -19,7 +19,7 @@ from secagg.oneshot.messages import Upload
 from secagg.oneshot.packed_sharing import interpolate
 from secagg.shamir import PRIME
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, twins
+from simulations.threats.attack import Attack, Effort, Findings, either, twins
 from simulations.threats.game.contexts import counter_rand
 from simulations.threats.game.weak_clients import unbound, weakened
 from simulations.threats.one_shot.opened import two_keys, vector_sum
@@ -62,17 +62,18 @@ def _played(stories: Sequence[Trial], trials: int, seed: int, **how: Any) -> Fig
 # -- A33 ------------------------------------------------------------------------------------------
 
 
-def _another_model(context: OneShotContext) -> OneShotContext:
-    return replace(context, application_digest=b"\1" * 32)
+def _changed(**terms: Callable[[OneShotContext], Any]) -> Callable[[OneShotContext], Any]:
+    """Another context, with terms that are made of the honest one."""
+    return lambda context: replace(context, **{name: made(context) for name, made in terms.items()})
 
 
-def _another_minimum(context: OneShotContext) -> OneShotContext:
-    return replace(context, minimum_survivors=context.size)
-
-
-def _another_committee(context: OneShotContext) -> OneShotContext:
-    """Other members, as honest as the first ones."""
-    return replace(context, committee=committee_of(context.committee.size, 1, first=100))
+_TOLD_ALONE: Final = (
+    _changed(application_digest=lambda _: b"\1" * 32),
+    _changed(minimum_survivors=lambda context: context.size),
+    # Other members, as honest as the first ones.
+    _changed(committee=lambda context: committee_of(context.committee.size, 1, first=100)),
+)
+"""Another model, another minimum, another committee."""
 
 
 def _told_alone(
@@ -82,7 +83,7 @@ def _told_alone(
     other = told(server.victims.context)
     upload = server.upload(server.target, other if bound else unbound(other))
     opened = server.ask_all(uploads={**server.uploads, server.target: upload}).run()
-    if bound and told is _another_committee:
+    if bound and told is _TOLD_ALONE[-1]:
         opened += _asked_there(server.victims, other, upload)
     return bool(opened)
 
@@ -102,10 +103,7 @@ def _asked_there(victims: OneShotVictims, context: OneShotContext, upload: Uploa
 
 def _contexts(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 60)
-    stories = [
-        partial(_told_alone, told=told)
-        for told in (_another_model, _another_minimum, _another_committee)
-    ]
+    stories = [partial(_told_alone, told=told) for told in _TOLD_ALONE]
     # A member of the first committee cannot open what was sealed for another one's key.
     weak = [partial(story, bound=False) for story in stories[:2]]
     return Findings(_played(stories, trials, seed), _played(weak, trials, seed, change=unbound))
@@ -116,8 +114,7 @@ def _contexts(effort: Effort, seed: int) -> Findings:
 
 def _halves(server: Server, forged: bool) -> bool:
     """Half of the committee is asked for everybody, the other half for all but the target."""
-    one, other = server.halves(more=1)
-    sets = {**dict.fromkeys(one, server.everybody), **dict.fromkeys(other, server.others)}
+    sets = server.halved(server.everybody, server.others, more=1)
     opened = server.ask_each(sets, forged=forged).run()
     return difference_is(opened, server.inputs[server.target])
 
@@ -175,15 +172,12 @@ def _groups(effort: Effort, seed: int) -> Findings:
     real = play(_three_groups, _THREE, trials, seed)
     # The minimum is not what this is about: without it, the signatures still suffice.
     agreed = play(_three_groups, _THREE, trials, seed, member=no_minimum)
-    lost = bool(real["succeeded"] or agreed["succeeded"])
+    told = {
+        "without_minimum_successes": agreed["successes"],
+        "without_minimum_refused_with": agreed.get("refused_with", "nobody refused"),
+    }
     return Findings(
-        {
-            **real,
-            "succeeded": lost,
-            "without_minimum_successes": agreed["successes"],
-            "without_minimum_refused_with": agreed.get("refused_with", "nobody refused"),
-        },
-        play(_three_groups, _THREE, trials, seed, member=neither),
+        either(real, agreed, **told), play(_three_groups, _THREE, trials, seed, member=neither)
     )
 
 
@@ -217,15 +211,12 @@ def _restored(server: Server, count: int) -> bool:
     return difference_is(opened, server.inputs[server.target])
 
 
-def _tolerating_one(context: OneShotContext) -> OneShotContext:
-    return replace(context, committee=committee_of(context.committee.size, 1))
-
-
 def _asked_twice(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 100)
     late, early = (partial(_asked_again, early=early) for early in (False, True))
+    tolerating = _changed(committee=lambda context: committee_of(context.committee.size, 1))
     one, three = (
-        play(partial(_restored, count=count), _SET_BACK, trials, seed, change=_tolerating_one)
+        play(partial(_restored, count=count), _SET_BACK, trials, seed, change=tolerating)
         for count in (1, 3)
     )
     real = [play(story, _SETTING, trials, seed) for story in (late, early)]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from math import e, log2, pi
 from typing import Final
-from unittest.mock import patch
 
 import numpy as np
 
@@ -18,9 +16,9 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.packing import Packing
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, rate, refused_with, tried, twins
+from simulations.threats.attack import Attack, Effort, Findings, either, tried, twins
 from simulations.threats.game.contexts import Integers
-from simulations.threats.game.weak_clients import weakened
+from simulations.threats.game.weak_clients import replaced, weakened
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -84,27 +82,25 @@ _FEWEST_BITS: Final = 100.0
 _RINGS: Final = ((1024, 2), (1024, 3), (2048, 3), (2048, 5), (4096, 4), (4096, 6))
 
 
-def _rings_taken() -> tuple[int, list[str], Counter[str]]:
-    """How many weak rings clients take, how weak the weakest is, and how others are refused."""
-    taken, refusals = [], Counter[str]()
-    for degree, limbs in _RINGS:
-        try:
-            context = _SETTING.context(0, degree=degree, limbs=limbs)
-        except ParameterError as error:
-            refusals[f"ParameterError {error.argument}"] += 1
-            continue
-        bits = core_svp(degree, log2(context.ring.modulus))
+def _rings_taken() -> tuple[Figures, str]:
+    """How many weak rings clients take, and how weak those are."""
+    taken: list[str] = []
+
+    def attempt(number: int) -> bool:
+        degree, limbs = _RINGS[number]
+        bits = core_svp(degree, log2(_SETTING.context(0, degree=degree, limbs=limbs).ring.modulus))
         if bits < _FEWEST_BITS:
             taken.append(f"{degree} x {limbs}: {bits:.0f} bits")
-    return len(taken), taken, refusals
+        return bits < _FEWEST_BITS
+
+    return tried(attempt, len(_RINGS)), "; ".join(taken)
 
 
 def _weak_rings(effort: Effort, seed: int) -> Findings:
-    count, _, refusals = _rings_taken()
-    real = {**rate(count, len(_RINGS)), **refused_with(refusals)}
-    with patch.object(context_module, "check_ring", lambda *_, **__: None):
-        count, taken, _ = _rings_taken()
-    return Findings(real, {**rate(count, len(_RINGS)), "taken": "; ".join(taken)})
+    real, _ = _rings_taken()
+    with replaced((context_module, "check_ring", lambda *_, **__: None)):
+        twin, taken = _rings_taken()
+    return Findings(real, {**twin, "taken": taken})
 
 
 # -- A46 ------------------------------------------------------------------------------------------
@@ -207,10 +203,9 @@ def _epochs(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 200)
     others = _not_the_cohort()
     real = _strange_keys(trials, seed)
-    with patch.object(Committee, "check_keys", lambda *_: None):
-        twin = _strange_keys(trials, seed)
-    taken = bool(real["succeeded"]) or others == "taken"
-    return Findings({**real, "succeeded": taken, "everyone_but_others": others}, twin)
+    real = either(real, others == "taken", everyone_but_others=others)
+    with replaced((Committee, "check_keys", lambda *_: None)):
+        return Findings(real, _strange_keys(trials, seed))
 
 
 ATTACKS: Final = (

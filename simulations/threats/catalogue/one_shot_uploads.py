@@ -32,8 +32,7 @@ def _two_uploads(server: Server) -> bool:
     again = -server.inputs[target] + 1
     later = OneShotVictims(victims.setting, victims.context, server.rng.bytes(8))
     second = {**server.uploads, target: later.upload(target, again)}
-    one, other = server.halves(more=1)
-    shown = {**dict.fromkeys(one, server.uploads), **dict.fromkeys(other, second)}
+    shown = server.halved(server.uploads, second, more=1)
     sets = dict.fromkeys(shown, server.everybody)
     sums: list[Integers] = []
     # What the halves of a twin have signed is the same, so its signatures are shown to all.
@@ -66,8 +65,7 @@ def _set_back(server: Server) -> bool:
 def _another_name(server: Server) -> bool:
     """A colluder sends the target's upload once more, signed in its own name."""
     own = server.colluder
-    copied = server.signed_by(own, server.uploads[server.target], own)
-    asked = server.ask_all(uploads={**server.uploads, own: copied})
+    asked = server.ask_all(uploads=server.copied(server.target))
     # The corrupt members have no share of it that opens; the honest ones are enough.
     server.victims.setting = replace(server.victims.setting, corrupt=0)
     return has(asked.run(), server.inputs[:own].sum(axis=0) + server.inputs[server.target])

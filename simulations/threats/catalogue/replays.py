@@ -97,11 +97,7 @@ class _Recorded:
     def _takes(
         self, receive: Callable[[bytes], object], old: bytes, due: bytes, sender: int | None
     ) -> bool:
-        """Whether an old message is taken; its context tag, which is no secret, is made to fit.
-
-        Args:
-            sender: the client that sent it; None for the server.
-        """
+        """Whether an old message is taken; its context tag, which is no secret, is made to fit."""
         message: AnyMessage
         if sender is None:
             message = decode_from_server(old, SERVER, len(old))

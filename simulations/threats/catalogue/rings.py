@@ -121,21 +121,15 @@ def _answers(seed: int) -> dict[str, str]:
 
 def _dropped(seed: int) -> str:
     """How a client answers at last that a server has join round after round, to drop each."""
-    goal, people = LARGE.goal, identities_of(seed, LARGE.cohort)
-    cohort = public_keys(people)
-    sketch = SketchSpec.identity(DIMENSION)
-    parameters = LARGE.calibrate(sketch, bytes(32), PublicSeed(derived_bytes(seed, "public", 0)))
-    first = pairwise_setup(LARGE, parameters, cohort, derived_bytes(seed, "session")[:16], 0)
-    history, policy = ClientHistory(goal), client_policy(LARGE, DIMENSION)
-    # One more than fit: a client that looks at one round at a time joins them all.
-    fit = int(goal.rounds * goal.reserve.aggregation / first.context.ring_failure())
-    for number in range(fit + 1):
-        setup = replace(first, context=replace(first.context, round_number=number))
-        client = RoundClient(people[0], frozenset(cohort), policy, history)
+    goal, join = LARGE.goal, _rounds_with(LARGE, seed)
+    history, number, spent = ClientHistory(goal), 0, 0.0
+    # Twice what fits: a client that looks at one round at a time joins them all.
+    while spent <= 2 * goal.rounds * goal.reserve.aggregation:
         try:
-            client.join(setup.announce(), bytes(32))
+            spent += join(history, number)
         except PEER_ERRORS as error:
             return f"{_told(error)} after {number}"
+        number += 1
     return _JOINED
 
 

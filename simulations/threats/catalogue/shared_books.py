@@ -44,7 +44,15 @@ from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import random_inputs
 from simulations.threats.game.games import Setting
 from simulations.threats.game.victims import SessionMaker, Victims
-from simulations.threats.rounds.announced import COHORT, DIMENSION, SURVIVORS, announced_round
+from simulations.threats.rounds.announced import (
+    COHORT,
+    DELTA,
+    DIMENSION,
+    FULL_PRICE,
+    SURVIVORS,
+    announced_round,
+    price,
+)
 from sketch.controllers import FixedRate
 
 RACERS: Final = 2
@@ -52,8 +60,6 @@ SOON: Final = 0.25
 """Seconds that a racer waits for one that should not come."""
 SURELY: Final = 300.0
 """Seconds that it waits for one that will come: a busy machine must not decide a race."""
-COINS: Final = 4000
-DELTA: Final = 1e-6
 CALLS: Final = 12
 
 
@@ -140,12 +146,18 @@ class UnlockedLedger(SlowLedger):
         pass
 
 
-class HopefulRecords(Records):
-    """Looks whether the ledger has grown, and then writes."""
+class Unlocked:
+    """Lets two in at once."""
+
+    patience = SURELY
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         yield
+
+
+class HopefulRecords(Unlocked, Records):
+    """Looks whether the ledger has grown, and then writes."""
 
     def write(
         self,
@@ -244,14 +256,8 @@ class SlowSession(ClientSession):
         self._kept = state
 
 
-class UnlockedSession(SlowSession):
+class UnlockedSession(Unlocked, SlowSession):
     """Lets two take its state at once."""
-
-    patience = SURELY
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        yield
 
 
 def race_for_a_session(session: type[SlowSession], seed: int) -> Race:
@@ -290,9 +296,8 @@ def race_for_a_session(session: type[SlowSession], seed: int) -> Race:
 def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
     """Two rounds, and a goal that is more than enough for one and not quite for both."""
     identities = identities_of(seed, COHORT)
-    setups = [announced_round(identities, bytes(32), COINS, seed, number) for number in range(2)]
-    both = setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, 2))
-    return setups, PrivacyGoal(0.9 * both, DELTA, 2)
+    setups = [announced_round(identities, bytes(32), FULL_PRICE, seed, n) for n in range(2)]
+    return setups, PrivacyGoal(0.9 * price(setups[0], 2), DELTA, 2)
 
 
 def shared_books(effort: Effort, seed: int) -> Findings:

@@ -8,7 +8,7 @@ import numpy as np
 
 from secagg import ClientSession, Mode
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, twins
+from simulations.threats.attack import Attack, Effort, Findings, both, either, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, exact
@@ -61,11 +61,10 @@ def _thin_sets(effort: Effort, seed: int) -> Findings:
         return first, {f"few_sharers_{name}": value for name, value in second.items()}
 
     (real, real_sharers), (twin, twin_sharers) = played(ClientSession), played(no_minimum)
-    lost = real["succeeded"] or real_sharers["few_sharers_succeeded"]
-    won = twin["succeeded"] and twin_sharers["few_sharers_succeeded"]
+    name = "few_sharers_succeeded"
     return Findings(
-        {**real, **real_sharers, "succeeded": bool(lost)},
-        {**twin, **twin_sharers, "succeeded": bool(won)},
+        either(real, bool(real_sharers[name]), **real_sharers),
+        both(twin, bool(twin_sharers[name]), **twin_sharers),
     )
 
 

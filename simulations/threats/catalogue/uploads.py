@@ -22,7 +22,7 @@ class LateUpload(Adversary):
 
     def survivors_for(self, u: int) -> Members:
         """Everybody but the target."""
-        return tuple(v for v in super().survivors_for(u) if v != self.target)
+        return self.without(self.target)
 
     def claims(self) -> dict[int, Integers]:
         """The target's upload without its pairwise masks."""

@@ -11,7 +11,7 @@ from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import SeedShares, UnmaskShares, shared_secrets
 from secagg.shamir import SHARE_BYTES, decode_share
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, exact_game, twins
+from simulations.threats.attack import Attack, Effort, Findings, both, either, exact_game, twins
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import Members
 from simulations.threats.game.games import Setting, all_games, play, span_game
@@ -82,8 +82,7 @@ class TakesKeptSeeds(ReadsSeedShares):
 
     def survivors_for(self, u: int) -> Members:
         """One client less, and not the target."""
-        others = [v for v in sorted(self.uploaded) if v != self.target]
-        return tuple(v for v in sorted(self.uploaded) if v != others[-1])
+        return self.without(self.without(self.target)[-1])
 
 
 class SplitsTheView(Adversary):
@@ -91,10 +90,8 @@ class SplitsTheView(Adversary):
 
     def survivors_for(self, u: int) -> Members:
         """With or without the target."""
-        alive = super().survivors_for(u)
-        others = [v for v in alive if v != self.target]
-        believers = {self.target, *others[::2]}
-        return alive if u in believers else tuple(others)
+        others = self.without(self.target)
+        return self.without() if u in {self.target, *others[::2]} else others
 
 
 class ScattersTheLost(Adversary):
@@ -112,8 +109,7 @@ class ScattersTheLost(Adversary):
         doomed = [v for v in honest if v not in kept]
         start = doomed.index(u) + 1 if u in doomed else kept.index(u) if u in kept else 0
         count = self.context.size - self.context.minimum_survivors
-        lost = {doomed[(start + i) % len(doomed)] for i in range(count)}
-        return tuple(v for v in sorted(self.uploaded) if v not in lost)
+        return self.without(*(doomed[(start + i) % len(doomed)] for i in range(count)))
 
 
 class ForgesConfirmations(ScattersTheLost):
@@ -136,9 +132,9 @@ class AsksAgain(Adversary):
     def announce(self) -> None:
         """Announce the survivors twice, with another set the second time."""
         super().announce()
-        lost = tuple(v for v in sorted(self.uploaded) if v != self.target)
-        for u in lost:
-            self.tell(u, lost)
+        others = self.without(self.target)
+        for u in others:
+            self.tell(u, others)
 
 
 class TakesSurplus(Adversary):
@@ -146,7 +142,7 @@ class TakesSurplus(Adversary):
 
     def survivors_for(self, u: int) -> Members:
         """Two clients less."""
-        return tuple(sorted(self.uploaded))[:-2]
+        return self.without()[:-2]
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
         """Shares, and whatever seeds there are, from the first one on."""
@@ -165,11 +161,11 @@ class SaysNobodyIsLost(TakesSurplus):
 
     def survivors_for(self, u: int) -> Members:
         """Name everybody who uploaded, lost or not."""
-        return tuple(sorted(self.uploaded))
+        return self.without()
 
     def announce(self) -> None:
         """Nobody has these two uploads."""
-        for u in tuple(sorted(self.uploaded))[-2:]:
+        for u in self.without()[-2:]:
             self.knowledge.forget_upload(u)
         super().announce()
 
@@ -195,15 +191,13 @@ def thin_noise(adversary: Adversary) -> bool:
 
 def _and(first: Findings, name: str, second: Findings) -> Findings:
     """Two attacks on one promise: either may break the product, and both must break their twins."""
-    real, twin = (
-        {**one, **{f"{name}_{what}": other[what] for what in ("trials", "successes")}}
-        for one, other in ((first.real, second.real), (first.twin, second.twin))
-    )
-    if "refused_with" in second.real:
-        real[f"{name}_refused_with"] = second.real["refused_with"]
-    real["succeeded"] = bool(first.real["succeeded"]) or bool(second.real["succeeded"])
-    twin["succeeded"] = bool(first.twin["succeeded"]) and bool(second.twin["succeeded"])
-    return Findings(real, twin)
+
+    def named(of: Figures, *what: str) -> Figures:
+        return {f"{name}_{each}": of[each] for each in what if each in of}
+
+    lost = named(second.real, "trials", "successes", "refused_with")
+    won = named(second.twin, "trials", "successes")
+    return Findings(either(first.real, second.real, **lost), both(first.twin, second.twin, **won))
 
 
 def _both_shares(effort: Effort, seed: int) -> Findings:

@@ -61,8 +61,6 @@ class Campaign:
 
     Attributes:
         behaviours: schedules by how they ended, for each behaviour.
-        refusals: messages refused, by reason.
-        faults: faults injected on the wire, by kind.
         failures: numbers of schedules that broke a promise, with the behaviour and what happened.
     """
 
@@ -104,11 +102,7 @@ def run_campaign(
     first: int = 0,
     campaign: Campaign | None = None,
 ) -> Campaign:
-    """Run schedules first .. first + schedules - 1, the behaviours taking turns.
-
-    Args:
-        rate: probability of a fault on the wire, for each message.
-    """
+    """Run schedules first .. first + schedules - 1, the behaviours taking turns."""
     campaign = campaign or Campaign()
     chosen = behaviours_named(names, protocols)
     for number in range(first, first + schedules):

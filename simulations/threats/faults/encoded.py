@@ -19,13 +19,19 @@ from dp.coins import residual_offset, sample_binomial
 from protocol import Pipeline, RoundParameters, RoundSetup
 from protocol.round.field_size import bits_for
 from protocol.round.setup import RoundEncoding, coin_schedule, removal_table
-from secagg import ClientSession, FieldSum, FieldVector, Mode, ParameterError, SessionContext
+from secagg import ClientSession, FieldSum, FieldVector, Mode, SessionContext
 from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
 from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.rounds import HonestParty, Round
 from simulations.threats.faults.wire import Wire
-from simulations.threats.game.contexts import LARGEST, MOST_LOST, cohort_keys, new_session
+from simulations.threats.game.contexts import (
+    LARGEST,
+    MOST_LOST,
+    cohort_keys,
+    new_session,
+    until_it_fits,
+)
 from sketch import PublicSeed, Rotation, SketchSpec, spec_for_size
 
 
@@ -47,21 +53,25 @@ def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tall
 
     honest = {u: party(u) for u in range(setup.context.size)}
     round_ = Round(setup.context, honest, inputs, {}, Wire(rng, rate, tally), tally)
-    verdict = round_.verdict()
-    if round_.total is None or verdict.problem is not None:
+    return decoded(round_.verdict(), round_.total, setup, clients)
+
+
+def decoded(
+    verdict: Verdict,
+    total: FieldSum | None,
+    setup: RoundEncoding,
+    clients: Sequence[EncodingClient],
+) -> Verdict:
+    """The verdict on a round whose sum, if there is one, is decoded as well."""
+    if total is None or verdict.problem is not None:
         return verdict
-    problem = wrong_decoding(setup, clients, round_.total)
+    problem = wrong_decoding(setup, clients, total)
     return Verdict("wrong result", problem) if problem else verdict
 
 
 def random_setup(rng: np.random.Generator, number: int) -> RoundSetup:
     """A round with or without compression, removable noise and colluders."""
-    while True:
-        try:
-            return _random_setup(rng, number)
-        except ParameterError:
-            # These figures do not go together; a few draws find some that do.
-            continue
+    return until_it_fits(_random_setup, rng, number)
 
 
 def _random_setup(rng: np.random.Generator, number: int) -> RoundSetup:

@@ -62,7 +62,7 @@ class Liar:
         rng: np.random.Generator,
     ) -> None:
         self.context = context
-        self.index = index
+        self.index = self.number = index
         self.identity = identity_of(index)
         self.rng = rng
         self.salt = salt

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -31,25 +30,13 @@ from secagg.pairwise.roster import commitment
 from secagg.sealing import seal
 from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage
-from simulations.threats.faults.behaviours import Edit, Lie
+from simulations.threats.faults.behaviours import Edit, Lie, and_then, in_two_names, instead
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.loot import LOW_ORDER
 from simulations.threats.game.contexts import Wanted, counter_rand
 from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 
-M = TypeVar("M")
-
 Sending = Iterator[tuple[int, AnyMessage]]
-
-
-def _instead(edit: Callable[[Liar, M], AnyMessage]) -> Edit:
-    """An edit that sends one signed message of the liar instead of the honest one."""
-
-    def sending(liar: Liar, message: M) -> Sending:
-        yield liar.index, liar.signed(edit(liar, message))
-
-    return sending
-
 
 # -- advertisements ---------------------------------------------------------------------------
 
@@ -118,7 +105,7 @@ def _shares_of_another(*which: int) -> Edit:
                 secrets[number] = liar.rand(32)
         return _bundle(liar, message, _deal(liar, secrets))
 
-    return _instead(edit)
+    return instead(edit)
 
 
 def _wrong_shares_to_some(liar: Liar, message: ShareBundle) -> AnyMessage:
@@ -156,7 +143,7 @@ def _commits_elsewhere(first: int, stop: int | None) -> Edit:
         commitments = message.commitments[:begin] + other + message.commitments[end:]
         return msgspec.structs.replace(message, commitments=commitments)
 
-    return _instead(edit)
+    return instead(edit)
 
 
 def _another_self_mask(liar: Liar, message: ShareBundle) -> AnyMessage:
@@ -207,17 +194,10 @@ def _shorter_vector(liar: Liar, message: MaskedInput) -> AnyMessage:
     return msgspec.structs.replace(message, vector=message.vector[:cut])
 
 
-def _two_vectors(liar: Liar, message: MaskedInput) -> Sending:
-    yield liar.index, message
-    yield liar.index, liar.signed(_another_vector(liar, message))
-
-
 def _speaks_for_another(liar: Liar, message: MaskedInput) -> Sending:
-    """Its own message, and forged ones in the name of another, whoever the wire says sent them."""
-    yield liar.index, message
-    forged = _another_vector(liar, msgspec.structs.replace(message, sender=liar.victim))
-    yield liar.victim, liar.signed(forged)
-    yield liar.index, liar.signed(forged)
+    named = msgspec.structs.replace(message, sender=liar.victim)
+    forged = liar.signed(_another_vector(liar, named))
+    return in_two_names(liar, message, liar.victim, forged)
 
 
 # -- confirmations and shares -----------------------------------------------------------------
@@ -273,11 +253,11 @@ _REMOVABLE = Wanted(removable=True)
 
 LIES: Mapping[str, Lie] = {
     "advertises a key of small order": Lie(
-        edits={Advertisement: _instead(_low_order_key)}, bearable=True
+        edits={Advertisement: instead(_low_order_key)}, bearable=True
     ),
     # Who copies another's key and is heard first is in the roster, and loses the round as well.
     "advertises a repeated key": Lie(
-        edits={Advertisement: _instead(_repeated_key)},
+        edits={Advertisement: instead(_repeated_key)},
         wanted=Wanted(spare=2),
         bearable=True,
     ),
@@ -290,22 +270,20 @@ LIES: Mapping[str, Lie] = {
         wanted=_REMOVABLE,
         leaves_before=UnmaskShares,
     ),
-    "deals wrong shares to some": Lie(edits={ShareBundle: _instead(_wrong_shares_to_some)}),
-    "deals shares outside the field": Lie(edits={ShareBundle: _instead(_shares_outside_the_field)}),
-    "seals garbage to some": Lie(edits={ShareBundle: _instead(_garbage_to_some)}),
+    "deals wrong shares to some": Lie(edits={ShareBundle: instead(_wrong_shares_to_some)}),
+    "deals shares outside the field": Lie(edits={ShareBundle: instead(_shares_outside_the_field)}),
+    "seals garbage to some": Lie(edits={ShareBundle: instead(_garbage_to_some)}),
     "commits to another self-mask seed": Lie(edits={ShareBundle: _commits_elsewhere(0, 1)}),
     "commits to other removable seeds": Lie(
         edits={ShareBundle: _commits_elsewhere(1, None)}, wanted=_REMOVABLE
     ),
-    "masks with another seed than it shares": Lie(
-        edits={ShareBundle: _instead(_another_self_mask)}
-    ),
-    "uploads another vector": Lie(edits={MaskedInput: _instead(_another_vector)}),
+    "masks with another seed than it shares": Lie(edits={ShareBundle: instead(_another_self_mask)}),
+    "uploads another vector": Lie(edits={MaskedInput: instead(_another_vector)}),
     "uploads elements outside the field": Lie(
-        edits={MaskedInput: _instead(_elements_outside_the_field)}, bearable=True
+        edits={MaskedInput: instead(_elements_outside_the_field)}, bearable=True
     ),
-    "uploads a shorter vector": Lie(edits={MaskedInput: _instead(_shorter_vector)}, bearable=True),
-    "uploads two vectors": Lie(edits={MaskedInput: _two_vectors}, bearable=True),
+    "uploads a shorter vector": Lie(edits={MaskedInput: instead(_shorter_vector)}, bearable=True),
+    "uploads two vectors": Lie(edits={MaskedInput: and_then(_another_vector)}, bearable=True),
     "uploads in another's name": Lie(edits={MaskedInput: _speaks_for_another}, bearable=True),
     "signs another survivor set": Lie(
         edits={Confirmation: _signs_another_set},
@@ -313,26 +291,26 @@ LIES: Mapping[str, Lie] = {
         bearable=True,
     ),
     "answers with wrong shares": Lie(
-        edits={UnmaskShares: _instead(_wrong_shares)}, company_leaves_before=MaskedInput
+        edits={UnmaskShares: instead(_wrong_shares)}, company_leaves_before=MaskedInput
     ),
     "answers with too few shares": Lie(
-        edits={UnmaskShares: _instead(_too_few_shares)}, bearable=True
+        edits={UnmaskShares: instead(_too_few_shares)}, bearable=True
     ),
     "answers with doubled shares": Lie(
-        edits={UnmaskShares: _instead(_doubled_shares)}, bearable=True
+        edits={UnmaskShares: instead(_doubled_shares)}, bearable=True
     ),
     "answers with shares of the other kind": Lie(
-        edits={UnmaskShares: _instead(_shares_of_the_other_kind)},
+        edits={UnmaskShares: instead(_shares_of_the_other_kind)},
         company_leaves_before=MaskedInput,
     ),
     "answers with shares of other owners": Lie(
-        edits={UnmaskShares: _instead(_shares_of_other_owners)}
+        edits={UnmaskShares: instead(_shares_of_other_owners)}
     ),
     "gives up wrong seeds": Lie(
-        edits={UnmaskShares: _instead(_wrong_seeds)}, wanted=_REMOVABLE, bearable=True
+        edits={UnmaskShares: instead(_wrong_seeds)}, wanted=_REMOVABLE, bearable=True
     ),
     "recovers wrong seeds": Lie(
-        edits={SeedShares: _instead(_wrong_shares)},
+        edits={SeedShares: instead(_wrong_shares)},
         wanted=_REMOVABLE,
         company_leaves_before=UnmaskShares,
     ),

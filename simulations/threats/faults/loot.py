@@ -7,40 +7,35 @@ shares for different sets, or for a set that no honest client may answer.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from secagg import SessionContext
 from secagg.keys import KEY_BYTES
 from secagg.merkle import proof_is_valid
-from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
-    SeedShares,
-    UnmaskShares,
-    shared_secrets,
 )
-from secagg.shamir import SHARE_BYTES
-from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK, View
+from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK, Knowledge, View
 
 LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 """Two of the X25519 public keys with which everybody agrees on the same constant."""
 
 
 class Loot:
-    """Shares by owner and secret, and the stories that honest clients gave them up for."""
+    """What a server knows, and the stories that honest clients gave it up for."""
 
     def __init__(
         self,
         context: SessionContext,
         colluders: Iterable[int],
         own: Mapping[int, Advertisement],
+        knowledge: Knowledge,
     ) -> None:
         self._context = context
         self._colluders = frozenset(colluders)
         self._own = own
-        self._shares: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+        self._knowledge = knowledge
         self._stories: dict[int, list[View]] = {}
 
     @property
@@ -48,31 +43,9 @@ class Loot:
         """Honest clients that gave up shares."""
         return len(self._stories)
 
-    def know(self, holder: int, owner: int) -> None:
-        """The server read a holder's shares of all secrets of an owner."""
-        for which in range(shared_secrets(self._context)):
-            self._shares[owner, which].add(holder)
-
-    def take(self, message: UnmaskShares, view: View) -> None:
-        """Count an honest client's answer to what it was told."""
-        self._stories.setdefault(message.sender, []).append(view)
-        owners = held_by(message.sender, set(view.participants), view.roster.graph)
-        if len(message.shares) != SHARE_BYTES * len(owners):
-            raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
-        alive = set(view.survivors)
-        for owner in owners:
-            which = SELF_MASK if owner in alive else MASKING_KEY
-            self._shares[owner, which].add(message.sender)
-
-    def take_seeds(self, message: SeedShares, missing: tuple[int, ...], told: View) -> None:
-        """Count an honest client's shares of seeds; which they are follows from its story."""
-        which = self._context.removed_seeds(len(told.survivors))
-        owners = held_by(message.sender, set(missing), told.roster.graph)
-        if len(message.shares) != SHARE_BYTES * len(owners) * len(which):
-            raise ValueError(f"client {message.sender} gave up {len(message.shares)} bytes")
-        for owner in owners:
-            for number in which:
-                self._shares[owner, FIRST_SEED + number].add(message.sender)
+    def answered(self, client: int, view: View) -> None:
+        """An honest client gave up shares for what it was told."""
+        self._stories.setdefault(client, []).append(view)
 
     def broken(self) -> str | None:
         """Every promise that is broken, if one is."""
@@ -137,7 +110,7 @@ class Loot:
     # -- helpers ------------------------------------------------------------------------------
 
     def _can_rebuild(self, owner: int, which: int) -> bool:
-        return len(self._shares[owner, which]) >= self._context.threshold
+        return len(self._knowledge.holders(owner, which)) >= self._context.threshold
 
     def _honest(self) -> list[int]:
         return [u for u in range(self._context.size) if u not in self._colluders]

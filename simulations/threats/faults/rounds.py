@@ -8,7 +8,7 @@ their owners committed to, and no honest client may be blamed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,14 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Lie, Tally, Verdict
+from simulations.threats.faults.behaviours import (
+    Lie,
+    Tally,
+    Verdict,
+    must_end_well,
+    on_half,
+    wrong_sum,
+)
 from simulations.threats.faults.liars import Liar
 from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import (
@@ -95,7 +102,7 @@ class Round:
     ) -> None:
         self.context = context
         self.total: FieldSum | None = None
-        self._honest = honest
+        self.honest = honest
         self._liars = liars
         self._parties: dict[int, HonestParty | Liar] = {**honest, **liars}
         self._inputs = inputs
@@ -149,13 +156,8 @@ class Round:
     # -- checks -------------------------------------------------------------------------------
 
     def _wrong_sum(self, total: FieldSum) -> str | None:
-        if len(total.survivors) < self.context.minimum_survivors:
-            return f"a sum over {len(total.survivors)} clients was released"
-        chosen = [self._inputs[u] for u in total.survivors if u in self._inputs]
-        plain = np.sum([each.astype(object) for each in chosen], axis=0)
-        exact = np.array_equal(total.vector.elements, plain % self.context.field.modulus)
-        if not exact or len(chosen) != len(total.survivors):
-            return f"wrong sum over {total.survivors}"
+        if wrong := wrong_sum(total, self._inputs, self.context.minimum_survivors):
+            return wrong
         for u in set(total.survivors) & set(self._liars):
             if not self._liars[u].keeps_commitment:
                 return f"client {u} is in the sum with another seed than it committed to"
@@ -167,7 +169,7 @@ class Round:
         if set(total.removed) != expected:
             return f"seeds of {sorted(total.removed)} instead of {sorted(expected)}"
         for u, seeds in total.removed.items():
-            if u in self._honest and seeds != tuple(self._honest[u].seeds[i] for i in which):
+            if u in self.honest and seeds != tuple(self.honest[u].seeds[i] for i in which):
                 return f"the seeds of client {u} are not its own"
             if u in self._liars and not self._are_committed(u, which, seeds):
                 return f"the seeds of client {u} are not the ones it committed to"
@@ -186,7 +188,7 @@ class Round:
         """An honest holder may be named only if a liar dealt it a wrong share to pass on."""
         cheated = frozenset().union(*(liar.cheated for liar in self._liars.values()))
         for culprit in total.culprits:
-            if culprit in self._honest and culprit not in cheated:
+            if culprit in self.honest and culprit not in cheated:
                 return f"honest client {culprit} is named as a culprit"
         return None
 
@@ -194,13 +196,13 @@ class Round:
         """An honest owner may be blamed only if fewer than t honest holders answered for it."""
         if not isinstance(error, RemoteProtocolError) or error.party == SERVER:
             return None
-        if error.party not in self._honest:
+        if error.party not in self.honest:
             return None
         holders = self._roster().graph.holders(error.party)
         answered = set(self._accepted.get(UnmaskShares, {}))
         if SeedShares in self._accepted:
             answered &= set(self._accepted[SeedShares])
-        right = [h for h in holders if h in answered and h in self._honest]
+        right = [h for h in holders if h in answered and h in self.honest]
         if len(right) >= self.context.threshold:
             return f"honest client {error.party} is blamed: {error.reason.name}"
         return None
@@ -249,22 +251,31 @@ def play_liar(
 ) -> Verdict:
     """One or two liars among honest clients; on half of the schedules the wire is hostile too."""
     context = random_context(rng, number, _needs(lie))
-    rate = rate if rng.random() < 0.5 else 0.0
+    rate = on_half(rng, rate)
     liars, leaver = _cast(lie, context, rng)
-    inputs = random_inputs(rng, context)
-    salt = rng.bytes(4)
-    indices = [u for u in range(context.size) if u not in liars]
-    honest = honest_parties(context, inputs, indices, salt)
+    played = with_liars(context, lie, liars, rng, rate, tally, server)
     if leaver is not None:
-        honest[leaver].leaves_before = lie.company_leaves_before
-    known = {u: inputs[u] for u in honest}
-    lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
-    wire = Wire(rng, rate, tally)
-    verdict = Round(context, honest, known, lying, wire, tally, server).verdict()
+        played.honest[leaver].leaves_before = lie.company_leaves_before
+    verdict = played.verdict()
     # The liar is one client less, and every round here can spare one.
-    if lie.bearable and not rate and verdict.outcome != "exact sum" and not verdict.problem:
-        return replace(verdict, problem=f"one liar ended the round: {verdict.outcome}")
-    return verdict
+    return must_end_well(verdict, lie.bearable and not rate, "one liar")
+
+
+def with_liars(
+    context: SessionContext,
+    lie: Lie,
+    liars: Sequence[int],
+    rng: np.random.Generator,
+    rate: float,
+    tally: Tally,
+    server: ServerMaker | None,
+) -> Round:
+    """A round in which these clients lie, and all others are honest."""
+    inputs, salt = random_inputs(rng, context), rng.bytes(4)
+    indices = [u for u in range(context.size) if u not in liars]
+    honest, known = honest_parties(context, inputs, indices, salt), {u: inputs[u] for u in indices}
+    lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
+    return Round(context, honest, known, lying, Wire(rng, rate, tally), tally, server)
 
 
 def _needs(lie: Lie) -> Wanted:

@@ -14,14 +14,13 @@ from secagg.pairwise.messages import (
     ADVERTISEMENT_ENTRY_BYTES,
     Advertisement,
     Roster,
-    SeedShares,
     UnmaskShares,
 )
 from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
 from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.loot import LOW_ORDER, Loot
-from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
 from simulations.threats.game.contexts import (
     Members,
     Wanted,
@@ -42,56 +41,19 @@ class _Hostile(Adversary):
     def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
         super().__init__(victims, rng)
         self.spare = self.context.size - self.context.minimum_survivors
-        self.loot = Loot(self.context, self.colluders, self.advertised)
-        self._common: RoundRoster | None = None
+        self.loot = Loot(self.context, self.colluders, self.advertised, self.knowledge)
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
-        """Count what an answer with shares reveals."""
-        self.loot.take(message, self.answered(message))
+        """Note what was answered."""
+        self.loot.answered(u, self.answered(message))
         super().took_answer(u, message)
-
-    def took_seeds(self, u: int, message: SeedShares, missing: Members) -> None:
-        """Count what shares of removable seeds reveal."""
-        self.loot.take_seeds(message, missing, self.told(u)[-1])
-
-    def ask_colluder(self, u: int, roster: RoundRoster) -> None:
-        """Count the shares that it holds."""
-        super().ask_colluder(u, roster)
-        for owner in self.victims.look_into(u).held:
-            self.loot.know(u, owner)
-
-    @property
-    def common(self) -> RoundRoster:
-        """The roster that an honest server would show."""
-        if self._common is None:
-            self._common = RoundRoster.build(self.context, self.advertised)
-        return self._common
-
-    def roster_for(self, u: int) -> RoundRoster:
-        """The same honest one for all."""
-        return self.common
-
-    def halves(self) -> tuple[set[int], set[int]]:
-        """Two groups of clients: parts of the ring on a sparse graph, random ones otherwise."""
-        order = [int(u) for u in self.rng.permutation(self.context.size)]
-        if self.context.degree:
-            order = self._along_the_ring(order[0])
-        middle = len(order) // 2
-        return set(order[:middle]), set(order[middle:])
 
     def tell_one_lost(self) -> None:
         """Tell everybody, the lost one too, that one honest client is lost."""
-        alive = tuple(sorted(self.uploaded))
+        alive = self.without()
         lost = self.some_honest(alive, 1)
         for u in alive:
-            self.tell(u, tuple(v for v in alive if v not in lost))
-
-    def _along_the_ring(self, start: int) -> list[int]:
-        """Everybody by distance on the graph from one client, so that halves are arcs."""
-        order = [start]
-        for u in order:
-            order += [v for v in self.common.graph.neighbours(u) if v not in order]
-        return order
+            self.tell(u, self.without(*lost))
 
 
 class SplitsSurvivors(_Hostile):
@@ -101,7 +63,7 @@ class SplitsSurvivors(_Hostile):
         """Tell both stories."""
         one, other = self.halves()
         lost = int(self.rng.integers(1, self.spare + 1))
-        alive = tuple(sorted(self.uploaded))
+        alive = self.without()
         stories = [
             tuple(u for u in alive if u not in self.some_honest(tuple(sorted(half)), count))
             for half, count in ((other, lost), (one, int(self.rng.integers(lost + 1))))
@@ -296,8 +258,8 @@ class SubstitutesKeys(_Hostile):
             for holder in set(graph.holders(owner)) - {owner}:
                 shared = self._keys[holder].agree(self.advertised[owner].sealing_key)
                 sealed = self.sealed_for(owner, holder)
-                unseal(shared, self.common.hash, owner, holder, sealed)
-                self.loot.know(holder, owner)
+                plain = unseal(shared, self.common.hash, owner, holder, sealed)
+                self.knowledge.learn_held(self.common, holder, {owner: plain})
 
 
 class ReplaysConfirmations(SplitsSurvivors):
@@ -346,26 +308,19 @@ class _ToldOnce(Adversary):
         super().announce()
 
 
-class RepeatsKeys(_Hostile):
+class RepeatsKeys(AdvertisesBadKeys, _Hostile):
     """A colluder advertises, and signs, an honest client's masking key as its own; then leaves."""
 
     wanted = replace(_ACTIVE, colluders=1)
 
-    def advertise(self) -> None:
-        """Change one entry."""
-        super().advertise()
-        self._liar = min(self.colluders)
-        keys = self.bad_keys(self.advertised[self._liar])
-        self.advertise_as(self._liar, identity_of(self._liar), *keys)
-
     def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
-        """Sealing and masking key to advertise."""
+        """An honest client's masking key."""
         honest = self.some_honest(self.everybody, 1)[0]
         return entry.sealing_key, self.advertised[honest].masking_key
 
     def deliver(self) -> None:
         """Without the colluder."""
-        self.bundles.pop(self._liar, None)
+        self.bundles.pop(self.liar, None)
         super().deliver()
 
 

@@ -15,11 +15,7 @@ Sent = list[tuple[int, bytes]]
 
 
 class Wire:
-    """Carries messages, each with some probability of a fault.
-
-    Args:
-        rate: probability of a fault for each message.
-    """
+    """Carries messages, each with some probability of a fault."""
 
     def __init__(
         self, rng: np.random.Generator, rate: float, tally: Tally, old: Sequence[bytes] = ()

@@ -38,7 +38,6 @@ class FlowerClients:
 
     Attributes:
         inputs: for each node int64[1 + length], as masked: its weight, then its quantised update.
-        public: for each node its public key for pairwise masks.
     """
 
     def __init__(self, length: int, rng: np.random.Generator) -> None:

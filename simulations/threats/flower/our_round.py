@@ -1,4 +1,4 @@
-"""Our clients where Flower's were: the same round, the same server, real sessions.
+"""Our clients where Flower's were: the same round, a server that reads along, real sessions.
 
 Four clients. One is lost after it shared its secrets, one works for the server, and two are honest
 survivors: the victim and its only honest neighbour.
@@ -6,104 +6,58 @@ survivors: the victim and its only honest neighbour.
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
 
-from secagg import (
-    ClientSession,
-    FieldVector,
-    Identity,
-    Mode,
-    ProtocolError,
-    ServerSession,
-    SessionContext,
-    lowest_threshold,
-)
+from secagg import ProtocolError
 from secagg.framing import encode_set
-from secagg.pairwise.client_states import Ready
-from secagg.pairwise.messages import SurvivorSet, context_tag
+from secagg.pairwise.messages import SurvivorSet
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import LARGEST
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import Victims
 
 VICTIM, HONEST, COLLUDER, LOST = range(4)
 CLIENTS = 4
 BITS = 32
 
 
-class OurRound:
-    """A round of four real clients and an honest server, stage by stage.
+class OurRound(Adversary):
+    """An honest server of four real clients.
 
     Attributes:
         inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
     """
 
     def __init__(self, length: int, rng: np.random.Generator) -> None:
-        identities = [Identity.generate() for _ in range(CLIENTS)]
-        self.context = SessionContext(
-            session_id=secrets.token_bytes(16),
-            round_number=1,
-            cohort=tuple(identity.public for identity in identities),
-            threshold=lowest_threshold(CLIENTS, 1, Mode.ACTIVE, 0),
-            minimum_survivors=CLIENTS - 1,
-            mode=Mode.ACTIVE,
-            tolerated_colluders=1,
-            bits=BITS,
-            length=length,
-            application_digest=bytes(32),
-        )
+        setting = Setting(size=CLIENTS, lost=1, bits=BITS, length=length)
+        context = setting.context(1)
         self.inputs: Integers = rng.integers(0, LARGEST + 1, (CLIENTS, length))
-        self._server = ServerSession(self.context)
-        self._clients = [ClientSession(self.context, u, each) for u, each in enumerate(identities)]
+        self.refusals: list[ProtocolError] = []
+        dealt = self.inputs.astype(context.field.dtype)
+        told = self.refusals.append
+        super().__init__(Victims(context, dealt, [COLLUDER], rng.bytes(8), refused=told), rng)
 
     def until_shared(self) -> None:
-        """Everybody has shared its secrets and waits for its input."""
-        for u, client in enumerate(self._clients):
-            self._server.receive_bytes(u, client.begin_bytes())
-        self._stage()
-        self._stage()
+        """Everybody has shared its secrets."""
+        self.advertise()
+        self.collect_bundles()
 
-    def until_masked(self) -> dict[int, bytes]:
-        """All but the lost client have uploaded; their uploads."""
-        uploads = {}
+    def deliver(self) -> None:
+        """All but the lost client upload."""
         for u in (VICTIM, HONEST, COLLUDER):
-            vector = FieldVector(self.context.field, self.inputs[u].astype(np.uint32))
-            uploads[u] = self._clients[u].submit_bytes(vector)
-            self._server.receive_bytes(u, uploads[u])
-        return uploads
+            self.deliver_to(u)
 
     def until_confirmed(self) -> None:
         """Survivors have signed who is in the sum."""
-        self._stage()
+        self.until_shared()
+        self.deliver()
+        self.announce()
 
-    def until_released(self) -> None:
-        """Survivors have given up their shares."""
-        self._stage()
-
-    def look_into(self, u: int) -> Ready:
-        """What a client knows before it uploads; it goes on as if nobody had looked."""
-        party, state = self._clients[u].hand_over()
-        if not isinstance(state, Ready):
-            raise TypeError(f"client {u} is {state.phase.value!r}, not ready")
-        self._clients[u] = ClientSession.from_state(party, state)
-        return state
-
-    def told(self, u: int, survivors: tuple[int, ...]) -> ProtocolError | None:
-        """Tell a client who survived, out of turn: the error that it refused with, if it did."""
-        bitmap = encode_set(survivors, self.context.size)
-        message = SurvivorSet(context_tag(self.context), bitmap)
-        try:
-            self._clients[u].receive(message)
-        except ProtocolError as error:
-            return error
-        return None
-
-    def _stage(self) -> None:
-        """The server closes a stage, and clients answer."""
-        for u, data in self._server.close_round_bytes():
-            answer = self._clients[u].receive_bytes(data)
-            if answer is not None:
-                self._server.receive_bytes(u, answer)
+    def told_out_of_turn(self, u: int, survivors: tuple[int, ...]) -> ProtocolError | None:
+        """Tell a client who survived: the error that it refused with, if it did."""
+        message = SurvivorSet(self.tag, encode_set(survivors, self.context.size))
+        return None if self.victims.ask(u, message).accepted else self.refusals.pop()
 
 
 def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[ProtocolError | None]:
@@ -116,10 +70,8 @@ def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[Protocol
     refusals = []
     for answered in (False, True):
         round_ = OurRound(length, rng)
-        round_.until_shared()
-        round_.until_masked()
         round_.until_confirmed()
         if answered:
-            round_.until_released()
-        refusals += [round_.told(u, (HONEST, COLLUDER)) for u in (HONEST, COLLUDER)]
+            round_.convince()
+        refusals += [round_.told_out_of_turn(u, (HONEST, COLLUDER)) for u in (HONEST, COLLUDER)]
     return refusals

@@ -16,11 +16,8 @@ from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
 from secagg import PrimeField
-from secagg.field import unpack
-from secagg.pairwise.client_states import Ready
-from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key, self_key
-from secagg.pairwise.messages import MaskedInput, decode_from_client
-from secagg.pairwise.prg import MASK_KEY_BYTES, accumulate_masks, expand_mask
+from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key
+from secagg.pairwise.prg import MASK_KEY_BYTES, expand_mask
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import (
     LARGEST,
@@ -33,26 +30,15 @@ from simulations.threats.flower.masks import (
     weak_mask,
     weak_pair_key,
 )
-from simulations.threats.flower.our_round import BITS, COLLUDER, HONEST, LOST, VICTIM, OurRound
-from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled
+from simulations.threats.flower.our_round import BITS, HONEST, VICTIM, OurRound
+from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled, PeeledUpload
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OurUpload:
-    """The victim's upload with one mask left, and what is told about that mask's key.
+class OurUpload(PeeledUpload):
+    """The victim's upload; the server is told the low bits of the last mask's key."""
 
-    Attributes:
-        plain: int64[length], the victim's vector.
-        told_bits: how many bits of the key the server is told.
-        told: those bits: the low ones of the key as a little-endian number.
-        tried_bits: the server tries so many of the bits that are left.
-    """
-
-    peeled: Peeled
-    plain: Integers
     told_bits: int
-    told: int
-    tried_bits: int
 
     def candidates(self) -> range:
         """The first ones among all that agree with what is told."""
@@ -79,38 +65,22 @@ class OurUpload:
 
 
 def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits: int) -> OurUpload:
-    """A real round up to the uploads, and all masks taken off the victim's that can be.
-
-    An honest recovery rebuilds the victim's self-mask seed and the lost client's masking key, and
-    the colluder tells its own. Those secrets are read from the victim's session here: the same
-    keys, without the rest of the round.
-
-    Args:
-        told_bits: how many bits of the last mask's key the server is told.
-    """
+    """An honest round, and all masks taken off the victim's upload that can be."""
     round_ = OurRound(length, rng)
     round_.until_shared()
-    state = round_.look_into(VICTIM)
-    upload = decode_from_client(data := round_.until_masked()[VICTIM], VICTIM, len(data))
-    if not isinstance(upload, MaskedInput):
-        raise TypeError(f"uploaded a {type(upload).__name__}")
-    field = round_.context.field
-    words = np.array(unpack(upload.vector, length, field).elements)
-    keys = [self_key(state.seed, state.roster.hash, VICTIM)]
-    keys += [_pair_key(state, peer) for peer in (COLLUDER, LOST)]
-    signs = [False, *(pairwise_is_subtracted(VICTIM, peer) for peer in (COLLUDER, LOST))]
-    accumulate_masks(words, field, keys, [not sign for sign in signs])
-    last = int.from_bytes(_pair_key(state, HONEST), "little")
-    subtracted = pairwise_is_subtracted(VICTIM, HONEST)
-    peeled = Peeled(words.astype(np.int64), subtracted, field.modulus, LARGEST)
+    own = round_.victims.state_of(VICTIM).masking
+    round_.deliver()
+    round_.announce()
+    round_.convince()
+    words, roster = round_.knowledge.peeled(VICTIM), round_.rosters[VICTIM][-1]
+    if words is None:
+        raise LookupError("the victim has not uploaded")
+    public = roster.advertisements[HONEST].masking_key
+    last = int.from_bytes(pairwise_key(own, public, roster.hash, VICTIM, HONEST), "little")
+    subtracted, modulus = pairwise_is_subtracted(VICTIM, HONEST), round_.context.field.modulus
+    peeled = Peeled(words.astype(np.int64), subtracted, modulus, LARGEST)
     told = last & ((1 << told_bits) - 1)
-    return OurUpload(peeled, round_.inputs[VICTIM], told_bits, told, tried_bits)
-
-
-def _pair_key(state: Ready, peer: int) -> bytes:
-    """Key of the mask that the victim shares with a peer."""
-    public = state.roster.advertisements[peer].masking_key
-    return pairwise_key(state.masking, public, state.roster.hash, VICTIM, peer)
+    return OurUpload(peeled, round_.inputs[VICTIM], told, tried_bits, told_bits)
 
 
 def _first_block(key: bytes) -> bytes:
@@ -122,20 +92,10 @@ def _first_block(key: bytes) -> bytes:
 # -- the same under Flower's masks -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WeakUpload:
-    """A victim's upload with one mask left, and what is told about the folded key of that mask.
+class WeakUpload(PeeledUpload):
+    """A victim's upload; the server is told the high bits of the last mask's folded key."""
 
-    Attributes:
-        plain: int64[length], the victim's vector.
-        told: the high bits of the folded key's number.
-        tried_bits: how many low bits are not told, of 28; all of these are tried.
-    """
-
-    peeled: Peeled
-    plain: Integers
-    told: int
-    tried_bits: int
+    __slots__ = ()
 
     @classmethod
     def of(cls, peeled: Peeled, plain: Integers, key: bytes, tried_bits: int) -> WeakUpload:

@@ -23,12 +23,10 @@ from secagg import (
     SERVER,
     ClientSession,
     FieldVector,
-    Mode,
     PrimeField,
     RemoteProtocolError,
     ServerSession,
     SessionContext,
-    lowest_threshold,
 )
 from secagg.field import pack, unpack
 from secagg.framing import decode_set, encode_message, encode_set
@@ -57,7 +55,8 @@ from simulations.threats.fuzzing.mutation import (
     mutate_toml,
     pick,
 )
-from simulations.threats.game.contexts import cohort_keys, identity_of, random_inputs
+from simulations.threats.game.contexts import identity_of, random_inputs
+from simulations.threats.game.games import Setting
 from simulations.threats.game.stored_keys import KeptKeys
 from sketch import SketchSpec, spec_for_size
 
@@ -122,19 +121,8 @@ class _Watched(HonestParty):
 
 def example_round() -> Example:
     """Active mode, removable seeds, a client that vanishes so that seeds are recovered."""
-    context = SessionContext(
-        session_id=bytes(16),
-        round_number=1,
-        cohort=cohort_keys(CLIENTS),
-        threshold=lowest_threshold(CLIENTS, 0, Mode.ACTIVE),
-        minimum_survivors=CLIENTS - 1,
-        mode=Mode.ACTIVE,
-        tolerated_colluders=0,
-        removal=(0b11, 0b01),
-        bits=24,
-        length=7,
-        application_digest=bytes(32),
-    )
+    setting = Setting(size=CLIENTS, colluders=0, lost=1, removal=(0b11, 0b01), bits=24, length=7)
+    context = setting.context(1)
     example = Example(context)
     inputs = random_inputs(np.random.default_rng(1), context)
     parties = honest_parties(context, inputs, list(range(CLIENTS)), b"fuzz")

@@ -78,11 +78,7 @@ class Bug:
 
 @dataclass(slots=True)
 class Report:
-    """What a run found.
-
-    Attributes:
-        seconds: how long it took.
-    """
+    """What a run found."""
 
     outcomes: dict[str, Counter[str]] = field(default_factory=dict)
     bugs: list[Bug] = field(default_factory=list)
@@ -108,11 +104,7 @@ def fuzz(
     first: int = 0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Report:
-    """Run cases first, first + 1, ..., the decoders taking turns, for a time or a number.
-
-    Args:
-        progress: told how much is done, in seconds or cases.
-    """
+    """Run cases first, first + 1, ..., the decoders taking turns, for a time or a number."""
     report = Report()
     begin = time.monotonic()
     number = first

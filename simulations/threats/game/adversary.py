@@ -44,23 +44,13 @@ from simulations.threats.game.victims import Victims
 class Adversary:
     """All stages of one session, under the control of whoever inherits from this.
 
-    Args:
-        victims: the clients.
-        rng: fixes what the server does.
-
     Attributes:
-        context: of the session.
-        everybody: indices of the cohort.
-        colluders: clients that work for the server.
         target: an honest client, for attacks on one.
-        advertised: what every client advertised.
         rosters, shown, participants, stories: what each client was told, in order: its roster, the
             message that showed it, U2 and U3.
         bundles: sealed shares by client.
         uploaded: clients whose masked vectors arrived.
-        uploads: these vectors.
         signatures: on each survivor set under each roster, by signer.
-        knowledge: what all this gives away.
     """
 
     def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
@@ -81,6 +71,7 @@ class Adversary:
         self.signatures: dict[tuple[bytes, Members], dict[int, bytes]] = {}
         self.knowledge = Knowledge(self.context)
         self.tag = context_tag(self.context)
+        self._common: RoundRoster | None = None
 
     def run(self) -> None:
         """All rounds; clients that refuse are left out of what follows."""
@@ -103,7 +94,7 @@ class Adversary:
 
     def roster_for(self, u: int) -> RoundRoster:
         """The roster that client u is shown."""
-        return RoundRoster.build(self.context, self.advertised)
+        return self.common
 
     def message_of(self, u: int, roster: RoundRoster) -> Roster:
         """The message that shows client u this roster."""
@@ -241,6 +232,27 @@ class Adversary:
 
     # -- helpers ------------------------------------------------------------------------------
 
+    @property
+    def common(self) -> RoundRoster:
+        """The roster that an honest server would show."""
+        if self._common is None:
+            self._common = RoundRoster.build(self.context, self.advertised)
+        return self._common
+
+    def without(self, *lost: int) -> Members:
+        """Everybody who uploaded, but for these."""
+        return tuple(u for u in sorted(self.uploaded) if u not in lost)
+
+    def halves(self) -> tuple[set[int], set[int]]:
+        """Two groups of clients: parts of the ring on a sparse graph, random ones otherwise."""
+        order = [int(u) for u in self.rng.permutation(self.context.size)]
+        if self.context.degree:
+            order = order[:1]
+            for u in order:
+                order += [v for v in self.common.graph.neighbours(u) if v not in order]
+        middle = len(order) // 2
+        return set(order[:middle]), set(order[middle:])
+
     def told(self, u: int) -> list[View]:
         """Everything that client u was told, in all combinations."""
         rosters = zip(self.rosters[u], self.shown[u], strict=True)
@@ -248,11 +260,7 @@ class Adversary:
         return [View(roster, shown, *sets) for (roster, shown), *sets in told]
 
     def answered(self, message: UnmaskShares) -> View:
-        """What the signature on an answer says that its sender was told.
-
-        Raises:
-            ValueError: it is a signature on something else.
-        """
+        """What the signature on an answer says that its sender was told."""
         public = self.context.cohort[message.sender]
         for view in reversed(self.told(message.sender)):
             survivors = encode_set(view.survivors, self.context.size)
@@ -293,3 +301,21 @@ class Adversary:
         honest = [u for u in among if u not in self.colluders]
         count = min(count, len(honest))
         return tuple(sorted(int(u) for u in self.rng.choice(honest, count, replace=False)))
+
+
+class AdvertisesBadKeys(Adversary):
+    """A colluder advertises, and signs, keys that are not as they should be."""
+
+    def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
+        super().__init__(victims, rng)
+        self.liar = min(self.colluders)
+
+    def advertise(self) -> None:
+        """Change one entry."""
+        super().advertise()
+        keys = self.bad_keys(self.advertised[self.liar])
+        self.advertise_as(self.liar, self.victims.identity(self.liar), *keys)
+
+    def bad_keys(self, entry: Advertisement) -> tuple[bytes, bytes]:
+        """Sealing and masking key to advertise."""
+        raise NotImplementedError

@@ -7,14 +7,16 @@ None of it is secret: identities and randomness are hashes of public numbers.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from secagg import (
+    CapacityError,
     ClientSession,
     Identity,
     Mode,
@@ -26,6 +28,7 @@ from secagg.shamir import Rand
 
 Integers = NDArray[Any]
 Members = tuple[int, ...]
+T = TypeVar("T")
 
 LARGEST = 11
 """Most clients of a random round: few enough that every choice of t shares is tried."""
@@ -62,20 +65,23 @@ def counter_rand(seed: bytes) -> Rand:
     return rand
 
 
+def until_it_fits(draw: Callable[..., T], *arguments: Any) -> T:
+    """What is drawn: figures that do not go together are drawn again, a few times."""
+    while True:
+        try:
+            return draw(*arguments)
+        except (ParameterError, CapacityError):
+            continue
+
+
 def random_context(
     rng: np.random.Generator, number: int, wanted: Wanted | None = None
 ) -> SessionContext:
     """Complete and sparse graphs, both modes, with and without colluders and removable seeds."""
-    wanted = wanted or Wanted()
-    while True:
-        try:
-            return SessionContext(**_random_parameters(rng, number, wanted))
-        except ParameterError:
-            # These figures do not go together; a few draws find some that do.
-            continue
+    return until_it_fits(_random_context, rng, number, wanted or Wanted())
 
 
-def _random_parameters(rng: np.random.Generator, number: int, wanted: Wanted) -> dict[str, Any]:
+def _random_context(rng: np.random.Generator, number: int, wanted: Wanted) -> SessionContext:
     size = int(rng.integers(4 + 2 * wanted.colluders, LARGEST + 1))
     mode = wanted.mode or (Mode.ACTIVE if rng.random() < 0.6 else Mode.SEMI_HONEST)
     degree = int(rng.choice([4, 6])) if size > 6 and rng.random() < 0.6 else 0
@@ -86,21 +92,21 @@ def _random_parameters(rng: np.random.Generator, number: int, wanted: Wanted) ->
     removable = rng.random() < 0.5 if wanted.removable is None else wanted.removable
     if lost < wanted.spare:
         raise ParameterError("lost", lost, f"at least {wanted.spare}")
-    return {
-        "session_id": number.to_bytes(16, "little"),
-        "round_number": number,
-        "cohort": cohort_keys(size),
-        "threshold": threshold,
-        "minimum_survivors": size - lost,
-        "mode": mode,
-        "tolerated_colluders": colluders,
-        "degree": degree,
+    return SessionContext(
+        session_id=number.to_bytes(16, "little"),
+        round_number=number,
+        cohort=cohort_keys(size),
+        threshold=threshold,
+        minimum_survivors=size - lost,
+        mode=mode,
+        tolerated_colluders=colluders,
+        degree=degree,
         # Never empty, so that a round with removable seeds has some to give up.
-        "removal": tuple(int(m) for m in rng.integers(1, 8, lost + 1)) if removable else (),
-        "bits": int(rng.choice([8, 16, 24, 32, 61])),
-        "length": int(rng.integers(1, 20)),
-        "application_digest": bytes(32),
-    }
+        removal=tuple(int(m) for m in rng.integers(1, 8, lost + 1)) if removable else (),
+        bits=int(rng.choice([8, 16, 24, 32, 61])),
+        length=int(rng.integers(1, 20)),
+        application_digest=bytes(32),
+    )
 
 
 def cohort_keys(size: int) -> tuple[bytes, ...]:

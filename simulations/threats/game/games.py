@@ -28,18 +28,11 @@ class Setting:
     """The round that an attack takes place in.
 
     Attributes:
-        size: clients of the cohort.
         colluders: of them, how many work for the server; as many as the round tolerates.
         lost: clients that the round can lose.
-        mode: what the server is trusted with.
         threshold: t; the lowest that is accepted if None.
         removal: which removable seeds are given up when 0, 1, ... clients are lost, as bit masks.
         degree: of the graph; 0 for the complete one.
-        bits: of a field element.
-        length: of the vectors.
-
-    Raises:
-        ParameterError: `context` does, if these do not go together.
     """
 
     size: int = 6
@@ -73,15 +66,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a game.
-
-    Attributes:
-        trials: rounds played.
-        wins: of them.
-        chance: the share that guessing wins.
-        refusals: typed errors of clients, by type and reason.
-        seen: further figures of the attack.
-    """
+    """What came of a game."""
 
     trials: int
     wins: int
@@ -138,11 +123,6 @@ def play(
     """A game of one's own.
 
     Args:
-        attack: the adversary.
-        setting: of every round.
-        trials: rounds to play.
-        seed: fixes everything.
-        session: what honest clients run.
         won: whether the adversary has won, given what all clients put in.
     """
     table = _Table(attack, setting, session, seed)
@@ -165,10 +145,6 @@ def exact(
     """The adversary has to say what one honest client put in, all coordinates of it.
 
     Inputs are uniform, so a right claim is no accident.
-
-    Args:
-        attack: the adversary; its `claims` are what counts.
-        setting, trials, seed, session: as in `play`.
     """
     return play(attack, setting, trials, seed, session, _claims_an_input)
 
@@ -185,9 +161,6 @@ def ind_sum(
     The adversary knows all other inputs, too. A sum over as many honest clients as promised is its
     to have, whoever is in it; one over fewer that has exactly one of the two tells. Without such a
     sum it guesses.
-
-    Args:
-        attack, setting, trials, seed, session: as in `play`.
     """
     table = _Table(attack, setting, session, seed)
     wins = 0
@@ -215,9 +188,6 @@ def span_game(
     session: SessionMaker = ClientSession,
 ) -> Outcome:
     """The adversary has to open a sum over fewer honest clients than promised, or two sums.
-
-    Args:
-        attack, setting, trials, seed, session: as in `play`.
 
     Returns:
         With `smallest`, the fewest honest clients of any sum that was opened (-1: none was), and

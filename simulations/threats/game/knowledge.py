@@ -77,7 +77,6 @@ class Knowledge:
     """Shares, secrets and uploads of one session, and what follows from them.
 
     Args:
-        context: of the session.
         threshold: shares from which a secret is rebuilt; the context's if None. Fewer are worth a
             try on victims without a defence, and give nonsense on others.
     """
@@ -163,6 +162,11 @@ class Knowledge:
                 return None
             self._secrets[wanted] = rebuilt
         return self._secrets[wanted]
+
+    def holders(self, owner: int, which: int) -> set[int]:
+        """Whose shares of a secret are known, under whatever roster they were dealt."""
+        known = (each for (_, *of), each in self._shares.items() if of == [owner, which])
+        return set().union(*known)
 
     def peeled(self, sender: int) -> Integers | None:
         """What a client uploaded, less all masks that are known: `field.dtype`[length].

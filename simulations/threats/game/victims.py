@@ -48,12 +48,8 @@ class Victims:
     """All clients of one session.
 
     Args:
-        context: of the session.
         inputs: `field.dtype`[size, length], what they put in.
-        colluders: clients that tell the server all they know.
         salt: fixes the clients' secrets; see `contexts.counter_rand`.
-        session: what an honest client runs: the product's session, or one with a defence missing.
-        refused: told every typed error of a client.
     """
 
     def __init__(
@@ -111,6 +107,10 @@ class Victims:
     def look_into(self, u: int) -> Any:
         """What a colluder's session knows; it goes on as if nobody had looked."""
         self._need_colluder(u)
+        return self.state_of(u)
+
+    def state_of(self, u: int) -> Any:
+        """What any client's session knows: for games and nobody else."""
         party, state = self._sessions[u].hand_over()
         self._sessions[u] = ClientSession.from_state(party, state)
         return state

@@ -2,15 +2,16 @@
 
 Most defences are checks of what the server says against the context. A client without such a check
 runs the product's code on a context that says something else, under the same hash: `weakened`. The
-others change one answer of the product's session.
+others change one answer of the product's session, or run it with some function of the product
+replaced: `lacking`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 import msgspec
@@ -56,6 +57,34 @@ def weakened(original: Terms, **changes: Any) -> Terms:
 def unbound(context: Context) -> Context:
     """The same context with a hash that nothing goes into."""
     return weakened(context, hash=bytes(32))
+
+
+Missing = tuple[Any, str, Any]
+"""Something of the product that is replaced: its owner, its name, and what stands there instead."""
+
+
+@contextmanager
+def replaced(*missing: Missing) -> Iterator[None]:
+    """Inside, the product lacks this."""
+    with ExitStack() as stack:
+        for each in missing:
+            stack.enter_context(patch.object(*each))
+        yield
+
+
+Kind = TypeVar("Kind")
+
+
+def lacking(kind: type[Kind], *missing: Missing) -> type[Kind]:
+    """Parties during whose steps the product lacks something; it is whole for all others."""
+    product: Any = kind
+
+    def step(self: Any, event: Any, payload: Any) -> Any:
+        with replaced(*missing):
+            return product._step(self, event, payload)
+
+    weak: Any = type(f"Weak{kind.__name__}", (kind,), {"_step": step})
+    return weak  # type: ignore[no-any-return]
 
 
 def believing(**changes: Any) -> SessionMaker:
@@ -159,23 +188,14 @@ class ReusableSession(ClientSession):
         return answer
 
 
-@contextmanager
-def any_encoding() -> Iterator[None]:
-    """Inside, public keys are compared as they are written, and read as X25519 reads them."""
-    with (
-        patch.object(keys, "check_public_key", lambda public: None),
-        patch.object(roster, "check_public_key", lambda public: None),
-    ):
-        yield
+ANY_ENCODING: Final = (
+    (keys, "check_public_key", lambda public: None),
+    (roster, "check_public_key", lambda public: None),
+)
+"""Public keys are compared as they are written, and read as X25519 reads them."""
 
-
-class TakesAnyEncoding(ClientSession):
-    """Does not ask whether a public key is written as honest clients write it."""
-
-    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
-        """The product's step without that check."""
-        with any_encoding():
-            return super()._step(event, payload)
+TakesAnyEncoding = lacking(ClientSession, *ANY_ENCODING)
+"""Does not ask whether a public key is written as honest clients write it."""
 
 
 class AbortsOnZero(ClientSession):

@@ -33,7 +33,6 @@ class Reconstructions:
     """Pictures that one attack was after, and what it came up with.
 
     Attributes:
-        title: the same in words.
         originals: float64[m, pixels] for each view; m may differ.
     """
 

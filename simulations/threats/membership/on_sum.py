@@ -85,10 +85,6 @@ def audited(wrong: tuple[int, int], runs: int, delta: float, alpha: float) -> fl
     the epsilon of the Gaussian with mu = zq(a / (1 - delta)) + zq(b / (1 - delta)), where a and b
     are the rates of false positives and negatives, from above by Clopper and Pearson at alpha / 2
     each. The second refutes domination by such a Gaussian, which is what the accountant claims.
-
-    Args:
-        delta: in (0, 1).
-        alpha: probability with which the bound may be too high.
     """
     a, b = (float(upper_bound(count, runs, alpha / 2.0)) for count in wrong)
     if a + b >= 1.0 - delta:

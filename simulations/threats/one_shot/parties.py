@@ -94,7 +94,6 @@ class OneShotSetting:
         clients, colluders: n and n_C; the colluding clients are the last ones.
         members, corrupt: s and c; the corrupt members are the last ones.
         randomness, per_polynomial: T and l.
-        length, bits: of the vectors.
     """
 
     clients: int = 5

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,6 +39,8 @@ from simulations.threats.one_shot.parties import (
     small_inputs,
 )
 
+T = TypeVar("T")
+
 Trial = Callable[["Server"], bool]
 """One round of a hostile server: whether its attack succeeded."""
 
@@ -68,7 +70,7 @@ def play(
         )
         won += trial(Server(victims, inputs, rng))
         refusals += victims.refusals
-    return {**rate(won, trials), **(refused_with(refusals) if refusals else {})}
+    return {**rate(won, trials), **refused_with(refusals)}
 
 
 def together(played: Sequence[Figures]) -> Figures:
@@ -84,13 +86,9 @@ class Split:
     Its corrupt members sign everything and give up what they hold.
 
     Attributes:
-        victims: the parties.
-        uploads: by member, what it is shown.
-        sets: by member, what it is asked to sign.
         pooled: whether a signature is shown to everybody, on whatever set it is; otherwise to those
             members alone that were asked to sign the same uploads.
         forged: whether signatures on other sets fill up a quorum.
-        sessions: by member, its session; fresh ones unless they are given.
     """
 
     victims: OneShotVictims
@@ -200,11 +198,11 @@ class Server:
         lost = set(self.rng.permutation(len(self.everybody))[:count].tolist())
         return tuple(u for u in self.everybody if u not in lost)
 
-    def halves(self, more: int = 0) -> tuple[Members, Members]:
-        """Two random groups of honest members; of an odd number, `more` are in the first one."""
+    def halved(self, one: T, other: T, more: int = 0) -> dict[int, T]:
+        """By honest member, one of two things; of an odd number, `more` have the first one."""
         honest = self.rng.permutation(self.victims.honest_members).tolist()
         middle = (len(honest) + more) // 2
-        return tuple(honest[:middle]), tuple(honest[middle:])
+        return {**dict.fromkeys(honest[:middle], one), **dict.fromkeys(honest[middle:], other)}
 
     def upload(self, u: int, context: OneShotContext | None = None) -> Upload:
         """A client's upload once more, or what it sends when it is told of another context."""
@@ -216,6 +214,11 @@ class Server:
         parts = Header.of(changed).signed_parts(self.victims.context)
         signature = identity_of(sender).sign(Usage.UPLOAD, *parts)
         return msgspec.structs.replace(changed, signature=signature)
+
+    def copied(self, u: int) -> dict[int, Upload]:
+        """All uploads; in the colluder's place that of client u, under its name and signature."""
+        own = self.colluder
+        return {**self.uploads, own: self.signed_by(own, self.uploads[u], own)}
 
     def ask_each(
         self,

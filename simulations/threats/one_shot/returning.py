@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
-from unittest.mock import patch
 
 import numpy as np
 
@@ -30,13 +29,14 @@ from protocol.schemes import OneShot
 from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import one_shot_setup
 from secagg import ProtocolError
+from secagg.oneshot.committee import Member
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.records import MemberUploads, RoundRecord
 from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import identities_of, public_keys
 from simulations.threats.game.victims import refusal
-from simulations.threats.game.weak_clients import weakened
+from simulations.threats.game.weak_clients import replaced, weakened
 from simulations.threats.one_shot.weak_memories import StoredNoise, WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 from sketch import PublicSeed, SketchSpec
@@ -86,18 +86,32 @@ def with_noise(plan: TrainingPlan, **terms: Any) -> RoundParameters:
     return replace(right, returned=replace(noise_of(right), **terms))
 
 
-class ReturningRun:
+class KeyedParties:
+    """Clients and two committees, with their keys."""
+
+    def __init__(self, seed: int, clients: int, members: int) -> None:
+        self.clients = identities_of(seed, clients)
+        self.committees = [identities_of(seed, members, f"committee {k}") for k in range(2)]
+        self.keys = [[SealingKeys(each, SESSION) for each in some] for some in self.committees]
+        self.registry = frozenset(public_keys(self.clients))
+
+    def named(self, *committees: int) -> list[bytes]:
+        """The members of some committees, as policies pin them."""
+        return [key for k in committees for key in public_keys(self.committees[k])]
+
+    def invited(self, committee: int) -> tuple[tuple[bytes, ...], list[Member], bytes]:
+        """Cohort, members and session, as a round is set up with them."""
+        members = [keys.entry for keys in self.keys[committee]]
+        return public_keys(self.clients), members, SESSION
+
+
+class ReturningRun(KeyedParties):
     """Clients, two committees, and all that they remember.
 
     Attributes:
         plan: of the run, as its server announces it.
         counting: whether clients have a goal, and remember; if not, the server has new ones for
             each round.
-        clients: signing keys.
-        histories: of the clients.
-        memories: of both committees' members.
-        refusals: how parties refused, counted.
-        opened: the sums that the server has opened.
     """
 
     def __init__(
@@ -108,12 +122,9 @@ class ReturningRun:
         *,
         counting: bool = False,
     ) -> None:
+        super().__init__(seed, CLIENTS, MEMBERS)
         self.plan = plan or plan_of()
         self.counting = counting
-        self.clients = identities_of(seed, CLIENTS)
-        self.committees = [identities_of(seed, MEMBERS, f"committee {k}") for k in range(2)]
-        self.keys = [[SealingKeys(each, SESSION) for each in some] for some in self.committees]
-        self.registry = frozenset(public_keys(self.clients))
         self.histories = [ClientHistory(GOAL) for _ in self.clients]
         self.member_histories = [[ClientHistory() for _ in range(MEMBERS)] for _ in range(2)]
         self.memories: list[list[AnyNoise]] = [
@@ -124,8 +135,7 @@ class ReturningRun:
 
     def policy(self, **changes: Any) -> ClientPolicy:
         """Of every client, who trusts both committees."""
-        named = [key for some in self.committees for key in public_keys(some)]
-        return replace(client_policy(plan_of(), DIMENSION, named), **changes)
+        return replace(client_policy(plan_of(), DIMENSION, self.named(0, 1)), **changes)
 
     def setup(
         self,
@@ -146,16 +156,8 @@ class ReturningRun:
             block=parameters.block_digest(),
             records=tuple(records),
         )
-        members = [keys.entry for keys in self.keys[committee]]
-        return one_shot_setup(
-            self.plan,
-            parameters,
-            public_keys(self.clients),
-            members,
-            SESSION,
-            number,
-            uploads=uploads,
-        )
+        invited = self.invited(committee)
+        return one_shot_setup(self.plan, parameters, *invited, number, uploads=uploads)
 
     def begin(
         self,
@@ -237,7 +239,7 @@ class BegunRound:
         for place, data in self.uploads.items():
             if place not in leave_out:
                 # This server takes whatever it is sent; what counts is what members take.
-                with patch.object(Header, "may_return", lambda *_: True):
+                with replaced((Header, "may_return", lambda *_: True)):
                     self._server.receive_upload(place, data)
         return self.go_on()
 

@@ -1,15 +1,14 @@
 """Clients and members of one-shot rounds with one defence missing. Never use them.
 
 Most checks compare what the server says with the context. A party without such a check runs the
-product's code on a context that says something else, under the same hash. The others lose a check
-while they take a step.
+product's code on a context that says something else, under the same hash. The others lack a check
+while they take a step: `lacking`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from unittest.mock import patch
 
 from secagg.keys import SecretSeed
 from secagg.oneshot import client as client_module
@@ -21,7 +20,7 @@ from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import Checked, Finished
 from secagg.sealing import unseal
 from secagg.tags import Usage, derive, digest, encode_index
-from simulations.threats.game.weak_clients import weakened
+from simulations.threats.game.weak_clients import lacking, weakened
 from simulations.threats.one_shot.parties import MemberMaker
 
 
@@ -59,73 +58,37 @@ class SignsAgain(OneShotMember):
         return answer
 
 
-class WithoutCheck(OneShotMember):
-    """A member during whose steps something of the product is replaced."""
-
-    @staticmethod
-    def missing() -> Any:
-        """The replacement, as a context."""
-        raise NotImplementedError
-
-    def _step(self, event: Any, payload: Any) -> Any:
-        """The product's step without the check."""
-        with self.missing():
-            return super()._step(event, payload)
+def _names(context: OneShotContext, headers: Sequence[Header]) -> bytes:
+    """A digest of the senders alone."""
+    names = b"".join(encode_index(header.sender) for header in headers)
+    return digest(Usage.SURVIVORS, context.hash, names)
 
 
-class NamesClients(WithoutCheck):
-    """Signs a list of clients, and not of uploads."""
-
-    @staticmethod
-    def missing() -> Any:
-        """A digest of the senders alone."""
-
-        def bare(context: OneShotContext, headers: Sequence[Header]) -> bytes:
-            names = b"".join(encode_index(header.sender) for header in headers)
-            return digest(Usage.SURVIVORS, context.hash, names)
-
-        return patch.object(member_module, "survivors_digest", bare)
-
-
-class TakesAnySender(WithoutCheck):
-    """Opens a seal whoever made it."""
-
-    @staticmethod
-    def missing() -> Any:
-        """Every client is tried as the sender."""
-
-        def opened(shared: bytes, hashed: bytes, sender: int, to: int, sealed: bytes) -> bytes:
-            for other in range(64):
-                try:
-                    return unseal(shared, hashed, other, to, sealed)
-                except ValueError:
-                    continue
-            return unseal(shared, hashed, sender, to, sealed)
-
-        return patch.object(member_module, "unseal", opened)
-
-
-class BelievesHeaders(WithoutCheck):
-    """Does not verify who signed a header."""
-
-    @staticmethod
-    def missing() -> Any:
-        """Every signature is good."""
-        return patch.object(Header, "is_signed", lambda *_: True)
-
-
-class SameKeyAgain(OneShotClient):
-    """Derives the secrets of an upload from its fresh bytes alone."""
-
-    def _step(self, event: Any, payload: Any) -> Any:
-        """The product's step; what is uploaded goes into no derivation."""
-        with patch.object(client_module, "_UploadSecrets", _Unbound):
-            return super()._step(event, payload)
+def opened_of_any(shared: bytes, hashed: bytes, sender: int, to: int, sealed: bytes) -> bytes:
+    """The content of a seal, every client being tried as the sender."""
+    for other in range(64):
+        try:
+            return unseal(shared, hashed, other, to, sealed)
+        except ValueError:
+            continue
+    return unseal(shared, hashed, sender, to, sealed)
 
 
 class _Unbound:
+    """The secrets of an upload into whose derivation nothing goes that is uploaded."""
+
     def __init__(self, party: Any, state: Any, vector: Any) -> None:
         self._root: SecretSeed = state.root
 
     def derived(self, label: bytes, length: int) -> bytes:
         return derive(self._root.expose(), Usage.UPLOAD_SECRETS, length, label)
+
+
+NamesClients = lacking(OneShotMember, (member_module, "survivors_digest", _names))
+"""Signs a list of clients, and not of uploads."""
+TakesAnySender = lacking(OneShotMember, (member_module, "unseal", opened_of_any))
+"""Opens a seal whoever made it."""
+BelievesHeaders = lacking(OneShotMember, (Header, "is_signed", lambda *_: True))
+"""Does not verify who signed a header."""
+SameKeyAgain = lacking(OneShotClient, (client_module, "_UploadSecrets", _Unbound))
+"""Derives the secrets of an upload from its fresh bytes alone."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dp import BinomialMechanism
-from protocol import RoundParameters, RoundSetup
+from protocol import PrivacyGoal, RoundParameters, RoundSetup
 from secagg import Identity, Mode, SessionContext
 from simulations.audits.base import derived_bytes, public_keys
 from sketch import PublicSeed, SketchSpec
@@ -23,22 +23,52 @@ TARGET: Final = 2
 SCALE: Final = 16.0
 LINF_BOUND: Final = 16
 CLIP: Final = 1.0
+FULL_PRICE: Final = 4000
+"""Coins of a client, where what a round costs is the point."""
+DELTA: Final = 1e-6
+
+
+def price(setup: RoundSetup, rounds: int) -> float:
+    """Epsilon of so many rounds at `DELTA`."""
+    return setup.released.epsilon_of_rounds(PrivacyGoal(1.0, DELTA, rounds))
+
+
+def plain_parameters(
+    public_seed: bytes,
+    coins: int,
+    *,
+    length: int,
+    scale: float,
+    linf_bound: int,
+    lost: int = 0,
+    model: bytes = bytes(32),
+) -> RoundParameters:
+    """Of rounds without compression, whose clip is 1."""
+    return RoundParameters(
+        model_digest=model,
+        clip_l2=CLIP,
+        sketch=SketchSpec.identity(length),
+        sketch_clip_l2=CLIP,
+        public_seed=PublicSeed(public_seed),
+        scale=scale,
+        linf_bound=linf_bound,
+        mechanism=BinomialMechanism(coins),
+        tolerated_dropouts=lost,
+    )
 
 
 def announced_round(
     identities: Sequence[Identity], model_digest: bytes, coins: int, seed: int, number: int = 0
 ) -> RoundSetup:
     """The round as an honest server would announce it."""
-    parameters = RoundParameters(
-        model_digest=model_digest,
-        clip_l2=CLIP,
-        sketch=SketchSpec.identity(DIMENSION),
-        sketch_clip_l2=CLIP,
-        public_seed=PublicSeed(derived_bytes(seed, "public", number)),
+    parameters = plain_parameters(
+        derived_bytes(seed, "public", number),
+        coins,
+        length=DIMENSION,
         scale=SCALE,
         linf_bound=LINF_BOUND,
-        mechanism=BinomialMechanism(coins),
-        tolerated_dropouts=COHORT - SURVIVORS,
+        lost=COHORT - SURVIVORS,
+        model=model_digest,
     )
     context = SessionContext(
         session_id=derived_bytes(seed, "session")[:16],

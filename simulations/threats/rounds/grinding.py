@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dp import BinomialMechanism
-from protocol import ClientPolicy, RoundClient, RoundParameters, RoundSetup
+from protocol import ClientPolicy, RoundClient, RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
 from protocol.round.rings import UnixClock
 from secagg import (
@@ -38,8 +37,8 @@ from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import derived_bytes, identities_of, noise_seed, public_keys
 from simulations.threats.game.contexts import counter_rand
 from simulations.threats.game.knowledge import Knowledge
+from simulations.threats.rounds.announced import plain_parameters
 from simulations.threats.rounds.parties import Participant
-from sketch import PublicSeed, SketchSpec
 
 CLIENTS: Final = 24
 COLLUDERS: Final = 7
@@ -58,17 +57,8 @@ MOST_TRIES: Final = 40_000
 
 def scaled_round(seed: int, number: int, bits: int = SCALED_BITS) -> RoundSetup:
     """A round on a ring of so few bits, as a server announces it; it expires."""
-    parameters = RoundParameters(
-        model_digest=bytes(32),
-        clip_l2=1.0,
-        sketch=SketchSpec.identity(DIMENSION),
-        sketch_clip_l2=1.0,
-        public_seed=PublicSeed(derived_bytes(seed, "public", number)),
-        scale=64.0,
-        linf_bound=64,
-        mechanism=BinomialMechanism(0),
-        tolerated_dropouts=0,
-    )
+    public = derived_bytes(seed, "public", number)
+    parameters = plain_parameters(public, 0, length=DIMENSION, scale=64.0, linf_bound=64)
     threshold = lowest_threshold(CLIENTS, COLLUDERS, Mode.ACTIVE, DEGREE, security_bits=SCALED_BITS)
     context = SessionContext(
         session_id=derived_bytes(seed, "session")[:16],

@@ -52,11 +52,7 @@ class ReluLayer:
         return hashlib.sha256(self.weights.tobytes() + self.biases.tobytes()).digest()
 
     def update(self, inputs: Floats, target: float) -> Floats:
-        """float64[`DIMENSION`]: a step against the gradient of half the squared error.
-
-        Args:
-            inputs: float64[`INPUTS`], a client's example.
-        """
+        """float64[`DIMENSION`]: a step against the gradient of half the squared error."""
         activations = self.weights @ inputs + self.biases
         error = float(np.maximum(activations, 0.0).sum()) - target
         slope = error * (activations > 0.0)
@@ -134,11 +130,7 @@ class ListModel:
         return model_digest({name: self.arrays[name] for name in sorted(self.arrays)})
 
     def update(self, inputs: Floats, target: float) -> Floats:
-        """float64[`DIMENSION`]: a step against the gradient of half the squared error.
-
-        Args:
-            inputs: float64[`LIST_INPUTS`], a client's example.
-        """
+        """float64[`DIMENSION`]: a step against the gradient of half the squared error."""
         weights, biases, slopes = self.arrays.values()
         alive = np.maximum(weights @ inputs + biases, 0.0)
         error = float(slopes @ alive) - target

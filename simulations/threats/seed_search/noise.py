@@ -126,11 +126,7 @@ def _weak_first(start: int, numbers: Numbers) -> NDArray[np.uint32]:
 
 
 def search_ours(rng: np.random.Generator, told_bits: int, tried_bits: int) -> bool:
-    """Attack the product's noise: whether the update was recovered.
-
-    Args:
-        told_bits: how many low bits of the seed the adversary is told.
-    """
+    """Attack the product's noise: whether the update was recovered."""
     number = int.from_bytes(NoiseSeed.fresh().material, "little")
     released = release(our_noise, number, rng)
     told = number & ((1 << told_bits) - 1)

@@ -14,9 +14,9 @@ leave 2^-12 wrong seeds of 2^28, and the rest of the vector none.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ class Peeled:
 
     Attributes:
         words: int64[length], in 0 .. modulus - 1: the vector, plus or minus the last mask.
-        subtracted: whether the victim subtracted that mask.
         modulus: of the group, at most 2^32.
         largest: plain values lie in 0 .. largest.
     """
@@ -46,11 +45,7 @@ class Peeled:
     largest: int
 
     def without(self, mask: Integers) -> Integers:
-        """The vector if this was the mask: int64[length] in 0 .. modulus - 1.
-
-        Args:
-            mask: int64[length].
-        """
+        """The vector if this was the mask: int64[length] in 0 .. modulus - 1."""
         return (self.words + mask if self.subtracted else self.words - mask) % self.modulus
 
     def is_plausible(self, plain: Integers) -> bool:
@@ -77,23 +72,30 @@ class Peeled:
         return np.asarray(plain % self.modulus <= self.largest)
 
 
-class PeeledUpload(Protocol):
-    """A peeled upload, its answer, and the numbered candidates for the seed of its last mask."""
+@dataclass(frozen=True, slots=True, eq=False)
+class PeeledUpload(ABC):
+    """A peeled upload, its answer, and the numbered candidates for the seed of its last mask.
 
-    @property
-    def peeled(self) -> Peeled:
-        """What the server is left with."""
+    Attributes:
+        plain: int64[length], the victim's vector; only to see whether the server is right.
+        told: bits of the seed that the server is told.
+        tried_bits: how many bits of it are tried.
+    """
 
-    @property
-    def plain(self) -> Integers:
-        """int64[length], the victim's vector; only to see whether the server is right."""
+    peeled: Peeled
+    plain: Integers
+    told: int
+    tried_bits: int
 
+    @abstractmethod
     def candidates(self) -> range:
         """Numbers that agree with what the server is told of the seed."""
 
+    @abstractmethod
     def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
         """The first elements of candidates' masks: uint32[`LOOKED_AT`, N]."""
 
+    @abstractmethod
     def mask(self, number: int) -> Integers:
         """The whole mask of a candidate: int64[length]."""
 

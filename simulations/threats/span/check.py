@@ -11,7 +11,6 @@ the check is of the clients that are implemented, for small n.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -24,47 +23,22 @@ from simulations.threats.span.counterexample import Counterexample
 from simulations.threats.span.equations import NOT_A_SUM, Layout, Views, views
 from simulations.threats.span.parameters import Parameters
 from simulations.threats.span.schedules import Batch, Flags, Reduction, Space, spaces
+from simulations.threats.span.search import Report, Search
 
 LARGEST_SIZE = 5
 """A system's number has 60 bits for five clients and two passes."""
-_SCHEDULES_AT_ONCE = 1 << 17
 
 Progress = Callable[[Parameters, int], None]
 """Called after each choice of parameters, with the number of schedules explored so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpanReport:
-    """What was explored, and the first broken schedule.
-
-    Attributes:
-        size: n.
-        mode: what the server may do.
-        mutant: the defence that was taken away; None for the product's clients.
-        reduction: which schedules were left out by argument.
-        parameters: choices of n_C, t and minimum_survivors gone through.
-        schedules: schedules that the clients accept; those of the last batch included.
-        systems: different systems of equations solved.
-        opened: schedules in which the server gets a sum.
-        broken: the first broken schedule, with which the check stops; None if every one held.
-        seconds: wall time.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanReport(Report["Counterexample | None"]):
+    """What was explored of rounds of `size` clients, without what `reduction` leaves out."""
 
     size: int
     mode: Mode
-    mutant: Mutant | None
     reduction: Reduction
-    parameters: int
-    schedules: int
-    systems: int
-    opened: int
-    broken: Counterexample | None
-    seconds: float
-
-    @property
-    def held(self) -> bool:
-        """Whether no schedule is broken."""
-        return self.broken is None
 
 
 def span_check(
@@ -84,68 +58,44 @@ def span_check(
         raise ValueError(f"n: {n} is not in 2 .. {LARGEST_SIZE}")
     if mutant is not None and not mutant.applies(mode):
         raise ValueError(f"mutant: {mutant.value!r} says nothing about mode {mode.value!r}")
-    search = _Search(reduction, strict=mutant is None)
-    started = time.perf_counter()
-    explored = 0
-    for p in parameters_of(n, mode, mutant):
-        explored += 1
-        for space in spaces(p, rules_of(mutant), reduction):
-            search.walk(space)
-            if search.broken is not None:
-                break
-        if progress is not None:
-            progress(p, search.schedules)
-        if search.broken is not None:
-            break
-    return SpanReport(
-        size=n,
-        mode=mode,
-        mutant=mutant,
-        reduction=reduction,
-        parameters=explored,
-        schedules=search.schedules,
-        systems=sum(map(len, search.solved.values())),
-        opened=search.opened,
-        broken=search.broken,
-        seconds=time.perf_counter() - started,
+    search, rules = _Search(mutant is None, reduction), rules_of(mutant)
+    found = search.walk(
+        parameters_of(n, mode, mutant), lambda p: spaces(p, rules, reduction), progress
     )
+    return SpanReport(size=n, mode=mode, mutant=mutant, reduction=reduction, **found)
 
 
-class _Search:
-    """Counts, and the systems that are solved already."""
+class _Search(Search[Parameters, Space, "Counterexample | None"]):
+    """Knows which systems are solved already."""
 
-    def __init__(self, reduction: Reduction, strict: bool) -> None:
-        self.strict = strict
-        self.simplify = reduction is not Reduction.NONE
-        self.schedules = 0
-        self.opened = 0
-        self.broken: Counterexample | None = None
-        self.solved: dict[Layout, dict[int, int]] = {}
+    def __init__(self, strict: bool, reduction: Reduction) -> None:
+        super().__init__(strict, None)
+        self._simplify = reduction is not Reduction.NONE
+        self._solved: dict[Layout, dict[int, int]] = {}
 
-    def walk(self, space: Space) -> None:
-        """All schedules of a space, until one is broken."""
-        for start in range(0, space.size, _SCHEDULES_AT_ONCE):
-            batch = space.batch(start, min(start + _SCHEDULES_AT_ONCE, space.size))
-            held = views(space, batch)
-            self.schedules += int(np.count_nonzero(held.valid))
-            outcome = self._outcomes(space, batch, held)
-            self.opened += int(np.count_nonzero((outcome != 0) & held.valid))
-            broken = held.valid & _is_too_much(space, outcome)
-            if self.strict:
-                broken |= held.valid & _is_unexpected(space, batch, held, outcome)
-            if broken.any():
-                self.broken = Counterexample.of(space, batch, held, int(broken.argmax()))
-                return
+    def look(self, space: Space, start: int, stop: int) -> None:
+        """Different systems are solved once."""
+        batch = space.batch(start, stop)
+        held = views(space, batch)
+        self.schedules += int(np.count_nonzero(held.valid))
+        outcome = self._outcomes(space, batch, held)
+        self.opened += int(np.count_nonzero((outcome != 0) & held.valid))
+        broken = held.valid & _is_too_much(space, outcome)
+        if self.strict:
+            broken |= held.valid & _is_unexpected(space, batch, held, outcome)
+        if broken.any():
+            self.broken = Counterexample.of(space, batch, held, int(broken.argmax()))
 
     def _outcomes(self, space: Space, batch: Batch, held: Views) -> NDArray[np.int64]:
         layout = Layout(len(space.honest), space.rules.passes, space.rules.self_mask)
         numbers = layout.numbers(space, batch, held)
-        if self.simplify:
+        if self._simplify:
             numbers = layout.simplified(numbers)
-        known = self.solved.setdefault(layout, {})
+        known = self._solved.setdefault(layout, {})
         different, where = np.unique(numbers, return_inverse=True)
         new = np.array([x for x in different.tolist() if x not in known], np.int64)
         known.update(zip(new.tolist(), layout.outcomes(new).tolist(), strict=True))
+        self.systems += len(new)
         return np.array([known[x] for x in different.tolist()], np.int64)[where]
 
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulations.threats.span.equations import Layout, Views, signed
+from simulations.threats.span.equations import Layout, Views
 from simulations.threats.span.parameters import Parameters, members
 from simulations.threats.span.schedules import Batch, Space
+from simulations.threats.span.search import combination
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +17,6 @@ class Counterexample:
     """What the server did, and what it learned.
 
     Attributes:
-        parameters: of the round.
-        colluders: the clients in the server's hands.
         steps: what happened to each honest client, and what was rebuilt, a sentence each.
         learned: a basis of the combinations of inputs that the server can compute, as text.
     """
@@ -101,11 +100,8 @@ def _combination(space: Space, row: list[int]) -> str:
     for column, element in enumerate(row):
         if element:
             j, i = divmod(column, len(space.honest))
-            name = f"x_{space.honest[i]}" + ("" if space.rules.passes == 1 else "'" * j)
-            factor = signed(element)
-            sign = "-" if factor < 0 else "+"
-            terms.append(f"{sign} {'' if abs(factor) == 1 else abs(factor)}{name}")
-    return " ".join(terms).removeprefix("+ ")
+            terms.append((element, f"x_{space.honest[i]}" + "'" * j))
+    return combination(terms)
 
 
 def _names(clients: tuple[int, ...] | list[int]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
-from simulations.threats.span.algebra import PRIME, reduce_rows
+from simulations.threats.span.algebra import reduce_rows
 from simulations.threats.span.schedules import Batch, Flags, Space
 
 NOT_A_SUM = -1
@@ -95,13 +95,7 @@ def _rebuilt(space: Space, batch: Batch, released: Flags, kept: Any) -> Flags:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which bit of a system's number, and which unknown, stands for what.
-
-    Attributes:
-        honest: number of honest clients.
-        passes: rounds that the same masks serve.
-        self_mask: whether uploads carry one.
-    """
+    """Which bit of a system's number, and which unknown, stands for what."""
 
     honest: int
     passes: int
@@ -217,8 +211,3 @@ def _pack(bits: list[Flags]) -> NDArray[np.int64]:
     for k, bit in enumerate(bits):
         numbers |= bit.astype(np.int64) << k
     return numbers
-
-
-def signed(element: int) -> int:
-    """A field element as the integer of least magnitude."""
-    return element if element <= PRIME // 2 else element - PRIME

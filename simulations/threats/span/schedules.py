@@ -71,11 +71,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """All schedules with the same colluders, cells and rosters.
-
-    Attributes:
-        colluders: the clients that do work for the server, a set of at most n_C.
-    """
+    """All schedules with the same colluders, cells and rosters."""
 
     parameters: Parameters
     rules: ClientRules

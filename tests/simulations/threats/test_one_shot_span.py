@@ -48,23 +48,27 @@ def test_no_schedule_of_four_members_is_broken(clients: int, members: int, sched
 
 
 @pytest.mark.parametrize("mutant", OneShotMutant, ids=lambda mutant: mutant.value)
-@pytest.mark.parametrize(("clients", "members"), [(2, 2), (2, 3), (3, 2), (3, 3), (4, 3)])
+@pytest.mark.parametrize(
+    ("clients", "members"),
+    [(2, 2), (2, 3), (3, 2), (3, 3), pytest.param(4, 3, marks=pytest.mark.slow)],
+)
 def test_every_mutant_is_caught(clients: int, members: int, mutant: OneShotMutant) -> None:
     fewest = mutant.smallest
     caught = clients >= fewest[0] and members >= fewest[1]
     assert one_shot_span(clients, members, mutant).held != caught
 
 
+@pytest.mark.parametrize("clients", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mutant", [None, *OneShotMutant], ids=str)
-def test_what_is_left_out_changes_no_verdict(mutant: OneShotMutant | None) -> None:
-    for clients, members in ((2, 2), (3, 2)):
-        reduced = one_shot_span(clients, members, mutant)
-        assert one_shot_span(clients, members, mutant, every=True).held == reduced.held
+def test_what_is_left_out_changes_no_verdict(mutant: OneShotMutant | None, clients: int) -> None:
+    reduced = one_shot_span(clients, 2, mutant)
+    assert one_shot_span(clients, 2, mutant, every=True).held == reduced.held
 
 
-def test_headers_protect_a_client_that_uploads_twice_in_one_context() -> None:
-    assert one_shot_span(3, 3, rules=OneShotRules(again=True)).held
-    assert not one_shot_span(3, 3, rules=OneShotRules(again=True, headers=False)).held
+@pytest.mark.parametrize("clients", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_headers_protect_a_client_that_uploads_twice_in_one_context(clients: int) -> None:
+    assert one_shot_span(clients, 3, rules=OneShotRules(again=True)).held
+    assert not one_shot_span(clients, 3, rules=OneShotRules(again=True, headers=False)).held
 
 
 def test_a_broken_schedule_is_told_in_words() -> None:

@@ -72,7 +72,7 @@ def test_every_mutant_is_caught(n: int, mode: Mode, mutant: Mutant) -> None:
     assert span_check(n, mode, mutant).held == (n < mutant.smallest_size)
 
 
-@pytest.mark.parametrize("n", [3, 4])
+@pytest.mark.parametrize("n", [3, pytest.param(4, marks=pytest.mark.slow)])
 @MUTANTS
 def test_a_mutant_is_caught_or_not_with_and_without_reductions(
     n: int, mode: Mode, mutant: Mutant
@@ -197,7 +197,7 @@ def outcome_by_graph(space: Space, batch: Batch, k: int) -> int | None:
     [
         (3, Reduction.NONE, 1000, 1),
         (3, Reduction.SYMMETRIC, 1000, 1),
-        (4, Reduction.NONE, 100, 37),
+        pytest.param(4, Reduction.NONE, 100, 37, marks=pytest.mark.slow),
         (4, Reduction.DOMINATED, 100, 3),
         (5, Reduction.SYMMETRIC, 20, 7),
     ],

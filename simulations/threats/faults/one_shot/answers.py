@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -12,24 +11,12 @@ from secagg.framing import encode_set
 from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
 from secagg.shamir import PRIME
 from secagg.tags import Usage
-from simulations.threats.faults.behaviours import Edit, Lie
+from simulations.threats.faults.behaviours import Edit, Lie, and_then, in_two_names, instead
 from simulations.threats.faults.one_shot.contexts import signer_of
 from simulations.threats.faults.one_shot.liars import FromMember, LyingMember
 from simulations.threats.game.contexts import Wanted
 
-M = TypeVar("M", Complaints, Confirmation, Answer)
-
 Sending = Iterator[tuple[int, FromMember]]
-
-
-def _instead(change: Callable[[LyingMember, M], FromMember]) -> Edit:
-    """One message of the liar, signed, instead of the honest one."""
-
-    def sending(liar: LyingMember, message: M) -> Sending:
-        yield liar.number, liar.signed(change(liar, message))
-
-    return sending
-
 
 # -- complaints and signatures --------------------------------------------------------------------
 
@@ -120,20 +107,11 @@ def _outside_the_field(liar: LyingMember, message: Answer) -> FromMember:
     return msgspec.structs.replace(message, **{name: b"\xff" * 4 + getattr(message, name)[4:]})
 
 
-def _answers_twice(liar: LyingMember, message: Answer) -> Sending:
-    yield liar.number, message
-    yield liar.number, liar.signed(_wrong_sums(liar, message))
-
-
 def _answers_for_another(liar: LyingMember, message: Answer) -> Sending:
-    """Its own answer, and forged ones in the name of another, whoever the wire says sent them."""
-    yield liar.number, message
     size = liar.context.committee.size
     victim = (liar.index + int(liar.rng.integers(1, size))) % size
     wrong = msgspec.structs.replace(message, sums=_noise(liar, message.sums), sender=victim)
-    forged = liar.signed(wrong)
-    yield liar.context.size + victim, forged
-    yield liar.number, forged
+    return in_two_names(liar, message, liar.context.size + victim, liar.signed(wrong))
 
 
 def _lie(
@@ -144,10 +122,10 @@ def _lie(
 
 
 MEMBER_LIES: Mapping[str, Lie] = {
-    "complains about everybody": _lie(Complaints, _instead(_about_everybody), spare=1),
-    "complains about some": _lie(Complaints, _instead(_about_some), spare=1),
+    "complains about everybody": _lie(Complaints, instead(_about_everybody), spare=1),
+    "complains about some": _lie(Complaints, instead(_about_some), spare=1),
     "complains about the absent": Lie(
-        edits={Complaints: _instead(_about_the_absent)},
+        edits={Complaints: instead(_about_the_absent)},
         wanted=Wanted(corrupt=1, spare=1),
         company_leaves_before=Upload,
         bearable=True,
@@ -156,14 +134,14 @@ MEMBER_LIES: Mapping[str, Lie] = {
     "falls silent after signing": Lie(
         wanted=Wanted(corrupt=1), leaves_before=Answer, bearable=True
     ),
-    "answers with wrong sums": _lie(Answer, _instead(_wrong_sums)),
-    "answers with wrong everything": _lie(Answer, _instead(_wrong_everything)),
-    "answers on another polynomial": _lie(Answer, _instead(_another_polynomial)),
-    "answers with small shifts": _lie(Answer, _instead(_small_shift)),
-    "gives up wrong seeds": _lie(Answer, _instead(_wrong_seeds), removable=True),
-    "answers with too few elements": _lie(Answer, _instead(_too_few_elements)),
-    "answers with elements outside the field": _lie(Answer, _instead(_outside_the_field)),
-    "answers twice": _lie(Answer, _answers_twice),
+    "answers with wrong sums": _lie(Answer, instead(_wrong_sums)),
+    "answers with wrong everything": _lie(Answer, instead(_wrong_everything)),
+    "answers on another polynomial": _lie(Answer, instead(_another_polynomial)),
+    "answers with small shifts": _lie(Answer, instead(_small_shift)),
+    "gives up wrong seeds": _lie(Answer, instead(_wrong_seeds), removable=True),
+    "answers with too few elements": _lie(Answer, instead(_too_few_elements)),
+    "answers with elements outside the field": _lie(Answer, instead(_outside_the_field)),
+    "answers twice": _lie(Answer, and_then(_wrong_sums)),
     "answers in another's name": _lie(Answer, _answers_for_another),
 }
 """Every lie of a member by its name in reports."""

@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from secagg import CapacityError, Identity, ParameterError
+from secagg import Identity, ParameterError
 from secagg.oneshot.committee import Committee, CommitteeKind, lowest_quorum
 from secagg.oneshot.context import Cohort, OneShotContext, fewest_survivors
 from secagg.oneshot.key_entries import entries_for
-from simulations.threats.game.contexts import MOST_LOST, Wanted, cohort_keys, identity_of
+from simulations.threats.game.contexts import (
+    MOST_LOST,
+    Wanted,
+    cohort_keys,
+    identity_of,
+    until_it_fits,
+)
 from simulations.threats.one_shot.parties import (
     SESSION,
     OneShotSetting,
@@ -28,13 +34,7 @@ def random_context(
     rng: np.random.Generator, number: int, wanted: Wanted | None = None
 ) -> OneShotContext:
     """Named committees and such of everyone, small and large rings, rounded and not."""
-    wanted = wanted or Wanted()
-    while True:
-        try:
-            return OneShotContext(**_random_terms(rng, number, wanted))
-        except (ParameterError, CapacityError):
-            # These figures do not go together; a few draws find some that do.
-            continue
+    return until_it_fits(_random_context, rng, number, wanted or Wanted())
 
 
 def random_committee(
@@ -42,11 +42,9 @@ def random_committee(
     clients: int,
     colluders: int,
     fewest_corrupt: int = 0,
-    *,
-    named: bool = False,
 ) -> Committee:
-    """A committee that stands all of its corrupt members, silent or lying."""
-    everyone = not named and rng.random() < 0.3
+    """One that stands all of its corrupt members, silent or lying; named if nobody is invited."""
+    everyone = clients > 0 and rng.random() < 0.3
     size = clients if everyone else int(rng.integers(3, LARGEST + 2))
     corrupt = max(fewest_corrupt, colluders if everyone else 0, int(rng.integers(3)))
     randomness = max(corrupt, 1) + int(rng.random() < 0.3)
@@ -64,19 +62,15 @@ def random_committee(
 
 def random_setting(rng: np.random.Generator) -> OneShotSetting:
     """The numbers of a round with a hostile server, which has a client and maybe members."""
-    while True:
-        try:
-            committee = random_committee(rng, 0, 0, named=True)
-        except ParameterError:
-            continue
-        return OneShotSetting(
-            clients=int(rng.integers(5, LARGEST + 1)),
-            members=committee.size,
-            corrupt=committee.corrupt,
-            randomness=committee.randomness,
-            per_polynomial=committee.per_polynomial,
-            length=int(rng.integers(1, 20)),
-        )
+    committee = until_it_fits(random_committee, rng, 0, 0)
+    return OneShotSetting(
+        clients=int(rng.integers(5, LARGEST + 1)),
+        members=committee.size,
+        corrupt=committee.corrupt,
+        randomness=committee.randomness,
+        per_polynomial=committee.per_polynomial,
+        length=int(rng.integers(1, 20)),
+    )
 
 
 def signer_of(context: OneShotContext, member: int) -> Identity:
@@ -85,7 +79,7 @@ def signer_of(context: OneShotContext, member: int) -> Identity:
     return member_identity(member) if named else identity_of(member)
 
 
-def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, int]:
+def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, Any]:
     """Cohort, colluders, and fewest survivors."""
     size = int(rng.integers(4 + 2 * wanted.colluders, LARGEST + 1))
     colluders = max(wanted.colluders, int(rng.random() < 0.4))
@@ -100,25 +94,25 @@ def random_sizes(rng: np.random.Generator, wanted: Wanted) -> dict[str, int]:
     }
 
 
-def _random_terms(rng: np.random.Generator, number: int, wanted: Wanted) -> dict[str, Any]:
+def _random_context(rng: np.random.Generator, number: int, wanted: Wanted) -> OneShotContext:
     sizes = random_sizes(rng, wanted)
     size = sizes["size"]
     lost = size - sizes["minimum_survivors"]
     removable = rng.random() < 0.5 if wanted.removable is None else wanted.removable
     degree, limbs = (1024, 1) if rng.random() < 0.8 else (2048, 2)
-    return {
-        "session_id": SESSION,
-        "round_number": number,
+    return OneShotContext(
+        session_id=SESSION,
+        round_number=number,
         **sizes,
-        "cohort_root": Cohort(cohort_keys(size)).root,
-        "committee": random_committee(rng, size, sizes["tolerated_colluders"], wanted.corrupt),
-        "degree": degree,
-        "limbs": limbs,
-        "rounding_bits": int(rng.choice([0, 0, 2, 5])),
-        "entries": int(rng.choice([1, entries_for(size)])),
+        cohort_root=Cohort(cohort_keys(size)).root,
+        committee=random_committee(rng, size, sizes["tolerated_colluders"], wanted.corrupt),
+        degree=degree,
+        limbs=limbs,
+        rounding_bits=int(rng.choice([0, 0, 2, 5])),
+        entries=int(rng.choice([1, entries_for(size)])),
         # Never empty, so that a round with removable seeds has some to give up.
-        "removal": tuple(int(m) for m in rng.integers(1, 8, lost + 1)) if removable else (),
-        "bits": int(rng.choice([8, 12, 16, 24, 32])),
-        "length": int(rng.integers(1, 100)),
-        "application_digest": bytes(32),
-    }
+        removal=tuple(int(m) for m in rng.integers(1, 8, lost + 1)) if removable else (),
+        bits=int(rng.choice([8, 12, 16, 24, 32])),
+        length=int(rng.integers(1, 100)),
+        application_digest=bytes(32),
+    )

@@ -12,20 +12,20 @@ from dp import NoiseSeed
 from protocol.round.field_size import bits_for
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.setup import announced_removal
-from secagg import CapacityError, FieldVector, ParameterError
+from secagg import FieldVector
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.context import OneShotContext
 from simulations.threats.faults.behaviours import Tally, Verdict
-from simulations.threats.faults.encoded import EncodingClient, random_parameters, wrong_decoding
+from simulations.threats.faults.encoded import EncodingClient, decoded, random_parameters
 from simulations.threats.faults.one_shot.contexts import random_context
 from simulations.threats.faults.one_shot.parties import HonestClient, Input
 from simulations.threats.faults.one_shot.rounds import Round
 from simulations.threats.faults.one_shot.staged import honest_members, hostile_wires
+from simulations.threats.game.contexts import until_it_fits
 
 
 def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
     """Honest clients with real updates on hostile wires."""
-    setup = _random_setup(rng, number)
+    setup = until_it_fits(_random_setup, rng, number)
     context = setup.context
     clients = [EncodingClient(setup, u, rng) for u in range(context.size)]
     # On the wire nothing is hidden from the checks, so a vector is known once it is made.
@@ -52,26 +52,12 @@ def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tall
     }
     wires = hostile_wires(rng, rate, tally)
     round_ = Round(context, parties, honest_members(context, rng), inputs, wires, tally)
-    verdict = round_.verdict()
-    if round_.total is None or verdict.problem is not None:
-        return verdict
-    problem = wrong_decoding(setup, clients, round_.total)
-    return Verdict("wrong result", problem) if problem else verdict
+    return decoded(round_.verdict(), round_.total, setup, clients)
 
 
 def _random_setup(rng: np.random.Generator, number: int) -> OneShotSetup:
     """A round with or without compression, removable noise and colluders."""
-    while True:
-        context = random_context(rng, number)
-        try:
-            return _setup_of(context, rng)
-        except (ParameterError, CapacityError):
-            # These figures do not go together; a few draws find some that do.
-            continue
-
-
-def _setup_of(context: OneShotContext, rng: np.random.Generator) -> OneShotSetup:
-    """The round with this cohort and committee, for updates."""
+    context = random_context(rng, number)
     parameters = random_parameters(rng, context.size - context.minimum_survivors)
     removal = announced_removal(
         parameters.mechanism,

@@ -77,7 +77,7 @@ class LyingClient:
         rng: np.random.Generator,
     ) -> None:
         self.context = context
-        self.index = index
+        self.index = self.number = index
         self.rng = rng
         self.victim = int(rng.choice([u for u in range(context.size) if u != index]))
         self.heard: dict[int, Upload] = {}

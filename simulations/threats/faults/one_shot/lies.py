@@ -16,7 +16,7 @@ from secagg.oneshot.ring import Residues
 from secagg.oneshot.wire import Ciphertext, content_shape, decode
 from secagg.sealing import seal
 from secagg.shamir import PRIME
-from simulations.threats.faults.behaviours import Edit, Lie
+from simulations.threats.faults.behaviours import Edit, Lie, in_two_names
 from simulations.threats.faults.loot import LOW_ORDER
 from simulations.threats.faults.one_shot.liars import Draft, LyingClient
 from simulations.threats.faults.one_shot.parties import random_vectors
@@ -152,11 +152,9 @@ def _two_uploads(liar: LyingClient, draft: Draft) -> Sending:
 
 
 def _speaks_for_another(liar: LyingClient, draft: Draft) -> Sending:
-    """Its own message, and forged ones in the name of another, whoever the wire says sent them."""
-    yield liar.index, liar.upload(draft)
+    own = liar.upload(draft)
     forged = liar.signed(msgspec.structs.replace(liar.upload(draft), sender=liar.victim))
-    yield liar.victim, forged
-    yield liar.index, forged
+    return in_two_names(liar, own, liar.victim, forged)
 
 
 def _copies_another(liar: LyingClient, message: Upload) -> Upload:

@@ -14,8 +14,6 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from secagg import FieldSum, ProtocolError, RemoteProtocolError
 from secagg.errors import OpeningFailedError
 from secagg.oneshot.context import Cohort, OneShotContext
@@ -30,7 +28,7 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Tally, Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict, wrong_sum
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import HonestClient, HonestMember
 from simulations.threats.faults.wire import Sent, Wire
@@ -136,16 +134,9 @@ class Round:
     # -- checks -------------------------------------------------------------------------------
 
     def _wrong_sum(self, total: OpenedSum) -> str | None:
-        if len(total.survivors) < self.context.minimum_survivors:
-            return f"a sum over {len(total.survivors)} clients was released"
         if total.survivors != self._server.survivors:
             return f"the sum is over others than the announced {self._server.survivors}"
-        chosen = [self._inputs[u] for u in total.survivors if u in self._inputs]
-        plain = np.sum([each.astype(object) for each in chosen], axis=0)
-        exact = np.array_equal(total.vector.elements, plain % self.context.field.modulus)
-        if not exact or len(chosen) != len(total.survivors):
-            return f"wrong sum over {total.survivors}"
-        return None
+        return wrong_sum(total, self._inputs, self.context.minimum_survivors)
 
     def _wrong_seeds(self, total: OpenedSum) -> str | None:
         which = self.context.removed_seeds(len(total.survivors))

@@ -30,9 +30,9 @@ from simulations.threats.one_shot.play import Server
 
 def _splits_survivors(server: Server) -> None:
     """Two sets, one for each half of the members; signatures are whatever there is."""
-    one, other = server.halves()
+    honest = server.halved(0, 1)
     stories = server.without(1), server.without(int(server.rng.integers(2)))
-    sets = {**dict.fromkeys(one, stories[0]), **dict.fromkeys(other, stories[1])}
+    sets = {j: stories[half] for j, half in honest.items()}
     pooled, forged = (bool(server.rng.integers(2)) for _ in range(2))
     server.ask_each(sets, pooled=pooled, forged=forged).shares()
 
@@ -104,16 +104,15 @@ def _substitutes_uploads(server: Server) -> None:
 
 def _repeats_uploads(server: Server) -> None:
     """An honest upload, once more under a colluder's name and with its signature."""
-    copied = server.signed_by(server.colluder, server.uploads[server.somebody()], server.colluder)
-    server.ask_all(uploads={**server.uploads, server.colluder: copied}).shares()
+    server.ask_all(uploads=server.copied(server.somebody())).shares()
 
 
 def _shows_two_uploads(server: Server) -> None:
     """One client of the server's has two uploads, one for each half of the members."""
-    one, other = server.halves()
+    honest = server.halved(0, 1)
     second = server.victims.upload(server.colluder, -server.inputs[server.colluder])
-    uploads = {**server.uploads, server.colluder: second}
-    told = {**dict.fromkeys(one, server.uploads), **dict.fromkeys(other, uploads)}
+    both = server.uploads, {**server.uploads, server.colluder: second}
+    told = {j: both[half] for j, half in honest.items()}
     server.ask_each(dict.fromkeys(told, server.everybody), told, pooled=True).shares()
 
 

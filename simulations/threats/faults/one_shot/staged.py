@@ -10,7 +10,7 @@ import numpy as np
 from secagg.framing import encode_message
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
-from simulations.threats.faults.behaviours import Lie, Tally, Verdict
+from simulations.threats.faults.behaviours import Lie, Tally, Verdict, must_end_well, on_half
 from simulations.threats.faults.one_shot.contexts import random_context
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import (
@@ -67,7 +67,7 @@ def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) 
 def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
     """Clients and members that vanish at every stage; with no more than are tolerated, a sum."""
     cast = _Cast(rng, number, tally)
-    rate = _on_half(rng, rate)
+    rate = on_half(rng, rate)
     lost = int(rng.integers(0, cast.spare + 2))
     away = int(rng.integers(0, cast.context.committee.corrupt + 2))
     for u in cast.some_clients(lost):
@@ -75,7 +75,7 @@ def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tall
     for j in cast.some_members(away):
         cast.members[j].leaves_before = _STAGES[rng.integers(len(_STAGES))]
     bearable = lost <= cast.spare and away <= cast.context.committee.corrupt and not rate
-    return _must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
+    return must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
 
 
 def play_liar(
@@ -83,14 +83,14 @@ def play_liar(
 ) -> Verdict:
     """One or two lying clients; on half of the schedules the wires are hostile too."""
     cast = _Cast(rng, number, tally, lie.wanted)
-    rate = _on_half(rng, rate)
+    rate = on_half(rng, rate)
     count = int(rng.integers(1, 3))
     for u in cast.some_clients(count):
         vector = cast.inputs.pop(u)
         cast.clients[u] = LyingClient(cast.context, u, lie, vector, cast.salt, rng)
     tolerated = min(cast.context.tolerated_colluders, cast.spare)
     bearable = lie.bearable and count <= tolerated and not rate
-    return _must_end_well(cast.play(rate), bearable, f"{count} lying clients")
+    return must_end_well(cast.play(rate), bearable, f"{count} lying clients")
 
 
 def play_lying_member(
@@ -98,7 +98,7 @@ def play_lying_member(
 ) -> Verdict:
     """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
     cast = _Cast(rng, number, tally, lie.wanted)
-    rate = _on_half(rng, rate)
+    rate = on_half(rng, rate)
     committee, spare = cast.context.committee, cast.spare
     most = committee.corrupt if rng.random() < 0.7 else committee.size
     count = int(rng.integers(1, most + 1))
@@ -111,7 +111,7 @@ def play_lying_member(
     weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
     room = Complaints not in lie.edits or weight * count <= spare
     bearable = lie.bearable and count <= committee.corrupt and room and not rate
-    return _must_end_well(cast.play(rate), bearable, f"{count} lying members")
+    return must_end_well(cast.play(rate), bearable, f"{count} lying members")
 
 
 def honest_clients(
@@ -147,15 +147,3 @@ def _old_uploads(context: OneShotContext, inputs: Integers) -> list[bytes]:
     for client in honest_clients(before, inputs, b"before").values():
         client.open(heard)
     return [encode_message(upload) for upload in heard.values()]
-
-
-def _on_half(rng: np.random.Generator, rate: float) -> float:
-    """The rate on half of the schedules, none on the others."""
-    return rate if rng.random() < 0.5 else 0.0
-
-
-def _must_end_well(verdict: Verdict, bearable: bool, what: str) -> Verdict:
-    """The verdict; a round that had to bear something and gave no sum is a failure."""
-    if not bearable or verdict.outcome == "exact sum" or verdict.problem:
-        return verdict
-    return replace(verdict, problem=f"{what} ended the round: {verdict.outcome}")

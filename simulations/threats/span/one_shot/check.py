@@ -11,12 +11,11 @@ left out. The equations are the shares that corrupt members hold, and the sums i
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from simulations.threats.span.equations import signed
+from simulations.threats.span.one_shot.parameters import OneShotParameters
 from simulations.threats.span.one_shot.rules import (
     OneShotMutant,
     OneShotRules,
@@ -24,40 +23,16 @@ from simulations.threats.span.one_shot.rules import (
     rules_of,
 )
 from simulations.threats.span.one_shot.schedules import CONTEXTS, NOTHING, Space, spaces
+from simulations.threats.span.search import Report, Search, combination
 from simulations.threats.span.shares import Integers, Sharing, is_one_sum, learned, support
 
-_SCHEDULES_AT_ONCE = 1 << 16
 
-
-@dataclass(frozen=True, slots=True)
-class OneShotReport:
-    """What was explored, and the first broken schedule.
-
-    Attributes:
-        clients, members: n and s.
-        mutant: the rule that was taken away; None for the product's parties.
-        parameters: choices of the other numbers gone through.
-        schedules: schedules explored.
-        systems: systems of equations solved.
-        opened: systems that yield a sum.
-        broken: the first broken schedule in words, with which the check stops; empty if none is.
-        seconds: wall time.
-    """
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShotReport(Report[tuple[str, ...]]):
+    """What was explored of n clients and s members, and the first broken schedule in words."""
 
     clients: int
     members: int
-    mutant: OneShotMutant | None
-    parameters: int
-    schedules: int
-    systems: int
-    opened: int
-    broken: tuple[str, ...]
-    seconds: float
-
-    @property
-    def held(self) -> bool:
-        """Whether no schedule is broken."""
-        return not self.broken
 
 
 def one_shot_span(
@@ -68,51 +43,28 @@ def one_shot_span(
     rules: OneShotRules | None = None,
 ) -> OneShotReport:
     """Go through all schedules of a round of so many clients and committees of so many members."""
-    started = time.perf_counter()
     own = rules_of(mutant) if rules is None else rules
-    search = _Search(strict=mutant is None and rules is None)
-    explored = 0
-    for p in parameters_of(clients, members, mutant):
-        explored += 1
-        for space in spaces(p, own, every):
-            search.walk(space)
-            if search.broken:
-                break
-        if search.broken:
-            break
-    return OneShotReport(
-        clients,
-        members,
-        mutant,
-        explored,
-        search.schedules,
-        search.systems,
-        search.opened,
-        search.broken,
-        time.perf_counter() - started,
-    )
+    search = _Search(mutant is None and rules is None, ())
+    parameters = parameters_of(clients, members, mutant)
+    found = search.walk(parameters, lambda p: spaces(p, own, every))
+    return OneShotReport(clients=clients, members=members, mutant=mutant, **found)
 
 
-class _Search:
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-        self.schedules = self.systems = self.opened = 0
-        self.broken: tuple[str, ...] = ()
+class _Search(Search[OneShotParameters, Space, tuple[str, ...]]):
+    at_once = 1 << 16
 
-    def walk(self, space: Space) -> None:
-        """All schedules of a space, until one is broken."""
-        for start in range(0, space.size, _SCHEDULES_AT_ONCE):
-            chosen = space.batch(start, min(start + _SCHEDULES_AT_ONCE, space.size))
-            self.schedules += len(chosen)
-            answers = np.unique(answered(space, chosen), axis=0)
-            basis, ranks = solved(space, answers)
-            self.systems += len(answers)
-            self.opened += int(np.count_nonzero(ranks))
-            broken = self._is_broken(space, answers, basis, ranks)
-            if broken.any():
-                which = int(broken.argmax())
-                self.broken = _in_words(space, answers[which], basis[which])
-                return
+    def look(self, space: Space, start: int, stop: int) -> None:
+        """Equal systems of one batch are solved once."""
+        chosen = space.batch(start, stop)
+        self.schedules += len(chosen)
+        answers = np.unique(answered(space, chosen), axis=0)
+        basis, ranks = solved(space, answers)
+        self.systems += len(answers)
+        self.opened += int(np.count_nonzero(ranks))
+        broken = self._is_broken(space, answers, basis, ranks)
+        if broken.any():
+            which = int(broken.argmax())
+            self.broken = _in_words(space, answers[which], basis[which])
 
     def _is_broken(
         self, space: Space, answers: Integers, basis: Integers, ranks: Integers
@@ -203,11 +155,5 @@ def _in_words(space: Space, answers: Integers, basis: Integers) -> tuple[str, ..
             for column, factor in enumerate(row)
             if factor
         ]
-        sums.append(" ".join(_term(factor, what) for factor, what in terms).removeprefix("+ "))
+        sums.append(combination(terms, " "))
     return (*lines, "the server computes " + "; ".join(sums))
-
-
-def _term(factor: int, what: str) -> str:
-    number = signed(factor)
-    sign = "-" if number < 0 else "+"
-    return f"{sign} {'' if abs(number) == 1 else f'{abs(number)} '}{what}"

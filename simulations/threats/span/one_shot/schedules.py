@@ -40,7 +40,6 @@ class Option:
     """A set that some member may be asked to sign.
 
     Attributes:
-        context: 0 or 1.
         uploads: honest uploads in it, by their place in `Space.uploads`.
         colluders: the server's own clients in it, a bit mask.
         name: number of what is signed; options with the same number count for one another.

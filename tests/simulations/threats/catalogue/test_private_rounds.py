@@ -30,7 +30,10 @@ ATTACKS = {
 SEED = 1
 
 
-@pytest.mark.parametrize("name", ["A6", "A10", "A15", "A16", "A22"])
+@pytest.mark.parametrize(
+    "name",
+    ["A10", "A15", "A22", *(pytest.param(name, marks=pytest.mark.slow) for name in ("A6", "A16"))],
+)
 def test_a_seed_gives_the_same_figures(quick_check: Callable[[str], Check], name: str) -> None:
     assert ATTACKS[name].check(Effort.QUICK, SEED).as_json() == quick_check(name).as_json()
 

@@ -35,24 +35,12 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def test_our_round_is_a_real_one_and_ends_in_the_sum() -> None:
     round_ = OurRound(30, np.random.default_rng(1))
-    round_.until_shared()
-    uploads = round_.until_masked()
-    round_.until_confirmed()
-    round_.until_released()
-    total = round_._server.unmask()
-    survivors = (VICTIM, HONEST, COLLUDER)
-    assert total.survivors == tuple(uploads) == survivors
-    assert np.array_equal(total.vector.elements, round_.inputs[list(survivors)].sum(0))
-
-
-def test_looking_into_a_client_changes_nothing_and_comes_before_the_upload() -> None:
-    round_ = OurRound(5, np.random.default_rng(1))
-    with pytest.raises(TypeError, match="not ready"):
-        round_.look_into(VICTIM)
-    round_ = OurRound(5, np.random.default_rng(1))
-    round_.until_shared()
-    assert round_.look_into(VICTIM) is round_.look_into(VICTIM)
-    assert set(round_.until_masked()) == {VICTIM, HONEST, COLLUDER}
+    round_.run()
+    opened = {total.members: total.vector for total in round_.knowledge.sums()}
+    assert opened.keys() == {(VICTIM, HONEST), (COLLUDER,)}
+    for members, vector in opened.items():
+        assert np.array_equal(vector, round_.inputs[list(members)].sum(0))
+    assert not round_.refusals
 
 
 def test_our_clients_give_up_shares_for_one_set_only() -> None:
@@ -68,10 +56,10 @@ def test_a_request_that_comes_in_turn_is_answered() -> None:
     """The control of the one above: the same message, once, when a set is due."""
     round_ = OurRound(5, np.random.default_rng(3))
     round_.until_shared()
-    round_.until_masked()
+    round_.deliver()
     survivors = (VICTIM, HONEST, COLLUDER)
-    assert round_.told(HONEST, survivors) is None
-    assert isinstance(round_.told(HONEST, survivors), RemoteProtocolError)
+    assert round_.told_out_of_turn(HONEST, survivors) is None
+    assert isinstance(round_.told_out_of_turn(HONEST, survivors), RemoteProtocolError)
 
 
 def test_without_flower_there_is_nothing_to_show(monkeypatch: pytest.MonkeyPatch) -> None:
