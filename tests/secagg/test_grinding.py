@@ -62,9 +62,8 @@ def test_what_eighty_bits_cost(corrupt: float, dropout: float, degrees: tuple[in
 def test_bits_that_no_graph_has(bits: Any) -> None:
     with pytest.raises(ParameterError, match=r"security_bits.*1 \.\. 160"):
         choose_graph(1000, 0.1, 0.1, Adversary.SEMI_HONEST, security_bits=bits)
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^security_bits = "):
         kit.context(6, security_bits=bits)
-    assert raised.value.argument == "security_bits"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from secagg.merkle import HASH_BYTES, HashTree, largest_proof_bytes, leaf_hash, proof_is_valid
 from secagg.tags import Usage, digest
@@ -120,16 +118,6 @@ def test_another_count_is_refused_unless_the_path_is_the_same(count: int) -> Non
             valid = proof_is_valid(tree.root, entries[position], position, other, proof)
             same = other > position and shape(position, other) == shape(position, count)
             assert valid == same
-
-
-@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.data())
-def test_any_entries(entries: list[bytes], data: st.DataObject) -> None:
-    tree = HashTree(entries)
-    position = data.draw(st.integers(0, len(entries) - 1))
-    assert tree.root == plain_root(entries)
-    assert proof_is_valid(
-        tree.root, entries[position], position, len(entries), tree.proof(position)
-    )
 
 
 def test_leaves_are_not_inner_nodes() -> None:

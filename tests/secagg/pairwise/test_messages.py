@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secagg import (
-    SERVER,
-    ClientSession,
     Mode,
-    Reason,
     RemoteProtocolError,
-    ServerSession,
     lowest_threshold,
 )
 from secagg.framing import WIRE_VERSION, decode_set, encode_set, split_items
@@ -142,12 +138,6 @@ def test_bitmaps_have_one_form(bitmap: bytes, size: int) -> None:
         assert encode_set(members, size) == bitmap
 
 
-@pytest.mark.parametrize("bit", range(3, 8))
-def test_bitmap_padding(bit: int) -> None:
-    with pytest.raises(ValueError, match="names party"):
-        decode_set(bytes([1 << bit]), 3)
-
-
 def test_items() -> None:
     assert split_items(b"aabbcc", 2, 3) == [b"aa", b"bb", b"cc"]
     assert split_items(b"", 2, 0) == []
@@ -157,7 +147,7 @@ def test_items() -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("seeds", [0, 1, 5, 63])
+@pytest.mark.parametrize("seeds", [0, pytest.param(1, marks=pytest.mark.slow), 5, 63])
 @pytest.mark.parametrize(
     ("n", "length", "bits", "degree"),
     [
@@ -170,12 +160,7 @@ def test_items() -> None:
     ],
 )
 def test_no_honest_message_is_oversized(
-    mode: Mode,
-    n: int,
-    length: int,
-    bits: int,
-    degree: int,
-    seeds: int,
+    mode: Mode, n: int, length: int, bits: int, degree: int, seeds: int
 ) -> None:
     """A survivor is missing, so every kind of message is sent where there are seeds."""
     context = kit.context(
@@ -205,18 +190,6 @@ def test_a_roster_so_small_that_the_graph_is_complete_is_not_oversized() -> None
     cohort.run()
     assert len(cohort.server._checked_roster().graph.neighbours(0)) == 10
     assert max(map(len, cohort.wire.values())) <= largest_message_bytes(context)
-
-
-def test_sessions_refuse_oversized_bytes() -> None:
-    context = kit.context(3)
-    data = bytes(largest_message_bytes(context) + 1)
-    server, client = ServerSession(context), ClientSession(context, 0, kit.identity(0))
-    with pytest.raises(RemoteProtocolError) as at_server:
-        server.receive_bytes(2, data)
-    with pytest.raises(RemoteProtocolError) as at_client:
-        client.receive_bytes(data)
-    assert at_server.value.reason is at_client.value.reason is Reason.OVERSIZED
-    assert (at_server.value.party, at_client.value.party) == (2, SERVER)
 
 
 def test_masked_vector_takes_its_bits_and_little_more() -> None:
