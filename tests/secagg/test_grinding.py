@@ -66,25 +66,6 @@ def test_bits_that_no_graph_has(bits: Any) -> None:
         kit.context(6, security_bits=bits)
 
 
-@pytest.mark.parametrize(
-    ("times", "argument"),
-    [
-        ({"lifetime_seconds": -1}, "lifetime_seconds"),
-        ({"lifetime_seconds": LARGEST_LIFETIME_SECONDS + 1, "opened_at": OPENED}, "lifetime"),
-        ({"lifetime_seconds": 60.0, "opened_at": OPENED}, "lifetime_seconds"),
-        ({"lifetime_seconds": 60}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": -OPENED}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": 1 << 63}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": float(OPENED)}, "opened_at"),
-        ({"opened_at": OPENED}, "opened_at"),
-    ],
-)
-def test_times_that_no_round_has(times: dict[str, Any], argument: str) -> None:
-    with pytest.raises(ParameterError) as raised:
-        kit.context(6, **times)
-    assert raised.value.argument.startswith(argument)
-
-
 @pytest.fixture
 def ring() -> Callable[..., Any]:
     """A ring of 400 clients of which 40 are corrupt, with the degree that its bits need."""

@@ -26,6 +26,7 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header, seed_commitment
 from secagg.oneshot.messages import Upload, decode_upload
 from secagg.oneshot.packing import scale_for
+from secagg.oneshot.public_element import PublicElements
 from secagg.oneshot.states import Seeded
 from secagg.oneshot.transitions import ClientPhase, Local
 from secagg.oneshot.wire import decode
@@ -349,6 +350,13 @@ def test_a_key_of_the_root_alone_would_show_the_difference_of_two_vectors(
     assert np.count_nonzero(safe == lost) <= 1
     # Not even nearly: errors of two uploads that differ would be some tens.
     assert np.count_nonzero(np.abs(safe - lost) < 1000) <= 3
+
+
+def test_the_public_elements_are_those_of_the_context() -> None:
+    """Two rounds have other elements, so that one key under both is no help."""
+    contexts = [kit.context(round_number=number) for number in (3, 4)]
+    first, second = (PublicElements(each.ring, each.public_key).expand(0, 1) for each in contexts)
+    assert np.count_nonzero(first == second) <= 2
 
 
 def test_an_upload_replaced_in_flight_is_not_ours() -> None:

@@ -11,8 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secagg import (
+    SERVER,
+    ClientSession,
     Mode,
+    Reason,
     RemoteProtocolError,
+    ServerSession,
     lowest_threshold,
 )
 from secagg.framing import WIRE_VERSION, decode_set, encode_set, split_items
@@ -190,6 +194,18 @@ def test_a_roster_so_small_that_the_graph_is_complete_is_not_oversized() -> None
     cohort.run()
     assert len(cohort.server._checked_roster().graph.neighbours(0)) == 10
     assert max(map(len, cohort.wire.values())) <= largest_message_bytes(context)
+
+
+def test_sessions_refuse_oversized_bytes() -> None:
+    context = kit.context(3)
+    data = bytes(largest_message_bytes(context) + 1)
+    server, client = ServerSession(context), ClientSession(context, 0, kit.identity(0))
+    with pytest.raises(RemoteProtocolError) as at_server:
+        server.receive_bytes(2, data)
+    with pytest.raises(RemoteProtocolError) as at_client:
+        client.receive_bytes(data)
+    assert at_server.value.reason is at_client.value.reason is Reason.OVERSIZED
+    assert (at_server.value.party, at_client.value.party) == (2, SERVER)
 
 
 def test_masked_vector_takes_its_bits_and_little_more() -> None:
