@@ -91,7 +91,9 @@ def test_the_lemma_holds_where_parts_differ_and_some_come_back(seed: int) -> Non
     assert math.log(relative.max() / relative.min()) <= gamma + 1e-6
 
 
-@pytest.mark.parametrize("order", [1.1, 2.0, 3.0])
+@pytest.mark.parametrize(
+    "order", [2.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.1, 3.0))]
+)
 def test_the_theorem_where_its_gap_is_small(order: float) -> None:
     """Four adders of 2 a part: the gap is about 1e-6, so the Gaussian term is tested for itself."""
     game = Game(2, 2.0, 2.0, 4, 1.0, largest=3)
