@@ -228,22 +228,18 @@ FLAG = 3 * 32
 """Where a header says whether it takes something back."""
 
 
-@given(
-    st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES),
-    st.integers(0, 4),
-    st.integers(0, 3) | st.integers(0, 255),
-)
-def test_headers_encode_to_the_same_bytes_and_are_nobody_s(
-    raw: bytes, sender: int, flag: int
-) -> None:
+@settings(max_examples=20)
+@given(st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES), st.integers(0, 4))
+def test_headers_encode_to_the_same_bytes_and_are_nobody_s(raw: bytes, sender: int) -> None:
     """Their flag is 0 or 1."""
-    raw = raw[:FLAG] + bytes([flag]) + raw[FLAG + 1 :]
-    try:
-        header = Header.decode(sender, raw)
-    except ValueError as error:
-        assert flag > 1 and "neither 0 nor 1" in str(error)
-        return
-    assert header.encode() == raw
-    assert (header.sender, header.returns) == (sender, bool(flag))
-    assert not header.is_signed(CONTEXT, kit.identity("client", sender).public)
-    assert type(header.has_good_key()) is bool
+    for flag in range(256):
+        encoded = raw[:FLAG] + bytes([flag]) + raw[FLAG + 1 :]
+        if flag > 1:
+            with pytest.raises(ValueError, match="neither 0 nor 1"):
+                Header.decode(sender, encoded)
+            continue
+        header = Header.decode(sender, encoded)
+        assert header.encode() == encoded
+        assert (header.sender, header.returns) == (sender, bool(flag))
+        assert not header.is_signed(CONTEXT, kit.identity("client", sender).public)
+        assert type(header.has_good_key()) is bool
