@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from accounts import epsilon_of
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, Sensitivities, calibration
 from dp.accounting import (
@@ -28,16 +29,10 @@ from dp.events import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 
 
-def _epsilon(coins: int, l2: float, linf: int, rounds: int, delta: float) -> float:
-    return _smaller(BinomialRelease(coins, l2, linf, 1), rounds, delta)
-
-
 def _smaller(event: Event, rounds: int, delta: float) -> float:
     """Epsilon by the better of the two bounds."""
-    accountants = DominationAccountant(), MomentsAccountant()
-    for accountant in accountants:
-        accountant.compose(event, rounds)
-    return min(accountant.epsilon(delta) for accountant in accountants)
+    kinds = DominationAccountant, MomentsAccountant
+    return min(epsilon_of(kind, event, delta=delta, rounds=rounds) for kind in kinds)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +52,10 @@ def test_smallest_even_number_of_coins(
 ) -> None:
     coins = coins_for_epsilon(epsilon, delta, l2, linf, rounds)
     assert coins % 2 == 0
-    assert _epsilon(coins, l2, linf, rounds, delta) <= epsilon
-    assert _epsilon(coins - 2, l2, linf, rounds, delta) > epsilon
+    spent, of_fewer = (
+        _smaller(BinomialRelease(n, l2, linf, 1), rounds, delta) for n in (coins, coins - 2)
+    )
+    assert spent <= epsilon < of_fewer
 
 
 def test_published_check_value() -> None:
@@ -102,9 +99,8 @@ def test_a_failure_reserve_costs_a_few_coins_and_meets_the_target() -> None:
     plain = coins_for_epsilon(4.0, 1e-5, 64.0, 16, 10)
     reserved = coins_for_epsilon(4.0, 1e-5, 64.0, 16, 10, reserve)
     assert plain < reserved < 1.02 * plain
-    accountant = DominationAccountant(reserve)
-    accountant.compose(BinomialRelease(reserved, 64.0, 16, 1), 10)
-    assert accountant.epsilon(1e-5) <= 4.0
+    event = BinomialRelease(reserved, 64.0, 16, 1)
+    assert epsilon_of(DominationAccountant, event, rounds=10, reserve=reserve) <= 4.0
 
 
 @pytest.mark.parametrize("contributors", [None, 1, 64])
@@ -179,12 +175,11 @@ def test_a_reserve_names_the_one_bound_that_counts() -> None:
     by_domination = FailureReserve.from_delta(1e-5, 10)
     for reserve, kind in ((by_moments, MomentsAccountant), (by_domination, DominationAccountant)):
         coins = coins_for_epsilon(20.0, 1e-5, 4.0, 4, 10, reserve)
-        accountant = kind(reserve)
-        accountant.compose(BinomialRelease(coins, 4.0, 4, 1), 10)
-        assert accountant.epsilon(1e-5) <= 20.0
-        fewer = kind(reserve)
-        fewer.compose(BinomialRelease(coins - 2, 4.0, 4, 1), 10)
-        assert fewer.epsilon(1e-5) > 20.0
+        spent, of_fewer = (
+            epsilon_of(kind, BinomialRelease(n, 4.0, 4, 1), rounds=10, reserve=reserve)
+            for n in (coins, coins - 2)
+        )
+        assert spent <= 20.0 < of_fewer
 
 
 def test_the_page_has_both_bounds_as_they_are() -> None:
@@ -195,9 +190,7 @@ def test_the_page_has_both_bounds_as_they_are() -> None:
     columns = [(l2, linf, t) for l2, linf in ((2.0, 1), (4.0, 4)) for t in (1, 10, 100)]
     for sigma, cells in rows:
         for cell, (l2, linf, rounds) in zip(cells.split("|"), columns, strict=False):
-            found = []
-            for kind in (DominationAccountant, MomentsAccountant):
-                accountant = kind()
-                accountant.compose(BinomialRelease(4 * int(sigma) ** 2, l2, linf, 1), rounds)
-                found.append(f"{accountant.epsilon(1e-5):.4g}")
+            event = BinomialRelease(4 * int(sigma) ** 2, l2, linf, 1)
+            kinds = DominationAccountant, MomentsAccountant
+            found = [f"{epsilon_of(kind, event, rounds=rounds):.4g}" for kind in kinds]
             assert cell.strip() == " / ".join(found)

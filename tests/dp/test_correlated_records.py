@@ -67,7 +67,9 @@ def gaps(parts: list[Part]) -> tuple[float, float, float]:
     return e1, e2, gamma
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize(
+    "seed", [*range(12), *(pytest.param(i, marks=pytest.mark.slow) for i in range(12, 40))]
+)
 def test_the_lemma_holds_where_parts_differ_and_some_come_back(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounds = 1 + seed % 3
@@ -89,7 +91,9 @@ def test_the_lemma_holds_where_parts_differ_and_some_come_back(seed: int) -> Non
     assert math.log(relative.max() / relative.min()) <= gamma + 1e-6
 
 
-@pytest.mark.parametrize("order", [1.1, 2.0, 3.0])
+@pytest.mark.parametrize(
+    "order", [2.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.1, 3.0))]
+)
 def test_the_theorem_where_its_gap_is_small(order: float) -> None:
     """Four adders of 2 a part: the gap is about 1e-6, so the Gaussian term is tested for itself."""
     game = Game(2, 2.0, 2.0, 4, 1.0, largest=3)

@@ -26,17 +26,18 @@ GAMES = [
     Game(3, 1.0, 1.0, 1, 1.0),
     Game(3, 0.5, 1.0, 1, 1.0),
 ]
+SLOW = pytest.mark.slow
 PLAYED = [
     pytest.param(
         game,
         order,
-        marks=pytest.mark.slow if game.rounds > 2 and order in ORDERS[1:-1] else (),
+        marks=SLOW if game.rounds > 2 else (),
         id=f"game{number}-{order}",
     )
     for number, game in enumerate(GAMES)
     for order in ORDERS
 ]
-"""Longer games are played at the lowest and the highest order, and at all others in long runs."""
+"""Longer games are played in long runs: nothing of the product is in them."""
 
 
 def budgets(game: Game) -> list[float]:
@@ -104,7 +105,7 @@ def test_a_sum_is_nearly_a_gaussian_density(variance: float, adders: int) -> Non
     assert relative[reach] - 1 >= 0.4 * bound - 1e-9
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", [*GAMES[:4], *(pytest.param(g, marks=SLOW) for g in GAMES[4:])])
 def test_the_law_of_a_run_is_nearly_gaussian(game: Game) -> None:
     kept, share = game.adders * game.kept, game.share
     smallest = min(game.kept, game.returned)
@@ -200,7 +201,7 @@ class OwnRoundsOnly(Game):
         return float(d @ np.linalg.solve(self.covariance(returns[:last]), d))
 
 
-@pytest.mark.parametrize("rounds", [2, 3])
+@pytest.mark.parametrize("rounds", [2, pytest.param(3, marks=SLOW)])
 def test_a_charge_that_does_not_grow_afterwards_is_too_small(rounds: int) -> None:
     game = OwnRoundsOnly(rounds, 0.5, 1.5, 1, 1.0)
     budget = game.charge((1, *[0] * (rounds - 1)), (1,) * (rounds - 1))

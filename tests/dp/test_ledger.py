@@ -100,19 +100,6 @@ def test_any_changed_byte_is_noticed_and_its_line_named(path: Path, number: int)
             Ledger.open(path)
 
 
-def test_a_rewritten_line_with_a_fresh_hash_breaks_the_next(path: Path) -> None:
-    lines = _lines(path)
-    line = json.loads(lines[1])
-    line["content"]["event"]["coins"] = 10**6
-    body = {key: line[key] for key in ("content", "index", "kind")}
-    text = json.dumps(body, sort_keys=True, separators=(",", ":")).encode()
-    line["hash"] = hashlib.sha256(bytes.fromhex(line["previous"]) + text).hexdigest()
-    lines[1] = json.dumps(line, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(LedgerError, match="line 3 does not follow"):
-        Ledger.open(path)
-
-
 @pytest.mark.parametrize(
     "order", [[0, 2, 1, 3], [0, 1, 3], [0, 1, 1, 2, 3], [1, 2, 3], [0, 1, 2, 3, 0]]
 )
@@ -334,32 +321,31 @@ def test_forged_lines_with_good_hashes_are_refused(
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        b'{"content":NaN,"hash":"","index":4,"kind":"event","previous":""}',
-        b'{"content":1e999,"hash":"","index":4,"kind":"event","previous":""}',
-        b"9" * 5000,
+        (b'{"content":NaN,"hash":"","index":4,"kind":"event","previous":""}', "is not JSON"),
+        (b'{"content":1e999,"hash":"","index":4,"kind":"event","previous":""}', "is not JSON"),
+        (b"9" * 5000, "is not JSON"),
+        (b" " * (MAX_LINE_BYTES + 1), "is longer"),
     ],
+    ids=["NaN", "overflow", "digits", "endless"],
 )
-def test_numbers_that_json_should_not_have_are_refused(path: Path, text: bytes) -> None:
+def test_lines_that_no_ledger_has_are_refused(path: Path, text: bytes, words: str) -> None:
     path.write_bytes(path.read_bytes() + text + b"\n")
-    with pytest.raises(LedgerError, match="line 5 is not JSON"):
+    with pytest.raises(LedgerError, match=f"line 5 {words}"):
         Ledger.open(path)
 
 
-def test_an_index_that_only_equals_the_number_is_refused(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("index", "words"), [(b"true", "line 2 does not follow"), (b" 1", "canonical")]
+)
+def test_an_index_that_only_equals_the_number_is_refused(
+    path: Path, index: bytes, words: str
+) -> None:
     lines = _lines(path)
-    lines[1] = lines[1].replace(b'"index":1,', b'"index":true,')
+    lines[1] = lines[1].replace(b'"index":1,', b'"index":' + index + b",")
     path.write_bytes(b"".join(lines))
-    with pytest.raises(LedgerError, match="line 2 does not follow"):
-        Ledger.open(path)
-
-
-def test_another_spelling_of_the_same_line_is_refused(path: Path) -> None:
-    lines = _lines(path)
-    lines[1] = lines[1].replace(b'"index":1,', b'"index": 1,')
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(LedgerError, match="canonical"):
+    with pytest.raises(LedgerError, match=words):
         Ledger.open(path)
 
 
@@ -369,12 +355,6 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
     location.write_bytes(_forged("header", header, GENESIS, 0))
     with pytest.raises(LedgerError, match="another format, version or adjacency"):
         Ledger.open(location)
-
-
-def test_an_endless_line_is_refused(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b" " * (MAX_LINE_BYTES + 1) + b"\n")
-    with pytest.raises(LedgerError, match="line 5 is longer"):
-        Ledger.open(path)
 
 
 class TestSharing:

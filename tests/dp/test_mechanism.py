@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from accounts import epsilon_of
 from dp_statistics import ALPHA, binomial_p_value
 from scipy import stats
 
@@ -67,9 +68,8 @@ def test_coins_of_all_clients_add_up_to_one_binomial(coins_each: list[int]) -> N
 @pytest.mark.statistical
 @pytest.mark.parametrize(("coins", "shift"), [(64, 1), (64, 4), (256, 8)])
 def test_a_threshold_attack_stays_within_the_promise(coins: int, shift: int) -> None:
-    accountant = DominationAccountant()
-    accountant.compose(BinomialRelease(coins, float(shift), shift, 1))
-    promised = accountant.epsilon(DELTA)
+    event = BinomialRelease(coins, float(shift), shift, 1)
+    promised = epsilon_of(DominationAccountant, event, delta=DELTA)
     measured = _epsilon_lower_bound(
         _released(shift, [coins // 2, coins // 2], first_seed=200),
         _released(0, [coins // 2, coins // 2], first_seed=300),
@@ -81,12 +81,11 @@ def test_a_threshold_attack_stays_within_the_promise(coins: int, shift: int) -> 
 @pytest.mark.statistical
 def test_the_attack_exposes_a_client_that_forgets_most_of_its_coins() -> None:
     """Broken twin: noise for a quarter of the claimed coins breaks the promise measurably."""
-    accountant = DominationAccountant()
-    accountant.compose(BinomialRelease(256, 8.0, 8, 1))
+    promised = epsilon_of(DominationAccountant, BinomialRelease(256, 8.0, 8, 1), delta=DELTA)
     measured = _epsilon_lower_bound(
         _released(8, [32, 32], first_seed=400), _released(0, [32, 32], first_seed=500), DELTA
     )
-    assert measured > accountant.epsilon(DELTA)
+    assert measured > promised
 
 
 def test_a_reused_seed_cancels_which_is_why_it_is_forbidden() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
+from accounts import epsilon_of
 from scipy import stats
 
 from dp.accounting import (
@@ -37,10 +39,7 @@ COINS = BinomialRelease(14262, 16.0, 16, 100)
 GAUSSIAN = GaussianRelease(60.0, 16.0)
 
 
-def _epsilon(event: Event, rounds: int = 1, delta: float = DELTA) -> float:
-    accountant = OutsiderAccountant()
-    accountant.compose(event, rounds)
-    return accountant.epsilon(delta)
+_epsilon = partial(epsilon_of, OutsiderAccountant)
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.3])
@@ -55,27 +54,25 @@ def test_poisson_sampling_agrees_with_dp_accounting(rate: float, rounds: int) ->
     gaussian = dp_accounting.GaussianDpEvent(multiplier)
     library.compose(dp_accounting.PoissonSampledDpEvent(rate, gaussian), rounds)
     tight = library.get_epsilon(DELTA)
-    assert _epsilon(PoissonSampled(rate, GAUSSIAN), rounds) == pytest.approx(tight, rel=1e-6)
-    integer = _epsilon(PoissonSampled(rate, BinomialRelease(14400, 16.0, 16, 9)), rounds)
+    assert _epsilon(PoissonSampled(rate, GAUSSIAN), rounds=rounds) == pytest.approx(tight, rel=1e-6)
+    integer = _epsilon(PoissonSampled(rate, BinomialRelease(14400, 16.0, 16, 9)), rounds=rounds)
     assert tight < integer < 1.03 * tight
 
 
 @pytest.mark.parametrize("inner", [COINS, GAUSSIAN, SkellamRelease(3600.0, 16.0, 16, 9)])
 def test_order_of_the_schemes(inner: Event) -> None:
     """Poisson < fixed size < known cohort: never the Poisson figure for a fixed size."""
-    poisson = _epsilon(PoissonSampled(0.05, inner), 10)  # type: ignore[arg-type]
-    fixed = _epsilon(FixedSizeSampled(50, 1000, inner), 10)  # type: ignore[arg-type]
-    known = _epsilon(inner, 10)
+    poisson = _epsilon(PoissonSampled(0.05, inner), rounds=10)  # type: ignore[arg-type]
+    fixed = _epsilon(FixedSizeSampled(50, 1000, inner), rounds=10)  # type: ignore[arg-type]
+    known = _epsilon(inner, rounds=10)
     assert poisson < fixed < known
 
 
 def test_sampling_everybody_is_not_sampling() -> None:
-    known = _epsilon(COINS, 3)
-    assert _epsilon(FixedSizeSampled(10, 10, COINS), 3) == pytest.approx(known, rel=1e-3)
-    assert _epsilon(PoissonSampled(1.0, COINS), 3) == pytest.approx(known, rel=1e-3)
-    server = DominationAccountant()
-    server.compose(COINS, 3)
-    assert known <= server.epsilon(DELTA)
+    known = _epsilon(COINS, rounds=3)
+    assert _epsilon(FixedSizeSampled(10, 10, COINS), rounds=3) == pytest.approx(known, rel=1e-3)
+    assert _epsilon(PoissonSampled(1.0, COINS), rounds=3) == pytest.approx(known, rel=1e-3)
+    assert known <= epsilon_of(DominationAccountant, COINS, rounds=3)
 
 
 SLOW = pytest.mark.slow

@@ -5,27 +5,20 @@ from __future__ import annotations
 import math
 
 import pytest
+from accounts import epsilon_of
 
 from dp.accounting import DominationAccountant, PublishedAccountant
 from dp.accounting.published import ORDERS, discrete_gaussian_renyi, skellam_renyi
 from dp.errors import UnsupportedEventError
+from dp.event_kinds import Event
 from dp.events import (
     BinomialRelease,
     DiscreteGaussianRelease,
-    Event,
     GaussianRelease,
     SkellamRelease,
 )
 
 DELTA = 1e-5
-
-
-def _epsilon(
-    kind: type[DominationAccountant | PublishedAccountant], event: Event, rounds: int = 1
-) -> float:
-    accountant = kind()
-    accountant.compose(event, rounds)
-    return accountant.epsilon(DELTA)
 
 
 def test_discrete_gaussian_by_hand() -> None:
@@ -63,9 +56,9 @@ def test_skellam_by_hand() -> None:
         SkellamRelease(64.0, 4.0, 4, 10**6),
     ],
 )
-def test_domination_is_tighter(event: object, rounds: int) -> None:
-    published = _epsilon(PublishedAccountant, event, rounds)
-    assert _epsilon(DominationAccountant, event, rounds) < published < math.inf
+def test_domination_is_tighter(event: Event, rounds: int) -> None:
+    published = epsilon_of(PublishedAccountant, event, rounds=rounds)
+    assert epsilon_of(DominationAccountant, event, rounds=rounds) < published < math.inf
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0])
@@ -74,15 +67,15 @@ def test_gaussian_agrees_with_dp_accounting(noise: float) -> None:
     from dp_accounting import rdp
 
     library = rdp.RdpAccountant(ORDERS).compose(dp_accounting.GaussianDpEvent(noise), 3)
-    ours = _epsilon(PublishedAccountant, GaussianRelease(noise, 1.0), 3)
+    ours = epsilon_of(PublishedAccountant, GaussianRelease(noise, 1.0), rounds=3)
     assert ours == pytest.approx(library.get_epsilon(DELTA), rel=1e-9)
 
 
 def test_extremes() -> None:
-    assert _epsilon(PublishedAccountant, SkellamRelease(0.0, 1.0, 1, 1)) == math.inf
-    assert _epsilon(PublishedAccountant, SkellamRelease(1e-300, 1.0, 1, 1)) == math.inf
-    assert _epsilon(PublishedAccountant, DiscreteGaussianRelease(1.0, 0, 1.0, 1, 1)) == math.inf
-    assert _epsilon(PublishedAccountant, DiscreteGaussianRelease(0.2, 9, 1.0, 1, 1)) == math.inf
-    assert _epsilon(PublishedAccountant, GaussianRelease(0.0, 1.0)) == math.inf
+    assert epsilon_of(PublishedAccountant, SkellamRelease(0.0, 1.0, 1, 1)) == math.inf
+    assert epsilon_of(PublishedAccountant, SkellamRelease(1e-300, 1.0, 1, 1)) == math.inf
+    assert epsilon_of(PublishedAccountant, DiscreteGaussianRelease(1.0, 0, 1.0, 1, 1)) == math.inf
+    assert epsilon_of(PublishedAccountant, DiscreteGaussianRelease(0.2, 9, 1.0, 1, 1)) == math.inf
+    assert epsilon_of(PublishedAccountant, GaussianRelease(0.0, 1.0)) == math.inf
     with pytest.raises(UnsupportedEventError, match="BinomialRelease"):
         PublishedAccountant().compose(BinomialRelease(10, 1.0, 1, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from accounts import epsilon_of
 from pure_losses import laplace_loss, stream_loss
 
 from dp import DominationAccountant, GaussianRelease, UnsupportedEventError
@@ -50,10 +51,9 @@ def test_pure_epsilons_add_to_the_rest() -> None:
     account.compose(laplace)
     assert account.epsilon(1e-6) == pytest.approx(0.5)
     account.compose(gaussian)
-    alone = DominationAccountant()
-    alone.compose(gaussian)
     account.compose(stream)
-    assert account.copy().epsilon(1e-6) == pytest.approx(alone.epsilon(1e-6) + 0.5 + 0.5)
+    alone = epsilon_of(DominationAccountant, gaussian, delta=1e-6)
+    assert account.copy().epsilon(1e-6) == pytest.approx(alone + 0.5 + 0.5)
     assert account.releases == 1
 
 
@@ -61,18 +61,17 @@ def test_the_sum_is_a_bound_by_another_library() -> None:
     """dp-accounting's privacy loss distributions of the textbook mechanisms, composed."""
     from dp_accounting.pld import privacy_loss_distribution as losses
 
-    account = DominationAccountant()
-    account.compose(GaussianRelease(4.0, 1.0))
-    account.compose(LaplaceRelease(10.0, 5), 2)
     tight = losses.from_gaussian_mechanism(4.0).compose(
         losses.from_laplace_mechanism(2.0).self_compose(2)
     )
-    ours, theirs = account.epsilon(1e-6), tight.get_epsilon_for_delta(1e-6)
-    assert theirs - 1e-3 <= ours <= theirs + 1.0
-    twin = DominationAccountant()
-    twin.compose(GaussianRelease(4.0, 1.0))
-    twin.compose(LaplaceRelease(20.0, 5), 2)
-    assert twin.epsilon(1e-6) < theirs
+    theirs = tight.get_epsilon_for_delta(1e-6)
+
+    def ours(scale: float) -> float:
+        noise = GaussianRelease(4.0, 1.0), *[LaplaceRelease(scale, 5)] * 2
+        return epsilon_of(DominationAccountant, *noise, delta=1e-6)
+
+    assert theirs - 1e-3 <= ours(10.0) <= theirs + 1.0
+    assert ours(20.0) < theirs
 
 
 def test_accountants_without_the_theorem_refuse() -> None:

@@ -53,8 +53,12 @@ from dp.events import (
     SkellamRelease,
 )
 from dp.keystream import Usage
-from dp.local import Duchi, Hybrid, Piecewise
+from dp.local import CrossPolytope, Duchi, Hybrid, Piecewise, PrivQuant, best_priv_quant
+from dp.local.agreement import AgreementLaw, AgreementSums
 from dp.local.audit import worst_exact_ratio, worst_log_ratio, worst_ratio
+from dp.local.calibration import printed_priv_quant
+from dp.local.reconstruction import ReconstructionProtection
+from dp.local.sampled import SampledCoordinates, sampled_hybrid, sampled_piecewise
 from dp.local.selection import (
     encoding_law,
     exponential,
@@ -62,7 +66,7 @@ from dp.local.selection import (
     perturbed_sampling,
     printed_perturbed_encoding,
 )
-from dp.local.two_stage import selection_share_for
+from dp.local.two_stage import selection_share_for, two_stage
 from dp.local.windows import MAX_POINTS, WindowLaw, window_law
 from dp.mechanisms import mechanism_of
 from dp.mechanisms.levels import LevelMechanism, rotated_clip
@@ -305,6 +309,15 @@ def selector(make: Any, dimension: object, top: object, epsilon: object) -> obje
     return make(dimension, epsilon) if make is exponential else make(dimension, top, epsilon)
 
 
+PROTECTION = ReconstructionProtection(4, 1.0)
+
+
+def priv_quant(at: int, value: object) -> PrivQuant:
+    """A good quantizer, but for one argument."""
+    good: list[Any] = [5, 2, 1.0, 0, 0.75]
+    return PrivQuant(*good[:at], value, *good[at + 1 :])
+
+
 LOCAL = [
     *(
         row
@@ -339,6 +352,70 @@ LOCAL = [
     Row(worst_log_ratio, "NaN|infinity|positive", [[[0.0, NAN]], [[INF]], [[-INF]]]),
     Row(worst_exact_ratio, "rows|equal length", [[], [[1, 2], [3]]], [], [[[1, 2]]]),
     Row(worst_exact_ratio, "total|negative", [[[1, 2], [1, 3]], [[0, 0]], [[3, -1], [1, 1]]]),
+    Row(lambda n: CrossPolytope(2, 1.0, n), "repeats", [0], [1.0], [1]),
+    Row(lambda epsilon: CrossPolytope(2, epsilon, 1000), "epsilon", [1e-5], [], [1.0]),
+    Row(lambda d: CrossPolytope(d, 1.0), "dimension", [0], [], [1]),
+    *(
+        Row(lambda d, make=make: make(d, 1.0), "dimension", [0], [2.0], [1])
+        for make in (sampled_piecewise, sampled_hybrid)
+    ),
+    Row(partial(sampled_piecewise, 3), "epsilon", [NAN], [], [1.0]),
+    Row(lambda n: SampledCoordinates(3, 1.0, n, Piecewise(0.1)), "sampled", [4], [], [3]),
+    *(
+        Row(lambda values, at=at: priv_quant(at, values), words, out, kinds, within)
+        for at, words, out, kinds, within in (
+            (0, "dimension must lie in", [0], [], [2]),
+            (1, "levels must lie in", [1], [], [2]),
+            (2, "bound must be (positive|a float)", [0.0, INF], ["1"], [1.0]),
+            (3, r"kappa must lie in -4\.\.4, got -?5", [5, -5], [], [0]),
+            (3, "kappa must be an int", [], [0.0], []),
+            (3, "agree no more likely", [-4], [], [4]),
+            (4, "agree no more likely", [0.5], [], [0.75]),
+            (4, "probability must be a multiple", [1.0, 0.0, NAN, 2.0**-65], [], []),
+            (4, "probability must be a float", [], [1], []),
+        )
+    ),
+    *(
+        row
+        for make in (best_priv_quant, printed_priv_quant)
+        for row in (
+            Row(partial(make, 5, 2, 1.0), "epsilon must", [0.0, -1.0, NAN, INF], ["1"], [1.0]),
+            Row(lambda n, make=make: make(5, n, 1.0, 1.0), "levels must lie", [1], [], [2]),
+        )
+    ),
+    Row(partial(printed_priv_quant, 5, 2, 1.0, 1.0), "share must lie", [0.0, 1.0, NAN], [], [0.5]),
+    Row(lambda d: AgreementSums(d, 2, 1), "dimension must", [0, (1 << 24) + 1], [5.0], [5]),
+    Row(lambda n: AgreementSums(5, n, 1), "levels must", [1], [True], [2]),
+    Row(lambda n: AgreementSums(5, 2, n), r"threshold must lie in 1\.\.5", [0, 6], [], [1, 5]),
+    Row(
+        lambda law: AgreementLaw(*law),
+        "must be",
+        [(0, 2, 0, 0), (5, 1, 0, 5), (5, 2, 4, 3), (5, 2, 0, 6), (5, 2, -1, 3)],
+    ),
+    Row(
+        lambda n: ReconstructionProtection(n, 1.0),
+        "targets must be (at least 4|an int)",
+        [3],
+        [4.0],
+        [4],
+    ),
+    Row(partial(ReconstructionProtection, 4), "epsilon must be finite", [-1.0, NAN, INF]),
+    Row(partial(ReconstructionProtection, 4, 1.0), "prior must be finite", [-1.0, NAN, INF]),
+    *(
+        Row(function, "closeness must lie", [-0.1, 1.1, NAN])
+        for function in (PROTECTION.breach, PROTECTION.exact_breach)
+    ),
+    Row(PROTECTION.closeness_for, "probability", [0.0, 1.0, NAN]),
+    *(
+        Row(lambda value, name=name: two_stage(5, 1.0, **{name: value}), words, out)
+        for name, words, out in (
+            ("selection_share", "selection_share must lie in", [-0.1, 1.0, NAN]),
+            ("kept_share", "kept_share must lie strictly", [0.0, 1.0, NAN]),
+            ("bound", "bound must be positive", [0.0, -1.0, INF, NAN]),
+            ("selector", "selector must be", ["best"]),
+        )
+    ),
+    Row(partial(two_stage, 5), "epsilon must lie in", [0.0], [], [1.0]),
     Row(lambda d: selection_share_for(d, 5, 1.0), "dimension and clients", [0], [], [1]),
     Row(lambda n: selection_share_for(5, n, 1.0), "dimension and clients", [0], [], [1]),
     Row(

@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from accounts import epsilon_of
 
 from dp.accounting import DominationAccountant, Theorem1Accountant, theorem1_epsilon
 from dp.accounting.cpsgd import level_parameters
@@ -117,9 +118,7 @@ class TestLevels:
     def test_delta_is_split(self, rotated: bool, parts: int) -> None:
         event = LevelRelease(10**6, 0.25, 16, 2.0, 1000, rotated)
         expected = theorem1_epsilon(level_parameters(event, DELTA / parts), DELTA / parts)
-        accountant = Theorem1Accountant()
-        accountant.compose(event)
-        assert accountant.epsilon(DELTA) == expected < math.inf
+        assert epsilon_of(Theorem1Accountant, event, delta=DELTA) == expected < math.inf
 
     def test_theorem_1_never_wins(self) -> None:
         """As printed it is false for large epsilon: this release shows it."""
@@ -152,9 +151,7 @@ class TestFourEpsilons:
         )
         assert found.outsider < found.server < found.sybil < found.secagg_alone == math.inf
         assert found.amplified and found.colluders == 12
-        server = DominationAccountant()
-        server.compose(self.HONEST, 5)
-        assert found.server == server.epsilon(DELTA)
+        assert found.server == epsilon_of(DominationAccountant, self.HONEST, delta=DELTA, rounds=5)
 
     def test_text_says_who_and_what(self) -> None:
         found = four_epsilons([self.HONEST], [self.ALL], [own_noise(self.HONEST, 10)], DELTA, 3)

@@ -43,22 +43,13 @@ def test_words_are_the_smallest_that_hold_an_element(bits: int, word_bytes: int)
 
 
 @pytest.mark.parametrize("bits", ALL_BITS)
-@pytest.mark.parametrize("length", [1, 2, 7, 8, 9, 64, 65])
-def test_pack_equals_one_large_integer(bits: int, length: int) -> None:
+def test_pack_equals_one_large_integer(bits: int) -> None:
     p = PrimeField(bits).modulus
-    elements = [(p - 1, 0, p // 3, 1, p - 2)[i % 5] for i in range(length)]
-    packed = pack(vector(bits, elements))
-    assert packed == pack_plainly(bits, elements)
-    assert unpack(packed, length, PrimeField(bits)).elements.tolist() == elements
-
-
-@given(data=st.data(), bits=st.integers(MIN_BITS, MAX_BITS))
-def test_pack_round_trip(data: st.DataObject, bits: int) -> None:
-    p = PrimeField(bits).modulus
-    elements = data.draw(st.lists(st.integers(0, p - 1), max_size=70))
-    packed = pack(vector(bits, elements))
-    assert packed == pack_plainly(bits, elements)
-    assert unpack(packed, len(elements), PrimeField(bits)).elements.tolist() == elements
+    for length in (1, 2, 7, 8, 9, 64, 65):
+        elements = [(p - 1, 0, p // 3, 1, p - 2)[i % 5] for i in range(length)]
+        packed = pack(vector(bits, elements))
+        assert packed == pack_plainly(bits, elements)
+        assert unpack(packed, length, PrimeField(bits)).elements.tolist() == elements
 
 
 @given(data=st.binary(max_size=24), length=st.integers(0, 20), bits=st.integers(8, 62))
@@ -172,12 +163,9 @@ def test_vector_elements_are_below_p(bits: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["u1", ">u2", "<i2", "<u4", "<f8"])
-def test_vector_of_another_type(dtype: str) -> None:
+def test_vector_of_another_type_or_shape(dtype: str) -> None:
     with pytest.raises(ParameterError, match="elements"):
         FieldVector(PrimeField(16), np.zeros(3, dtype))
-
-
-def test_vector_of_two_dimensions() -> None:
     with pytest.raises(ParameterError, match="2 dimensions"):
         FieldVector(PrimeField(16), np.zeros((2, 2), "<u2"))
 

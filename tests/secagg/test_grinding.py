@@ -62,28 +62,8 @@ def test_what_eighty_bits_cost(corrupt: float, dropout: float, degrees: tuple[in
 def test_bits_that_no_graph_has(bits: Any) -> None:
     with pytest.raises(ParameterError, match=r"security_bits.*1 \.\. 160"):
         choose_graph(1000, 0.1, 0.1, Adversary.SEMI_HONEST, security_bits=bits)
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^security_bits = "):
         kit.context(6, security_bits=bits)
-    assert raised.value.argument == "security_bits"
-
-
-@pytest.mark.parametrize(
-    ("times", "argument"),
-    [
-        ({"lifetime_seconds": -1}, "lifetime_seconds"),
-        ({"lifetime_seconds": LARGEST_LIFETIME_SECONDS + 1, "opened_at": OPENED}, "lifetime"),
-        ({"lifetime_seconds": 60.0, "opened_at": OPENED}, "lifetime_seconds"),
-        ({"lifetime_seconds": 60}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": -OPENED}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": 1 << 63}, "opened_at"),
-        ({"lifetime_seconds": 60, "opened_at": float(OPENED)}, "opened_at"),
-        ({"opened_at": OPENED}, "opened_at"),
-    ],
-)
-def test_times_that_no_round_has(times: dict[str, Any], argument: str) -> None:
-    with pytest.raises(ParameterError) as raised:
-        kit.context(6, **times)
-    assert raised.value.argument.startswith(argument)
 
 
 @pytest.fixture

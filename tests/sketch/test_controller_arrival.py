@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sketch_kit import estimated
 
 from sketch import PublicSeed, SketchKind
 from sketch.controllers import (
@@ -31,9 +32,7 @@ from sketch.controllers import (
     ReleasedStats,
     TwoStage,
 )
-from sketch.controllers.norm_belief import (
-    NormBelief,
-)
+from sketch.controllers.norm_belief import NormBelief
 from sketch.controllers.sizing import FIRST_SHARE, arrive, whole_rows
 from sketch.error import compression_error
 
@@ -57,13 +56,12 @@ def extreme(decision: Decision, norm: float, noise: float, number: int) -> Relea
         probe = ReleasedProbe(
             size=spec.probe.size, norm_squared=squared, noise_variance=noise, error_squared=squared
         )
-    return ReleasedStats(
-        round_number=number,
+    return estimated(
+        norm,
+        spec.main_size,
+        noise,
+        number,
         dimension=spec.dimension,
-        size=spec.main_size,
-        sketch_norm_squared=norm + spec.main_size * noise,
-        noise_variance=noise,
-        survivors=9,
         update_norm_squared=norm + spec.dimension * noise,
         previous_inner=norm if number else None,
         probe=probe,
@@ -173,15 +171,8 @@ def played(
         public = PublicSeed(hashlib.sha256(f"{seed}-{number}".encode()).digest())
         sent = spec.build(public).encode(math.sqrt(norm) * direction)
         sent = sent + rng.normal(size=spec.size)
-        stats = ReleasedStats(
-            round_number=number,
-            dimension=dimension,
-            size=spec.main_size,
-            sketch_norm_squared=float(sent @ sent),
-            noise_variance=1.0,
-            survivors=10,
-            update_norm_squared=1.0,
-        )
+        estimate = float(sent @ sent) - spec.main_size
+        stats = estimated(estimate, spec.main_size, 1.0, number, dimension=dimension)
         decision = controller.step(decision.state, stats)
     return [*sizes, decision.spec.main_size]
 

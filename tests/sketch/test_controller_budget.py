@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from sketch_kit import estimated
 
 from sketch.controllers import AdaptBudget, AdaptNorm, Controller, Decision, ReleasedStats
 
@@ -15,18 +16,9 @@ NOISE = 1e-6
 HORIZON = 100
 
 
-def released(decision: Decision, norm_squared: float, number: int) -> ReleasedStats:
-    """What a round releases whose estimate hits `norm_squared` exactly."""
-    size = decision.spec.main_size
-    return ReleasedStats(
-        round_number=number,
-        dimension=DIMENSION,
-        size=size,
-        sketch_norm_squared=norm_squared + size * NOISE,
-        noise_variance=NOISE,
-        survivors=10,
-        update_norm_squared=1.0,
-    )
+def first_release(decision: Decision) -> ReleasedStats:
+    """That of the first round, at the norm of the other tests."""
+    return estimated(1e-4, decision.spec.main_size, NOISE, 0, dimension=DIMENSION)
 
 
 def sizes(controller: Controller, norms: list[float]) -> list[int]:
@@ -34,7 +26,8 @@ def sizes(controller: Controller, norms: list[float]) -> list[int]:
     decision, used = controller.initial(DIMENSION), []
     for number, norm_squared in enumerate(norms):
         used.append(decision.spec.main_size)
-        decision = controller.step(decision.state, released(decision, norm_squared, number))
+        stats = estimated(norm_squared, used[-1], NOISE, number, dimension=DIMENSION)
+        decision = controller.step(decision.state, stats)
     return used
 
 
@@ -114,7 +107,7 @@ def test_what_counts_as_spent_is_capped() -> None:
     """A first round that is far too short takes no more than gamma_high from the budget."""
     controller = AdaptBudget(horizon=HORIZON, rows=1, first_rate=1e5)
     first = controller.initial(DIMENSION)
-    after = controller.step(first.state, released(first, 1e-4, 0)).rationale.numbers
+    after = controller.step(first.state, first_release(first)).rationale.numbers
     assert after["norm_squared"] / (NOISE * first.spec.size) > 5.0
     assert after["spent"] == controller.weight(0) * controller.gamma_high
 
@@ -122,5 +115,5 @@ def test_what_counts_as_spent_is_capped() -> None:
 def test_an_uncompressed_round_spends_nothing() -> None:
     controller = free(first_rate=1.0)
     first = controller.initial(DIMENSION)
-    after = controller.step(first.state, released(first, 1e-4, 0))
+    after = controller.step(first.state, first_release(first))
     assert after.rationale.numbers["spent"] == 0.0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sketch_kit import assert_mean, estimated, releases_of
 
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import (
@@ -27,8 +27,6 @@ from sketch.controllers.by_norm import best_probe_size
 from sketch.controllers.norm_belief import believed_measured
 from sketch.error import norm_estimate_variance
 
-Releases = Callable[..., Iterator[ReleasedStats]]
-
 DIMENSION = 100_000
 NOISE = 1e-4
 MAIN_NOISE, PROBE_NOISE = NOISE / 0.9, NOISE / 0.1
@@ -37,23 +35,20 @@ MAIN_NOISE, PROBE_NOISE = NOISE / 0.9, NOISE / 0.1
 def release(
     spec: SketchSpec, number: int, *, norm_squared: float = 1.0, error_squared: float = 1.0
 ) -> ReleasedStats:
-    """What a round releases if the second sketch sees just these two."""
+    """What a round releases if the second sketch sees just these two.
+
+    The norm of the first sketch is one that these controllers do not ask.
+    """
     assert spec.probe is not None
     size = spec.probe.size
-    return ReleasedStats(
-        round_number=number,
-        dimension=spec.dimension,
-        size=spec.main_size,
-        sketch_norm_squared=123.0,  # of the first sketch, which these controllers do not ask
-        noise_variance=MAIN_NOISE,
-        survivors=10,
-        update_norm_squared=1.0,
-        probe=ReleasedProbe(
-            size=size,
-            norm_squared=max(norm_squared + size * PROBE_NOISE, 0.0),
-            noise_variance=PROBE_NOISE,
-            error_squared=error_squared + size * PROBE_NOISE,
-        ),
+    probe = ReleasedProbe(
+        size=size,
+        norm_squared=max(norm_squared + size * PROBE_NOISE, 0.0),
+        noise_variance=PROBE_NOISE,
+        error_squared=error_squared + size * PROBE_NOISE,
+    )
+    return estimated(
+        123.0, spec.main_size, MAIN_NOISE, number, dimension=spec.dimension, probe=probe
     )
 
 
@@ -133,9 +128,7 @@ class TestTwoSketches:
             assert variance(best) == pytest.approx(8.0 * norm**2 / best, rel=0.02)
 
     @pytest.mark.statistical
-    def test_estimates_from_real_sketches(
-        self, releases: Releases, mean_check: Callable[..., None]
-    ) -> None:
+    def test_estimates_from_real_sketches(self) -> None:
         """The whole way: both sketches in one noisy sum; without bias, and as precise as said.
 
         The broken twin takes the noise of the sum for that of the second sketch.
@@ -145,17 +138,17 @@ class TestTwoSketches:
         controller = AdaptNormTwoSketches(first_rate=4.0, probe_size=128)
         first = controller.initial(dimension)
         estimates, twin = [], []
-        for released in releases(first.spec, mu, variance, rounds):
+        for released in releases_of(first.spec, mu, variance, rounds):
             estimates.append(controller.step(first.state, released).rationale.numbers["estimate"])
             assert released.probe is not None
             twin.append(released.probe.norm_squared - 128 * variance)
         norm = float(mu @ mu)
-        mean_check(np.array(estimates), norm)
+        assert_mean(np.array(estimates), norm)
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check(np.array(twin), norm)
+            assert_mean(np.array(twin), norm)
         squares = (np.array(estimates) - norm) ** 2
         expected = norm_estimate_variance(128, norm, float((mu**4).sum()), variance / 0.1)
-        mean_check(squares, expected)
+        assert_mean(squares, expected)
 
 
 def tail(update: TailUpdate, **changes: Any) -> AdaptTail:
@@ -234,9 +227,7 @@ class TestAdaptTail:
         assert powers == pytest.approx(1000, rel=0.02)
 
     @pytest.mark.statistical
-    def test_error_from_real_sketches(
-        self, releases: Releases, mean_check: Callable[..., None]
-    ) -> None:
+    def test_error_from_real_sketches(self) -> None:
         """The seen error has the mean of Lemma 6, first sketch and noise included.
 
         The broken twin compares with the error of the noise alone.
@@ -246,14 +237,14 @@ class TestAdaptTail:
         controller = AdaptTail(first_rate=4.0, probe_size=128)
         first = controller.initial(dimension)
         seen = []
-        for released in releases(first.spec, mu, variance, rounds):
+        for released in releases_of(first.spec, mu, variance, rounds):
             numbers = controller.step(first.state, released).rationale.numbers
             seen.append(numbers["error_squared"])
         noise = dimension * variance / 0.9
         compression = (dimension - 1) * float(mu @ mu) / first.spec.main_size
-        mean_check(np.array(seen), noise + compression)
+        assert_mean(np.array(seen), noise + compression)
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check(np.array(seen), noise)
+            assert_mean(np.array(seen), noise)
 
 
 @pytest.mark.parametrize("controller", [AdaptNormTwoSketches(first_rate=2.0), AdaptTail()])

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sketch_kit import assert_mean, estimated, seed_of
 
 from sketch import LinearSketch, PublicSeed, SketchSpec, spec_for_size
 from sketch.controllers import (
@@ -40,16 +41,10 @@ def release(
 ) -> ReleasedStats:
     """A round whose estimates hit their means, after a step that turned the update by D."""
     size = decision.spec.main_size
-    spread = NOISE + norm_squared / size
-    return ReleasedStats(
-        round_number=number,
-        dimension=DIMENSION,
-        size=size,
-        sketch_norm_squared=size * spread,
-        noise_variance=NOISE,
-        survivors=10,
-        update_norm_squared=norm_squared + DIMENSION * spread,
-        previous_inner=None if turned is None else norm_squared - turned,
+    update = norm_squared + DIMENSION * (NOISE + norm_squared / size)
+    inner = None if turned is None else norm_squared - turned
+    return estimated(
+        norm_squared, size, NOISE, number, update_norm_squared=update, previous_inner=inner
     )
 
 
@@ -209,14 +204,12 @@ class Quadratic:
             survivors=10,
         )
 
-    def descend(
-        self, controller: Controller, rounds: int, number: int, seeds: Callable[[int], PublicSeed]
-    ) -> tuple[float, list[int]]:
+    def descend(self, controller: Controller, rounds: int, number: int) -> tuple[float, list[int]]:
         """(final loss, coordinates sent in each round) with real sketches and real releases."""
         rng, x, previous = np.random.default_rng(number), self.start, None
         decision, sizes = controller.initial(self.dimension), []
         for round_number in range(rounds):
-            spec, seed = decision.spec, seeds(1000 * number + round_number)
+            spec, seed = decision.spec, seed_of(1000 * number + round_number)
             sketch = spec.build(seed)
             sent = self.sent(sketch, x, rng)
             update = sketch.decode(sent)
@@ -276,13 +269,13 @@ def genie(quadratic: Quadratic) -> Outcome:
 
 
 @pytest.fixture(scope="module")
-def outcome(seeds: Callable[[int], PublicSeed]) -> Callable[[str, float, str], Outcome]:
+def outcome() -> Callable[[str, float, str], Outcome]:
     """What a controller comes to: sizes from real descents, losses exactly for those sizes."""
 
     @cache
     def measured(name: str, sigma: float, rival: str) -> Outcome:
         quadratic = problem(name, sigma)
-        runs = [quadratic.descend(RIVALS[rival], ROUNDS, i, seeds)[1] for i in range(RUNS)]
+        runs = [quadratic.descend(RIVALS[rival], ROUNDS, i)[1] for i in range(RUNS)]
         lost = np.mean([share_lost(quadratic, quadratic.expected_loss(sizes)) for sizes in runs])
         return Outcome(D * ROUNDS * RUNS / sum(map(sum, runs)), float(lost))
 
@@ -299,7 +292,7 @@ SIZE, PAIRS = 60, 3000
 
 
 @pytest.fixture(scope="module")
-def costs(seeds: Callable[[int], PublicSeed]) -> tuple[Floats, Floats]:
+def costs() -> tuple[Floats, Floats]:
     """(D, its claimed variance) of many pairs of rounds on the small quadratic, all from its start.
 
     The controller's own figures: the second step sees the release after the first.
@@ -311,7 +304,7 @@ def costs(seeds: Callable[[int], PublicSeed]) -> tuple[Floats, Floats]:
     for i in range(PAIRS):
         rng, x, previous, state = np.random.default_rng(i), SMALL.start, None, first.state
         for number in range(2):
-            seed = seeds(2 * i + number)
+            seed = seed_of(2 * i + number)
             sent = SMALL.sent(first.spec.build(seed), x, rng)
             update = first.spec.build(seed).decode(sent)
             stats = SMALL.release(first.spec, seed, sent, update, previous, number)
@@ -329,9 +322,7 @@ class TestStatistics:
     """What D is claimed to measure, on real sketches at one point of a small quadratic."""
 
     @pytest.mark.statistical
-    def test_mean_is_the_curvature_of_signal_and_errors(
-        self, costs: tuple[Floats, Floats], mean_check: Callable[..., None]
-    ) -> None:
+    def test_mean_is_the_curvature_of_signal_and_errors(self, costs: tuple[Floats, Floats]) -> None:
         """E D = eta (mu^T H mu + sigma^2 tr(H) + sum of h_q (|mu|^2 - mu_q^2) / L).
 
         The broken twins leave out the part of compression, and that of the noise.
@@ -341,10 +332,10 @@ class TestStatistics:
         signal = float(q.curvatures @ mu**2)
         noise = q.sigma**2 * float(q.curvatures.sum())
         compression = float(q.curvatures @ (mu @ mu - mu**2)) / SIZE
-        mean_check(costs[0], q.eta * (signal + noise + compression))
+        assert_mean(costs[0], q.eta * (signal + noise + compression))
         for part in (noise, compression):
             with pytest.raises(AssertionError, match="mean off"):
-                mean_check(costs[0], q.eta * (signal + noise + compression - part))
+                assert_mean(costs[0], q.eta * (signal + noise + compression - part))
 
     @pytest.mark.statistical
     def test_variance_is_about_the_claimed_one(self, costs: tuple[Floats, Floats]) -> None:
@@ -356,16 +347,14 @@ class TestStatistics:
         assert 0.8 < ratio < 1.25
 
     @pytest.mark.statistical
-    def test_expected_loss_is_that_of_descents(
-        self, seeds: Callable[[int], PublicSeed], mean_check: Callable[..., None]
-    ) -> None:
+    def test_expected_loss_is_that_of_descents(self) -> None:
         """The recursion behind all losses below. The broken twin takes a longer sketch."""
         rounds, runs = 8, 300
         controller = FixedRate(400 / SIZE, ROWS)
-        losses = [SMALL.descend(controller, rounds, i, seeds)[0] for i in range(runs)]
-        mean_check(np.array(losses), SMALL.expected_loss([SIZE] * rounds))
+        losses = [SMALL.descend(controller, rounds, i)[0] for i in range(runs)]
+        assert_mean(np.array(losses), SMALL.expected_loss([SIZE] * rounds))
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check(np.array(losses), SMALL.expected_loss([2 * SIZE] * rounds))
+            assert_mean(np.array(losses), SMALL.expected_loss([2 * SIZE] * rounds))
 
 
 class TestTheory:
@@ -382,8 +371,17 @@ class TestTheory:
         assert short > kappa
 
 
+# Two rows of the table always; the whole campaign in long runs.
+ROWS_OF_THE_PAGE = [
+    case
+    if case in (("steep", 0.06), ("flat", 0.004))
+    else pytest.param(*case, marks=pytest.mark.slow)
+    for case in CASES
+]
+
+
 class TestBesideItsRivals:
-    @pytest.mark.parametrize(("name", "sigma"), CASES)
+    @pytest.mark.parametrize(("name", "sigma"), ROWS_OF_THE_PAGE)
     def test_table_of_the_page(
         self, name: str, sigma: float, outcome: Callable[[str, float, str], Outcome]
     ) -> None:

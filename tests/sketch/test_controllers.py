@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sketch_kit import assert_mean, estimated, releases_of
 
 from sketch import Probe, PublicSeed, SketchKind, spec_for_size
 from sketch.controllers import (
@@ -33,8 +34,6 @@ from sketch.controllers import (
 from sketch.controllers.adapt_tail import TailUpdate
 from sketch.controllers.options import OPTIONS, options_of
 from sketch.controllers.release import released_stats
-
-Releases = Callable[..., Iterator[ReleasedStats]]
 
 DIMENSION = 100_000
 CONTROLLERS: list[Any] = [
@@ -63,8 +62,7 @@ def release(
 ) -> ReleasedStats:
     """What a round with this decision releases if every estimate hits its mean exactly."""
     spec = decision.spec
-    size = spec.main_size
-    error = spec.dimension * (noise_variance + norm_squared / size)
+    error = spec.dimension * (noise_variance + norm_squared / spec.main_size)
     probe = None
     if spec.probe is not None:
         probe = ReleasedProbe(
@@ -73,17 +71,8 @@ def release(
             noise_variance=9.0 * noise_variance,
             error_squared=error + spec.probe.size * 9.0 * noise_variance,
         )
-    return ReleasedStats(
-        round_number=number,
-        dimension=spec.dimension,
-        size=size,
-        sketch_norm_squared=norm_squared + size * noise_variance,
-        noise_variance=noise_variance,
-        survivors=10,
-        update_norm_squared=norm_squared + error,
-        previous_inner=inner,
-        probe=probe,
-    )
+    others = {"update_norm_squared": norm_squared + error, "previous_inner": inner, "probe": probe}
+    return estimated(norm_squared, spec.main_size, noise_variance, number, **others)
 
 
 def run(controller: Controller, norms: list[float], noise: float = 1e-4) -> list[Decision]:
@@ -442,10 +431,7 @@ class TestAdaptNorm:
     @pytest.mark.statistical
     @pytest.mark.parametrize("kind", [AdaptNorm, Published])
     def test_estimates_from_real_sketches_are_unbiased(
-        self,
-        kind: type[AdaptNorm | Published],
-        releases: Releases,
-        mean_check: Callable[..., None],
+        self, kind: type[AdaptNorm | Published]
     ) -> None:
         """The whole way: sketch, noise, release, estimate."""
         dimension, variance = 400, 0.02
@@ -456,9 +442,9 @@ class TestAdaptNorm:
         assert first.spec == spec
         estimates = [
             controller.step(first.state, released).rationale.numbers["estimate"]
-            for released in releases(spec, mu, variance, 1000)
+            for released in releases_of(spec, mu, variance, 1000)
         ]
-        mean_check(np.array(estimates), float(mu @ mu))
+        assert_mean(np.array(estimates), float(mu @ mu))
 
 
 class TestTwoStage:

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import binom
+from sketch_kit import ALPHA, SEED, assert_mean, peaks_of, seed_of
 
 from sketch import CountMeanSketch, CountMedianSketch, LinearSketch, PublicSeed
 from sketch.error import sketched_norm_variance
 from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
 
-SEED = PublicSeed(bytes(range(32)))
-SeedSource = Callable[[int], PublicSeed]
 Vector = NDArray[np.float64]
 SignSource = Callable[[PublicSeed, int, int], NDArray[np.int8]]
 
@@ -87,12 +86,12 @@ class TestDefinition:
             "CountMedianSketch(dimension=50, rows=2, columns=6, copies=3, seed=PublicSeed("
         )
 
-    def test_memory_is_that_of_the_vector(self, peaks: Callable[..., tuple[int, int]]) -> None:
+    def test_memory_is_that_of_the_vector(self) -> None:
         """Neither M d estimates nor R d hashes: little beside the result."""
         dimension, rows, copies = 2**20, 3, 7
         sketch = CountMedianSketch(dimension, rows, 20, copies, SEED)
         x = normal(0, dimension)
-        encode_peak, decode_peak = peaks(sketch, x)
+        encode_peak, decode_peak = peaks_of(sketch, x)
         assert encode_peak < 2**20
         # One copy's estimates of all coordinates would be 2^23 bytes.
         assert decode_peak - x.nbytes < 8 * copies * CHUNK + 2**20 < 2**23
@@ -109,42 +108,37 @@ class TestMoments:
         """The map of a seed."""
         return CountMedianSketch(self.DIMENSION, self.ROWS, self.COLUMNS, self.COPIES, seed)
 
-    def test_unbiased_under_noise_that_is_not(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
+    def test_unbiased_under_noise_that_is_not(self) -> None:
         """Noise of mean 0.3 and a long tail: the signs make every copy's error symmetric."""
         rng = np.random.default_rng(1)
         decoded = []
         for i in range(self.SAMPLES):
-            sketch = self.build(seeds(i))
+            sketch = self.build(seed_of(i))
             noise = rng.exponential(0.3, size=sketch.size)
             decoded.append(sketch.decode(sketch.encode(self.X) + noise))
-        mean_check(np.array(decoded), self.X)
+        assert_mean(np.array(decoded), self.X)
 
-    def test_one_draw_for_bucket_and_sign_is_biased(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
+    def test_one_draw_for_bucket_and_sign_is_biased(self) -> None:
         def decoded(source: SignSource) -> Vector:
             samples = [
-                copy_estimates(self.build(seeds(i)), self.X, seeds(i), source) for i in range(300)
+                copy_estimates(self.build(seed_of(i)), self.X, seed_of(i), source)
+                for i in range(300)
             ]
             return np.median(np.array(samples), axis=1)
 
-        mean_check(decoded(row_signs), self.X)
+        assert_mean(decoded(row_signs), self.X)
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check(decoded(draw_signs), self.X)
+            assert_mean(decoded(draw_signs), self.X)
 
-    def test_norm_is_kept_on_average(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
+    def test_norm_is_kept_on_average(self) -> None:
         size = self.ROWS * self.COLUMNS * self.COPIES
         norms = np.array(
-            [np.sum(self.build(seeds(i)).encode(self.X) ** 2) for i in range(self.SAMPLES)]
+            [np.sum(self.build(seed_of(i)).encode(self.X) ** 2) for i in range(self.SAMPLES)]
         )
         squared = self.X @ self.X
         variance = sketched_norm_variance(size, squared, float(np.sum(self.X**4)))
-        mean_check(norms, squared, variance)
-        mean_check((norms - squared) ** 2, variance)
+        assert_mean(norms, squared, variance)
+        assert_mean((norms - squared) ** 2, variance)
 
 
 @pytest.mark.statistical
@@ -154,13 +148,13 @@ class TestRobustness:
     DIMENSION, COLUMNS, COPIES, SAMPLES = 64, 50, 5, 2000
     HEAVY, AT = 3, 17
 
-    def wrong(self, seeds: SeedSource, decode: Callable[[Vector, PublicSeed], Vector]) -> int:
+    def wrong(self, decode: Callable[[Vector, PublicSeed], Vector]) -> int:
         """Seeds for which the light coordinate is missed by more than rounding."""
         x = np.zeros(self.DIMENSION)
         x[: self.HEAVY], x[self.AT] = 1000.0, 1.0
-        return sum(abs(decode(x, seeds(i))[self.AT] - 1.0) > 1e-9 for i in range(self.SAMPLES))
+        return sum(abs(decode(x, seed_of(i))[self.AT] - 1.0) > 1e-9 for i in range(self.SAMPLES))
 
-    def limit(self, alpha: float) -> int:
+    def limit(self) -> int:
         """More than this many wrong seeds have probability alpha at most, for the median.
 
         A copy of one row is wrong only if a heavy coordinate is in the light one's bucket; the
@@ -168,18 +162,18 @@ class TestRobustness:
         """
         copy = 1.0 - (1.0 - 1.0 / self.COLUMNS) ** self.HEAVY
         majority = float(binom.sf(self.COPIES // 2, self.COPIES, copy))
-        return int(binom.isf(alpha, self.SAMPLES, majority))
+        return int(binom.isf(ALPHA, self.SAMPLES, majority))
 
-    def test_median(self, seeds: SeedSource, alpha: float) -> None:
+    def test_median(self) -> None:
         def decode(x: Vector, seed: PublicSeed) -> Vector:
             sketch = CountMedianSketch(self.DIMENSION, 1, self.COLUMNS, self.COPIES, seed)
             return sketch.decode(sketch.encode(x))
 
-        assert self.wrong(seeds, decode) <= self.limit(alpha)
+        assert self.wrong(decode) <= self.limit()
 
-    def test_mean_of_the_same_sketch_is_not(self, seeds: SeedSource, alpha: float) -> None:
+    def test_mean_of_the_same_sketch_is_not(self) -> None:
         def decode(x: Vector, seed: PublicSeed) -> Vector:
             sketch = CountMeanSketch(self.DIMENSION, self.COPIES, self.COLUMNS, seed)
             return sketch.decode(sketch.encode(x))
 
-        assert self.wrong(seeds, decode) > 10 * self.limit(alpha)
+        assert self.wrong(decode) > 10 * self.limit()

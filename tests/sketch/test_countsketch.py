@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sketch_kit import SEED, assert_mean, peaks_of, seed_of
 
 from sketch import CountMeanSketch, NoSketch, PublicSeed
 from sketch.error import compression_error, noise_error, sketched_norm_variance
 from sketch.hashing import CHUNK, MAX_COLUMNS, buckets, signs
 
-SEED = PublicSeed(bytes(range(32)))
-SeedSource = Callable[[int], PublicSeed]
 Vector = NDArray[np.float64]
 
 
@@ -59,13 +58,11 @@ class TestDefinition:
         assert text.startswith("CountMeanSketch(dimension=5, rows=1, columns=2, seed=PublicSeed(")
         assert repr(NoSketch(5)) == "NoSketch(dimension=5)"
 
-    def test_no_allocation_of_the_order_of_the_hashes(
-        self, peaks: Callable[..., tuple[int, int]]
-    ) -> None:
+    def test_no_allocation_of_the_order_of_the_hashes(self) -> None:
         dimension, rows = 2**18, 15
         sketch = CountMeanSketch(dimension, rows, 10, SEED)
         x = normal(0, dimension)
-        encode_peak, decode_peak = peaks(sketch, x)
+        encode_peak, decode_peak = peaks_of(sketch, x)
         assert encode_peak < dimension * rows / 4
         assert decode_peak < 8 * dimension + dimension * rows / 4
 
@@ -94,9 +91,9 @@ class TestLinearAlgebra:
             unit[q] = 1.0
             assert np.linalg.norm(sketch.encode(unit)) == pytest.approx(1.0)
 
-    def test_seeds_differ(self, seeds: SeedSource) -> None:
+    def test_seeds_differ(self) -> None:
         x = normal(0, 100)
-        first, second = (CountMeanSketch(100, 3, 9, seeds(i)).encode(x) for i in range(2))
+        first, second = (CountMeanSketch(100, 3, 9, seed_of(i)).encode(x) for i in range(2))
         assert not np.allclose(first, second)
 
 
@@ -119,43 +116,37 @@ class TestMoments:
     DIMENSION, ROWS, COLUMNS, SAMPLES = 60, 3, 10, 3000
     X = np.linspace(0.2, 2.0, DIMENSION)
 
-    def samples(self, seeds: SeedSource, what: Callable[[CountMeanSketch, int], object]) -> Vector:
+    def samples(self, what: Callable[[CountMeanSketch, int], object]) -> Vector:
         """`what` of the map of each seed."""
         maps = (
-            CountMeanSketch(self.DIMENSION, self.ROWS, self.COLUMNS, seeds(i))
+            CountMeanSketch(self.DIMENSION, self.ROWS, self.COLUMNS, seed_of(i))
             for i in range(self.SAMPLES)
         )
         return np.array([what(sketch, i) for i, sketch in enumerate(maps)])
 
-    def test_decoding_is_unbiased(self, seeds: SeedSource, mean_check: Callable[..., None]) -> None:
-        decoded = self.samples(seeds, lambda s, _: s.decode(s.encode(self.X)))
+    def test_decoding_is_unbiased(self) -> None:
+        decoded = self.samples(lambda s, _: s.decode(s.encode(self.X)))
         # One coordinate's share of Lemma 6 without noise: everything but itself, over L.
         variance = (self.X @ self.X - self.X**2) / (self.ROWS * self.COLUMNS)
-        mean_check(decoded, self.X, variance)
+        assert_mean(decoded, self.X, variance)
 
-    def test_one_draw_for_bucket_and_sign_is_biased(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
+    def test_one_draw_for_bucket_and_sign_is_biased(self) -> None:
         decoded = np.array(
-            [biased_decode(self.X, self.ROWS, self.COLUMNS, seeds(i)) for i in range(300)]
+            [biased_decode(self.X, self.ROWS, self.COLUMNS, seed_of(i)) for i in range(300)]
         )
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check(decoded, self.X)
+            assert_mean(decoded, self.X)
 
-    def test_norm_is_kept_on_average(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
-        norms = self.samples(seeds, lambda s, _: np.sum(s.encode(self.X) ** 2))
+    def test_norm_is_kept_on_average(self) -> None:
+        norms = self.samples(lambda s, _: np.sum(s.encode(self.X) ** 2))
         squared = self.X @ self.X
         size = self.ROWS * self.COLUMNS
         variance = sketched_norm_variance(size, squared, float(np.sum(self.X**4)))
-        mean_check(norms, squared, variance)
-        mean_check((norms - squared) ** 2, variance)
+        assert_mean(norms, squared, variance)
+        assert_mean((norms - squared) ** 2, variance)
 
     @pytest.mark.parametrize("sigma", [0.0, 0.7])
-    def test_lemma_6(
-        self, seeds: SeedSource, mean_check: Callable[..., None], sigma: float
-    ) -> None:
+    def test_lemma_6(self, sigma: float) -> None:
         def squared_error(sketch: CountMeanSketch, number: int) -> float:
             noisy = sketch.encode(self.X) + sigma * normal(number, sketch.size)
             return float(np.sum((sketch.decode(noisy) - self.X) ** 2))
@@ -163,7 +154,7 @@ class TestMoments:
         size, squared = self.ROWS * self.COLUMNS, self.X @ self.X
         expected = compression_error(self.DIMENSION, size, squared)
         expected += noise_error(self.DIMENSION, sigma**2)
-        mean_check(self.samples(seeds, squared_error), expected)
+        assert_mean(self.samples(squared_error), expected)
 
 
 class TestArguments:

@@ -11,9 +11,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 from scipy.stats import t as student
+from sketch_kit import estimated
 
 from sketch import flat_bound
-from sketch.controllers import AdaptNorm, Controller, Prior, Published, ReleasedStats
+from sketch.controllers import AdaptNorm, Controller, Prior, Published
 from sketch.error import norm_estimate_variance
 from sketch.hashing import CHUNK, LABEL, Usage
 from sketch.spec import SPEC_BYTES, SPEC_VERSION, SketchKind
@@ -81,15 +82,8 @@ def constant_run(controller: Controller, squared: float, seed: int) -> list[int]
     for number in range(100):
         size = decision.spec.main_size
         sizes.append(size)
-        stats = ReleasedStats(
-            round_number=number,
-            dimension=dimension,
-            size=size,
-            sketch_norm_squared=float((1.0 + squared / size) * rng.chisquare(size)),
-            noise_variance=1.0,
-            survivors=10,
-            update_norm_squared=1.0,
-        )
+        estimate = float((1.0 + squared / size) * rng.chisquare(size)) - size
+        stats = estimated(estimate, size, 1.0, number, dimension=dimension)
         decision = controller.step(decision.state, stats)
     return sizes
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sketch_kit import assert_mean, seed_of
 
-from sketch import CountMeanSketch, PublicSeed
+from sketch import CountMeanSketch
 from sketch.error import (
     compression_error,
     noise_error,
@@ -50,12 +50,7 @@ class TestForms:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("rows", "columns"), [(1, 40), (4, 10), (10, 4)])
-def test_norm_estimate_moments(
-    seeds: Callable[[int], PublicSeed],
-    mean_check: Callable[..., None],
-    rows: int,
-    columns: int,
-) -> None:
+def test_norm_estimate_moments(rows: int, columns: int) -> None:
     """Mean and variance of |S mu + xi|^2 - L sigma^2; both depend on R and P through L alone."""
     mu, variance = np.linspace(-1.0, 2.0, 50), 0.5
     size, norm = rows * columns, float(mu @ mu)
@@ -63,11 +58,11 @@ def test_norm_estimate_moments(
     estimates = np.empty(3000)
     for i in range(estimates.size):
         noise = math.sqrt(variance) * rng.normal(size=size)
-        released = CountMeanSketch(mu.size, rows, columns, seeds(i)).encode(mu) + noise
+        released = CountMeanSketch(mu.size, rows, columns, seed_of(i)).encode(mu) + noise
         estimates[i] = released @ released - size * variance
     expected = norm_estimate_variance(size, norm, float(np.sum(mu**4)), variance)
-    mean_check(estimates, norm, expected)
-    mean_check((estimates - norm) ** 2, expected)
+    assert_mean(estimates, norm, expected)
+    assert_mean((estimates - norm) ** 2, expected)
 
 
 class TestArguments:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sketch_kit import SEED
 
 from sketch import (
     CountMeanSketch,
@@ -17,7 +18,6 @@ from sketch import (
     LinearSketch,
     NoSketch,
     Probe,
-    PublicSeed,
     top_k,
 )
 from sketch.factors import FactorShapes
@@ -25,7 +25,6 @@ from sketch.hashing import CHUNK
 from sketch.power_factors import LeftFactorMap, RightFactorMap
 from sketch.probed import ProbedSketch
 
-SEED = PublicSeed(bytes(range(32)))
 DIMENSION = 50
 X = np.random.default_rng(0).normal(size=DIMENSION)
 SHAPES = FactorShapes(LayerShapes((("bias", (7,)), ("dense", (6, 7)), ("one", ()))), 2)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, chisquare
+from sketch_kit import ALPHA, SEED, critical_value, seed_of
 
 from sketch import PublicSeed
 from sketch.hashing import (
@@ -27,7 +28,6 @@ from sketch.hashing import (
     signs,
 )
 
-SEED = PublicSeed(bytes(range(32)))
 BORDERS = [0, 1, 3, 4, 7, 8, 127, 128, 129, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK]
 
 
@@ -152,40 +152,30 @@ def stream_agreement(seed: PublicSeed, source: SignSource) -> float:
 
 @pytest.mark.statistical
 class TestIndependence:
-    def test_library(
-        self, seeds: Callable[[int], PublicSeed], alpha: float, critical: Callable[..., float]
-    ) -> None:
+    def test_library(self) -> None:
         for number in range(5):
-            assert table_p_value(seeds(number), honest_signs) > alpha
-            assert stream_agreement(seeds(number), honest_signs) < critical()
+            assert table_p_value(seed_of(number), honest_signs) > ALPHA
+            assert stream_agreement(seed_of(number), honest_signs) < critical_value()
 
-    def test_one_draw_for_both_is_caught(
-        self, seeds: Callable[[int], PublicSeed], alpha: float
-    ) -> None:
-        assert table_p_value(seeds(0), same_draw_signs) < alpha
+    def test_one_draw_for_both_is_caught(self) -> None:
+        assert table_p_value(seed_of(0), same_draw_signs) < ALPHA
 
-    def test_one_key_for_both_is_caught(
-        self, seeds: Callable[[int], PublicSeed], critical: Callable[..., float]
-    ) -> None:
-        assert stream_agreement(seeds(0), same_key_signs) > critical()
+    def test_one_key_for_both_is_caught(self) -> None:
+        assert stream_agreement(seed_of(0), same_key_signs) > critical_value()
 
     @pytest.mark.parametrize("pair", [(0, 1), (0, 14), (3, 4)])
-    def test_rows(
-        self, seeds: Callable[[int], PublicSeed], alpha: float, pair: tuple[int, int]
-    ) -> None:
+    def test_rows(self, pair: tuple[int, int]) -> None:
         table = np.zeros((16, 16))
-        first, second = (buckets(seeds(1), row, 16, 0, 2**16) for row in pair)
+        first, second = (buckets(seed_of(1), row, 16, 0, 2**16) for row in pair)
         np.add.at(table, (first, second), 1)
-        assert chi2_contingency(table).pvalue > alpha
+        assert chi2_contingency(table).pvalue > ALPHA
 
-    def test_buckets_are_uniform(self, seeds: Callable[[int], PublicSeed], alpha: float) -> None:
+    def test_buckets_are_uniform(self) -> None:
         for columns in (2, 15, 700):
-            counts = np.bincount(buckets(seeds(2), 0, columns, 0, 2**17), minlength=columns)
-            assert chisquare(counts).pvalue > alpha
+            counts = np.bincount(buckets(seed_of(2), 0, columns, 0, 2**17), minlength=columns)
+            assert chisquare(counts).pvalue > ALPHA
 
-    def test_signs_are_even(
-        self, seeds: Callable[[int], PublicSeed], critical: Callable[..., float]
-    ) -> None:
+    def test_signs_are_even(self) -> None:
         for usage in (Usage.SIGN, Usage.ROTATION_FIRST, Usage.ROTATION_LAST):
-            total = int(signs(seeds(3), 0, 0, 2**17, usage).sum())
-            assert abs(total) < critical() * np.sqrt(2**17)
+            total = int(signs(seed_of(3), 0, 0, 2**17, usage).sum())
+            assert abs(total) < critical_value() * np.sqrt(2**17)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
+from sketch_kit import ALPHA, assert_mean, estimated, releases_of
 
 from sketch import spec_for_size
 from sketch.controllers import ReleasedStats, norm_belief
@@ -24,8 +25,6 @@ from sketch.controllers.norm_belief import (
     believed_measured,
 )
 from sketch.error import norm_estimate_variance
-
-Releases = Callable[..., Iterator[ReleasedStats]]
 
 FEW = st.lists(st.tuples(st.floats(-1.0, 1.0), st.floats(0.5, 50.0)), min_size=1, max_size=8)
 """Estimates, and variances so large that none of them is a surprise."""
@@ -151,17 +150,9 @@ class TestFilter:
         assert believed(belief, 2.0, 9.0).squared == pytest.approx(0.0, abs=0.05)
 
 
-def released(size: int, estimate: float, noise: float = 1e-2) -> ReleasedStats:
-    """A release with this norm estimate."""
-    return ReleasedStats(
-        round_number=0,
-        dimension=1000,
-        size=size,
-        sketch_norm_squared=estimate + size * noise,
-        noise_variance=noise,
-        survivors=5,
-        update_norm_squared=1.0,
-    )
+def released(size: int, estimate: float) -> ReleasedStats:
+    """A release with this norm estimate, under noise of 1e-2."""
+    return estimated(estimate, size, 1e-2, 0, dimension=1000, survivors=5)
 
 
 class TestReleases:
@@ -193,7 +184,7 @@ Chains = list[list[ReleasedStats]]
 
 
 @pytest.fixture(scope="module")
-def chains(releases: Releases) -> Callable[[int, float], Chains]:
+def chains() -> Callable[[int, float], Chains]:
     """Chains of real releases at one size L, of a mean with |mu|^2 = signal L sigma^2."""
 
     @cache
@@ -202,7 +193,7 @@ def chains(releases: Releases) -> Callable[[int, float], Chains]:
         mean *= math.sqrt(signal * size * NOISE / float(mean @ mean))
         spec = spec_for_size(DIMENSION, size)
         assert spec.main_size == size
-        stats = list(releases(spec, mean, NOISE, CHAINS * LENGTH))
+        stats = list(releases_of(spec, mean, NOISE, CHAINS * LENGTH))
         return [stats[start : start + LENGTH] for start in range(0, len(stats), LENGTH)]
 
     return made
@@ -237,7 +228,6 @@ SURPRISED = LENGTH * 2.0 * norm.sf(SURPRISE)
 def test_intervals_are_honest(
     chains: Callable[[int, float], Chains],
     monkeypatch: pytest.MonkeyPatch,
-    alpha: float,
     size: int,
     signal: float,
     deviations: float,
@@ -249,8 +239,8 @@ def test_intervals_are_honest(
     monkeypatch.setattr(norm_belief, "DRIFT", 0.0)
     missed = misses(chains(size, signal), signal * size * NOISE, deviations)
     outside = 2.0 * norm.sf(deviations)
-    assert binom.ppf(alpha, CHAINS, outside) <= missed
-    assert missed <= binom.isf(alpha, CHAINS, outside + SURPRISED)
+    assert binom.ppf(ALPHA, CHAINS, outside) <= missed
+    assert missed <= binom.isf(ALPHA, CHAINS, outside + SURPRISED)
 
 
 def forgetful(size: int, norm_squared: float, fourth: float, noise: float) -> float:
@@ -269,7 +259,6 @@ def overlapping(size: int, norm_squared: float, fourth: float, noise: float) -> 
 def test_intervals_of_a_variance_that_forgets_a_part_are_not(
     chains: Callable[[int, float], Chains],
     monkeypatch: pytest.MonkeyPatch,
-    alpha: float,
     twin: Callable[..., float],
     signal: float,
 ) -> None:
@@ -277,14 +266,12 @@ def test_intervals_of_a_variance_that_forgets_a_part_are_not(
     monkeypatch.setattr(norm_belief, "DRIFT", 0.0)
     monkeypatch.setattr(norm_belief, "norm_estimate_variance", twin)
     missed = misses(chains(150, signal), signal * 150 * NOISE, 2.0)
-    assert missed > binom.isf(alpha, CHAINS, 2.0 * norm.sf(2.0) + SURPRISED)
+    assert missed > binom.isf(ALPHA, CHAINS, 2.0 * norm.sf(2.0) + SURPRISED)
 
 
 @pytest.mark.statistical
 def test_estimates_weighed_by_what_was_expected_have_no_bias(
-    chains: Callable[[int, float], Chains],
-    monkeypatch: pytest.MonkeyPatch,
-    mean_check: Callable[..., None],
+    chains: Callable[[int, float], Chains], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the norm was known before as surely as a release tells it.
 
@@ -299,6 +286,6 @@ def test_estimates_weighed_by_what_was_expected_have_no_bias(
         ours.append(believed_after(known, stats).squared)
         itself = believed_after(None, stats)
         theirs.append(believed(known, itself.squared, itself.variance).squared)
-    mean_check(np.array(ours), norm_squared)
+    assert_mean(np.array(ours), norm_squared)
     with pytest.raises(AssertionError, match="mean off"):
-        mean_check(np.array(theirs), norm_squared)
+        assert_mean(np.array(theirs), norm_squared)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency
+from sketch_kit import ALPHA, SEED, assert_mean, seed_of
 
 from sketch import (
     CountMeanSketch,
@@ -24,8 +25,6 @@ from sketch.error import sketched_norm_variance
 from sketch.hashing import buckets, signs
 from sketch.probed import ProbedSketch
 
-SEED = PublicSeed(bytes(range(32)))
-SeedSource = Callable[[int], PublicSeed]
 Vector = NDArray[np.float64]
 MAINS: list[LinearSketch] = [
     CountMeanSketch(40, 3, 5, SEED),
@@ -83,12 +82,12 @@ class TestNorm:
     X = np.linspace(-1.0, 2.0, 50)
     COLUMNS, SHARE, SAMPLES = 12, 0.4, 3000
 
-    def norms(self, seeds: SeedSource, probe_seed: Callable[[PublicSeed], PublicSeed]) -> Vector:
+    def norms(self, probe_seed: Callable[[PublicSeed], PublicSeed]) -> Vector:
         """|S' x|^2 for each seed, the second sketch built from `probe_seed` of it."""
         found = np.empty(self.SAMPLES)
         for i in range(self.SAMPLES):
-            main = CountMeanSketch(self.X.size, 1, self.COLUMNS, seeds(i)).encode(self.X)
-            other = CountMeanSketch(self.X.size, 1, self.COLUMNS, probe_seed(seeds(i)))
+            main = CountMeanSketch(self.X.size, 1, self.COLUMNS, seed_of(i)).encode(self.X)
+            other = CountMeanSketch(self.X.size, 1, self.COLUMNS, probe_seed(seed_of(i)))
             second = other.encode(self.X)
             found[i] = (1 - self.SHARE) * (main @ main) + self.SHARE * (second @ second)
         return found
@@ -98,23 +97,21 @@ class TestNorm:
         one = sketched_norm_variance(self.COLUMNS, float(self.X @ self.X), float(np.sum(self.X**4)))
         return ((1 - self.SHARE) ** 2 + self.SHARE**2) * one
 
-    def test_mean_and_variance(self, seeds: SeedSource, mean_check: Callable[..., None]) -> None:
+    def test_mean_and_variance(self) -> None:
         def norm(i: int) -> float:
-            main = CountMeanSketch(self.X.size, 1, self.COLUMNS, seeds(i))
-            sent = ProbedSketch(main, Probe(self.COLUMNS, self.SHARE), seeds(i)).encode(self.X)
+            main = CountMeanSketch(self.X.size, 1, self.COLUMNS, seed_of(i))
+            sent = ProbedSketch(main, Probe(self.COLUMNS, self.SHARE), seed_of(i)).encode(self.X)
             return float(sent @ sent)
 
         norms = np.array([norm(i) for i in range(self.SAMPLES)])
-        np.testing.assert_allclose(norms[:20], self.norms(seeds, PublicSeed.probe)[:20])
-        mean_check(norms, self.X @ self.X, self.variance())
-        mean_check((norms - self.X @ self.X) ** 2, self.variance())
+        np.testing.assert_allclose(norms[:20], self.norms(PublicSeed.probe)[:20])
+        assert_mean(norms, self.X @ self.X, self.variance())
+        assert_mean((norms - self.X @ self.X) ** 2, self.variance())
 
-    def test_one_seed_for_both_is_caught(
-        self, seeds: SeedSource, mean_check: Callable[..., None]
-    ) -> None:
-        shared = self.norms(seeds, lambda seed: seed)
+    def test_one_seed_for_both_is_caught(self) -> None:
+        shared = self.norms(lambda seed: seed)
         with pytest.raises(AssertionError, match="mean off"):
-            mean_check((shared - self.X @ self.X) ** 2, self.variance())
+            assert_mean((shared - self.X @ self.X) ** 2, self.variance())
 
 
 def pair_p_value(first: PublicSeed, second: PublicSeed) -> float:
@@ -131,12 +128,12 @@ def pair_p_value(first: PublicSeed, second: PublicSeed) -> float:
 
 @pytest.mark.statistical
 class TestIndependence:
-    def test_streams(self, seeds: SeedSource, alpha: float) -> None:
+    def test_streams(self) -> None:
         for i in range(5):
-            assert pair_p_value(seeds(i), seeds(i).probe()) > alpha
+            assert pair_p_value(seed_of(i), seed_of(i).probe()) > ALPHA
 
-    def test_one_seed_for_both_is_caught(self, seeds: SeedSource, alpha: float) -> None:
-        assert pair_p_value(seeds(0), seeds(0)) < alpha
+    def test_one_seed_for_both_is_caught(self) -> None:
+        assert pair_p_value(seed_of(0), seed_of(0)) < ALPHA
 
-    def test_probe_of_a_probe_is_another(self, seeds: SeedSource) -> None:
-        assert len({seeds(0), seeds(0).probe(), seeds(0).probe().probe()}) == 3
+    def test_probe_of_a_probe_is_another(self) -> None:
+        assert len({seed_of(0), seed_of(0).probe(), seed_of(0).probe().probe()}) == 3

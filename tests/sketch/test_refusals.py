@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bounds import Row
+from sketch_kit import SEED
 
 from sketch import (
     CountMeanSketch,
@@ -28,16 +29,19 @@ from sketch.compressors import (
     Denoise,
     ErrorFeedback,
     NoCompression,
+    PowerSgd,
     RandomK,
     TopK,
 )
+from sketch.compressors.denoise import clipped_mean
 from sketch.controllers import Prior
 from sketch.controllers.base import LARGEST_SQUARE
 from sketch.error import compression_error, size_for_error_ratio, sketched_norm_variance
+from sketch.factors import Factors, FactorShapes
 from sketch.hashing import MAX_COLUMNS, Usage, buckets, derive_key, signs
+from sketch.power_factors import LeftFactorMap, RightFactorMap
 
 NAN, INF = math.nan, math.inf
-SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes((("a", (5,)), ("b", (2, 3))))
 MEAN, MEDIAN, IDENTITY = SketchKind.COUNT_MEAN, SketchKind.COUNT_MEDIAN, SketchKind.IDENTITY
 
@@ -118,6 +122,28 @@ MAPS = [
     Row(lambda v: compression_error(5, 5, v), "norm_squared must be a real", [], ["1"], [0.0]),
 ]
 
+FACTORS = [
+    Row(lambda rank: FactorShapes(LAYERS, rank), "rank must be", [0], [1.0], [1]),
+    Row(
+        lambda layers: FactorShapes(layers, 1),
+        "layers must be Layer",
+        [],
+        [LAYERS.shapes],
+        [LAYERS],
+    ),
+    Row(Factors, "bases", [], [[np.eye(2)], (np.eye(2, dtype=np.float32),), (np.ones(2),)]),
+    *(
+        Row(
+            lambda shapes, kind=kind: kind(shapes, Factors(())),
+            "must be FactorShapes",
+            [],
+            [LAYERS],
+        )
+        for kind in (LeftFactorMap, RightFactorMap)
+    ),
+    Row(FactorShapes(LAYERS, 1).initial_right, "seed must be a PublicSeed", [], [b"seed"], [SEED]),
+]
+
 SPECS = [
     *(
         Row(lambda n, kind=kind: SketchSpec(kind, 7, 1, 7, n), "must be 1 without a median", [3])
@@ -160,7 +186,8 @@ SPECS = [
 
 def denoise(**change: Any) -> object:
     """A good filter, but for the change."""
-    return Denoise(NoCompression(3), **{"momentum": 0.5, "residual_decay": 0.5, **change})
+    good = {"inner": NoCompression(3), "momentum": 0.5, "residual_decay": 0.5}
+    return Denoise(**{**good, **change})
 
 
 COMPRESSORS = [
@@ -189,6 +216,31 @@ COMPRESSORS = [
         ["1"],
         [0.0],
     ),
+    Row(lambda rank: PowerSgd(LAYERS, rank, SEED), "rank must be", [0], [2.0], [1]),
+    Row(lambda seed: PowerSgd(LAYERS, 1, seed), "seed must be a PublicSeed", [], [b"seed"], [SEED]),
+    Row(lambda rank: PowerSgd(LAYERS, rank, SEED), "no layer is large enough .* at rank 99", [99]),
+    *(
+        Row(
+            feedback,
+            "inner must keep no residual",
+            [ErrorFeedback(NoCompression(3)), DeepGradientCompression(LAYERS, 2)],
+        )
+        for feedback in (ErrorFeedback, lambda inner: denoise(inner=inner))
+    ),
+    Row(
+        lambda clip: clipped_mean(np.ones((2, 3)), clip),
+        "clip_l2 must be finite and above 0",
+        [0.0, -1.0, NAN, INF],
+        [],
+        [1e-9],
+    ),
+    Row(lambda v: clipped_mean(v, 1.0), "vectors must be finite", [np.array([[1.0, NAN]])]),
+    Row(
+        lambda v: clipped_mean(v, 1.0),
+        "two axes and at least one entry",
+        [np.ones(3), np.ones((0, 3))],
+    ),
+    Row(lambda v: clipped_mean(v, 1.0), "an array of float64", [], [np.ones((2, 3), np.float32)]),
     Row(lambda rate: RandomK(3, rate, SEED), "rate must be", [0.99, NAN], ["1"], [1.0]),
     Row(lambda n: RandomK(n, 1.0, SEED), "dimension must be", [0, 2**32], [1.0], [1]),
     Row(lambda seed: RandomK(3, 1.0, seed), "seed must be a PublicSeed", [], [bytes(32)], [SEED]),
@@ -200,6 +252,8 @@ def _sizes(at: int, size: object) -> list[Any]:
     return [size if place == at else 1 for place in range(3)]
 
 
-@pytest.mark.parametrize("row", [*HASHES, *MAPS, *SPECS, *COMPRESSORS], ids=lambda row: row.words)
+@pytest.mark.parametrize(
+    "row", [*HASHES, *MAPS, *FACTORS, *SPECS, *COMPRESSORS], ids=lambda row: row.words
+)
 def test_both_sides_of_a_bound(row: Row) -> None:
     row.check()

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
+from sketch_kit import SEED, assert_mean, seed_of
 
 from sketch import CountMeanSketch, PublicSeed, Rotation, flat_bound
 from sketch._hadamard_kernels import walsh_hadamard
 from sketch.hashing import Usage, signs
 from sketch.rotation import block_length
 
-SEED = PublicSeed(bytes(range(32)))
-SeedSource = Callable[[int], PublicSeed]
 EVERY_LENGTH = range(1, 71)
 ODD_LENGTHS = [4095, 4097, 7600, 8191, 12345, 65537, 100003]
 
@@ -132,7 +129,7 @@ class TestFlat:
 
     @pytest.mark.statistical
     @pytest.mark.parametrize("length", [64, 100, 127, 1000])
-    def test_bound_holds_as_often_as_it_says(self, seeds: SeedSource, length: int) -> None:
+    def test_bound_holds_as_often_as_it_says(self, length: int) -> None:
         """Exceedances at failure probability 0.05: at most binomial(200, 0.05).
 
         28 or more has probability 1e-6 at most (scipy.stats.binom.isf(1e-6, 200, 0.05) = 27).
@@ -145,26 +142,24 @@ class TestFlat:
         }
         for x in vectors.values():
             bound = flat_bound(float(np.linalg.norm(x)), length, 0.05)
-            tops = [np.abs(Rotation(length, seeds(i)).forward(x)).max() for i in range(200)]
+            tops = [np.abs(Rotation(length, seed_of(i)).forward(x)).max() for i in range(200)]
             assert sum(top > bound * (1 + 1e-12) for top in tops) < 28
 
     @pytest.mark.statistical
-    def test_second_moments(self, seeds: SeedSource, mean_check: Callable[..., None]) -> None:
+    def test_second_moments(self) -> None:
         """E y_i^2 <= |x|^2 / K in every coordinate, the claim behind the flat bound."""
         length = 11
         x = np.array([0.0] * 3 + [1.0] * 8)
-        squares = np.array([Rotation(length, seeds(i)).forward(x) ** 2 for i in range(3000)])
+        squares = np.array([Rotation(length, seed_of(i)).forward(x) ** 2 for i in range(3000)])
         # Block one holds 5 of 8 units of energy and spreads them over 8 coordinates; 5 of these
         # and the 3 units beyond make the energy of block two.
         first, last = 5 / 8, (5 * 5 / 8 + 3) / 8
-        mean_check(squares, [first] * 3 + [last] * 8)
+        assert_mean(squares, [first] * 3 + [last] * 8)
         assert max(first, last) <= 8 / 8
 
     @pytest.mark.statistical
     @pytest.mark.parametrize("length", [15, 16, 17])
-    def test_a_sketch_is_spread_evenly_at_every_length(
-        self, seeds: SeedSource, mean_check: Callable[..., None], length: int
-    ) -> None:
+    def test_a_sketch_is_spread_evenly_at_every_length(self, length: int) -> None:
         """E y_i^2 = |x|^2 / L in every coordinate, just below a power of two as well.
 
         The same vector without a sketch is not: all of it is in the last entry.
@@ -172,17 +167,17 @@ class TestFlat:
         x = np.eye(1, 40, 39).ravel() * 3.0
         sketched, plain = [], []
         for i in range(3000):
-            turn = Rotation(length, seeds(i)).forward
-            sketched.append(turn(CountMeanSketch(x.size, 1, length, seeds(i)).encode(x)) ** 2)
+            turn = Rotation(length, seed_of(i)).forward
+            sketched.append(turn(CountMeanSketch(x.size, 1, length, seed_of(i)).encode(x)) ** 2)
             plain.append(turn(x[-length:]) ** 2)
-        mean_check(np.array(sketched), np.full(length, x @ x / length))
+        assert_mean(np.array(sketched), np.full(length, x @ x / length))
         if length == 15:
             with pytest.raises(AssertionError, match="mean off"):
-                mean_check(np.array(plain), np.full(length, x @ x / length))
+                assert_mean(np.array(plain), np.full(length, x @ x / length))
 
-    def test_seeds_differ(self, seeds: SeedSource) -> None:
+    def test_seeds_differ(self) -> None:
         x = normal(0, 33)
-        first, second = (Rotation(33, seeds(i)).forward(x) for i in range(2))
+        first, second = (Rotation(33, seed_of(i)).forward(x) for i in range(2))
         assert not np.allclose(first, second)
 
     def test_the_two_sign_streams_differ(self) -> None:

@@ -91,18 +91,3 @@ def test_what_cannot_be_had_is_said() -> None:
         printed_priv_quant(4, 2, 1.0, 0.1)
     with pytest.raises(InfeasibleEpsilonError, match="with a share of 1 for kappa"):
         printed_priv_quant(1, 2, 1.0, 1e-6, math.nextafter(1.0, 0.0))
-
-
-def test_bad_arguments_are_refused() -> None:
-    for share in (0.0, 1.0, math.nan):
-        with pytest.raises(ValueError, match="share must lie"):
-            printed_priv_quant(5, 2, 1.0, 1.0, share)
-    for epsilon in (0.0, -1.0, math.nan, math.inf):
-        with pytest.raises(ValueError, match="epsilon must lie"):
-            best_priv_quant(5, 2, 1.0, epsilon)
-        with pytest.raises(ValueError, match="epsilon must lie"):
-            printed_priv_quant(5, 2, 1.0, epsilon)
-    with pytest.raises(TypeError, match="epsilon must be a float"):
-        best_priv_quant(5, 2, 1.0, "1")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="levels must lie"):
-        best_priv_quant(5, 1, 1.0, 1.0)

@@ -159,11 +159,3 @@ def test_bad_arguments(seed: NoiseSeed) -> None:
         randomizer.randomize(np.array([[0.0, math.nan, 0.0]]), seed)
     with pytest.raises(SensitivityExceededError, match="2 of 3"):
         randomizer.randomize(np.array([[2.0, 0.0, -1.1]]), seed)
-    with pytest.raises(TypeError, match="dimension"):
-        sampled_hybrid(2.0, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="dimension"):
-        sampled_piecewise(0, 1.0)
-    with pytest.raises(ValueError, match="epsilon"):
-        sampled_piecewise(3, math.nan)
-    with pytest.raises(ValueError, match="sampled"):
-        SampledCoordinates(3, 1.0, 4, Piecewise(0.1))

@@ -21,10 +21,8 @@ from secagg import (
 from secagg.field import centre
 from secagg.keys import SecretSeed
 from secagg.oneshot import client as client_module
-from secagg.oneshot import masking
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.context import OneShotContext
-from secagg.oneshot.gaussian import sample
 from secagg.oneshot.header import Header, seed_commitment
 from secagg.oneshot.messages import Upload, decode_upload
 from secagg.oneshot.packing import scale_for
@@ -105,9 +103,8 @@ def test_input_of_another_shape(bits: int, length: int) -> None:
 
 @pytest.mark.parametrize("index", [-1, 5, 6])
 def test_a_client_needs_a_place(index: int) -> None:
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^index = "):
         OneShotClient(CONTEXT, index, kit.identity("client", 1), b"")
-    assert raised.value.argument == "index"
 
 
 @pytest.mark.parametrize("change", ["identity", "index", "proof", "cohort"])
@@ -122,9 +119,8 @@ def test_a_client_that_is_not_shown_to_be_invited_refuses(change: str) -> None:
         proof = proof[:-1] + bytes([proof[-1] ^ 1])
     else:
         proof = kit.cohort(6).proof(1)
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^proof = "):
         OneShotClient(CONTEXT, index, identity, proof)
-    assert raised.value.argument == "proof"
 
 
 # -- one upload -----------------------------------------------------------------------------------
@@ -148,31 +144,12 @@ USES: dict[Local, Callable[[OneShotClient], Any]] = {
 }
 
 
-@pytest.mark.parametrize("use", [Local.SEEDS, Local.INPUT])
-def test_a_client_uploads_once(use: Local) -> None:
-    session = seeded()
-    session.submit(vector())
-    with pytest.raises(LocalProtocolError):
-        USES[use](session)
-    assert_over(session)
-
-
-def test_seeds_are_drawn_once() -> None:
-    session = seeded()
-    with pytest.raises(LocalProtocolError):
-        session.seeds(b"rounded")
-    assert_over(session)
-
-
 @pytest.mark.parametrize("phase", [ClientPhase.FRESH, ClientPhase.SEEDED])
 def test_there_is_no_upload_before_there_is_one(phase: ClientPhase) -> None:
     session = client() if phase is ClientPhase.FRESH else seeded()
     with pytest.raises(LocalProtocolError, match="nothing is uploaded"):
         session.header_digest  # noqa: B018
     assert session.phase is phase
-    with pytest.raises(LocalProtocolError):
-        session.resend_bytes()
-    assert_over(session)
 
 
 def test_seeds_of_a_session_that_moved_on_meanwhile_are_not_given(
@@ -373,23 +350,6 @@ def test_a_key_of_the_root_alone_would_show_the_difference_of_two_vectors(
     assert np.count_nonzero(safe == lost) <= 1
     # Not even nearly: errors of two uploads that differ would be some tens.
     assert np.count_nonzero(np.abs(safe - lost) < 1000) <= 3
-
-
-def test_a_key_reused_with_fresh_errors_shows_it_as_well() -> None:
-    """It is the key that must not be used twice; the errors are far too small to hide anything."""
-    context = kit.context(bits=16, length=200)
-    key = sample(bytes(16), context.degree)
-    public = context.public_key
-    values = [np.full(200, value, np.int64) for value in (1000, -2345)]
-    sent = [
-        masking.mask(context.packing, public, key, bytes([i]) * 16, each)
-        .residues()
-        .astype(np.int64)
-        for i, each in enumerate(values)
-    ]
-    (p,) = context.ring.primes
-    found = ((sent[0] - sent[1])[0] + p // 2) % p - p // 2
-    assert np.rint(found / scale_for(context.size)).tolist() == [3345.0] * 200
 
 
 def test_the_public_elements_are_those_of_the_context() -> None:

@@ -169,13 +169,20 @@ def test_infeasible_parameters_are_named(
 
 @pytest.mark.parametrize(
     ("degree", "limbs", "weak"),
-    [(1024, 2, False), (2048, 3, False), (4096, 4, False), (4096, 5, True), (8192, 8, False)],
+    [
+        (1024, 2, False),
+        (1024, 2, True),
+        (2048, 3, False),
+        (2048, 3, True),
+        (4096, 4, False),
+        (4096, 5, True),
+        (8192, 8, False),
+    ],
 )
 def test_rings_beyond_the_security_table_are_refused(degree: int, limbs: int, weak: bool) -> None:
-    with pytest.raises(ParameterError) as raised:
+    """The opt-in opens the weak ring and no other."""
+    with pytest.raises(ParameterError, match=r"^(ring|limbs) = "):
         kit.context(degree=degree, limbs=limbs, allow_weak=weak)
-    assert raised.value.argument in ("ring", "limbs")
-    assert "x" in str(raised.value) or "limbs" in str(raised.value)
 
 
 def test_the_weak_ring_must_be_asked_for_by_name() -> None:
@@ -183,10 +190,6 @@ def test_the_weak_ring_must_be_asked_for_by_name() -> None:
     assert [row.name for row in ALLOWED_RINGS if row.weak] == ["4096x4"]
     with pytest.raises(ParameterError, match="4096x4"):
         kit.context(degree=4096, limbs=4)
-    # The opt-in opens this row and no other.
-    for degree, limbs in ((1024, 2), (2048, 3), (4096, 5)):
-        with pytest.raises(ParameterError):
-            kit.context(degree=degree, limbs=limbs, allow_weak=True)
 
 
 @pytest.mark.parametrize("rounding_bits", [0, 3, 6])
@@ -350,47 +353,39 @@ def context_with(members: tuple[Member, ...], **changes: Any) -> OneShotContext:
     return kit.context(committee=committee, **changes)
 
 
+def signed_for(session: bytes, *rounds: int) -> tuple[Member, ...]:
+    """The kit's members, the second one's key signed for this session and these rounds."""
+    keys = kit.identity("member", 1), kit.sealing("member", 1).public
+    first, _, last = kit.committee(3).members
+    return first, Member.sign(keys[0], session, keys[1], *rounds), last
+
+
 @pytest.mark.parametrize("round_number", [0, 1, 5, 6])
 def test_sealing_keys_of_another_epoch_are_refused(round_number: int) -> None:
     """A key for rounds 1 .. 5 serves these and no others."""
-    member = Member.sign(
-        kit.identity("member", 1), kit.SESSION, kit.sealing("member", 1).public, 1, 5
-    )
-    members = kit.committee(3).members
-    chosen = (members[0], member, members[2])
+    members = signed_for(kit.SESSION, 1, 5)
     if 1 <= round_number <= 5:
-        assert context_with(chosen, round_number=round_number)
+        assert context_with(members, round_number=round_number)
         return
-    with pytest.raises(ParameterError) as raised:
-        context_with(chosen, round_number=round_number)
-    assert raised.value.argument == "sealing_key"
-    assert "1 .. 5" in str(raised.value)
+    with pytest.raises(ParameterError, match=r"^sealing_key = .*1 \.\. 5"):
+        context_with(members, round_number=round_number)
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "members",
     [
-        {"signature": bytes(64)},
-        {"first_round": 1},
-        {"last_round": 10},
-        {"sealing_key": kit.sealing("another", 1).public},
-        {"identity": kit.identity("another", 1).public},
+        signed_for(bytes(16), 0, 9),
+        changed_member(signature=bytes(64)),
+        changed_member(first_round=1),
+        changed_member(last_round=10),
+        changed_member(sealing_key=kit.sealing("another", 1).public),
+        changed_member(identity=kit.identity("another", 1).public),
     ],
+    ids=["session", "signature", "first", "last", "key", "identity"],
 )
-def test_sealing_keys_must_be_signed_for_their_range(changes: dict[str, Any]) -> None:
-    with pytest.raises(ParameterError) as raised:
-        context_with(changed_member(**changes))
-    assert raised.value.argument == "sealing_key"
-    assert "signed by its identity" in str(raised.value)
-
-
-def test_sealing_keys_of_another_session_are_refused() -> None:
-    elsewhere = Member.sign(
-        kit.identity("member", 1), bytes(16), kit.sealing("member", 1).public, 0, 9
-    )
-    with pytest.raises(ParameterError) as raised:
-        context_with((kit.committee(3).members[0], elsewhere, kit.committee(3).members[2]))
-    assert raised.value.argument == "sealing_key"
+def test_sealing_keys_must_be_signed_for_session_and_range(members: tuple[Member, ...]) -> None:
+    with pytest.raises(ParameterError, match=r"^sealing_key = .*signed by its identity"):
+        context_with(members)
 
 
 # -- a committee of everyone ----------------------------------------------------------------------
@@ -408,14 +403,12 @@ def test_everyone_means_the_cohort_in_its_order() -> None:
     strangers = kit.committee(4, "member", kind=CommitteeKind.EVERYONE)
     fewer = kit.committee(3, "client", kind=CommitteeKind.EVERYONE)
     for other in (turned, strangers, fewer):
-        with pytest.raises(ParameterError) as raised:
+        with pytest.raises(ParameterError, match=r"^committee = "):
             kit.context(4, committee=other)
-        assert raised.value.argument == "committee"
 
 
 def test_everyone_counts_all_corrupt_clients_as_members() -> None:
     """Otherwise clients that work for the server would be more members than T allows for."""
     assert everyone(7, tolerated_colluders=2, committee={"corrupt": 2})
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^corrupt = "):
         everyone(7, tolerated_colluders=2, committee={"corrupt": 1})
-    assert raised.value.argument == "corrupt"

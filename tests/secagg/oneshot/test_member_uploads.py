@@ -163,19 +163,6 @@ def test_the_twin_that_takes_every_flag(where: str, monkeypatch: pytest.MonkeyPa
     assert complained(round_, forged) == ()
 
 
-@pytest.mark.parametrize("flag", range(256))
-def test_a_flag_is_0_or_1(flag: int) -> None:
-    encoded = bytearray(HEADER_BYTES)
-    encoded[FLAG] = flag
-    if flag > 1:
-        with pytest.raises(ValueError, match="neither 0 nor 1"):
-            Header.decode(3, bytes(encoded))
-        return
-    header = Header.decode(3, bytes(encoded))
-    assert header.returns is bool(flag)
-    assert header.encode() == bytes(encoded)
-
-
 @pytest.mark.parametrize("flag", [True, False])
 def test_the_flag_is_signed_and_part_of_the_name(flag: bool) -> None:
     """Else the server could say of an upload whether it takes something back."""
@@ -205,9 +192,8 @@ def test_the_twin_whose_signature_leaves_out_the_flag(monkeypatch: pytest.Monkey
 def test_a_client_session_has_no_flag() -> None:
     context = later()
     proof = kit.seated(5, 6).proof(2)
-    with pytest.raises(ParameterError) as raised:
+    with pytest.raises(ParameterError, match=r"^returns = "):
         OneShotClient(context, 2, kit.identity("client", 2), proof, returns=True)
-    assert raised.value.argument == "returns"
     member = kit.seated(5, 6).proof(7)
     assert OneShotClient(context, 7, kit.identity("member", 2), member, returns=True)
 

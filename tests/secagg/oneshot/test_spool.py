@@ -60,6 +60,23 @@ def test_columns_are_the_pieces_of_all_items(
     assert list(spool.columns(order, width, count, together)) == wanted
 
 
+def test_columns_are_read_when_they_are_wanted() -> None:
+    reads: list[int] = []
+
+    class Counting(Spool):
+        def get(self, number: int, start: int = 0, length: int | None = None) -> bytes:
+            reads.append(start)
+            return super().get(number, start, length)
+
+    spool = Counting()
+    for number in (1, 8):
+        spool.put(number, bytes(35))
+    columns = spool.columns([1, 8], 5, 7, together=2 * 5 * 3)
+    for seen, starts in ((1, [0]), (2, [0]), (3, [0]), (4, [0, 3 * 5])):
+        next(columns)
+        assert sorted(set(reads)) == starts, seen
+
+
 def test_nothing_is_written_while_everything_fits(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "no folder", in_memory=10)
     spool.put(0, b"01234")

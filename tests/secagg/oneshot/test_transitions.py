@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,7 @@ SERVER_AT = (
 MEMBER_AT = (MemberPhase.WAITING, MemberPhase.CHECKED, MemberPhase.CONFIRMED, MemberPhase.FINISHED)
 
 
+@cache
 def honest_messages(index: int = 0) -> dict[type, AnyMessage]:
     """One honest message of every kind, from client and member, and to the member."""
     round_ = kit.Round(kit.context())

@@ -209,27 +209,21 @@ def on_a_ring(stage: Stage) -> tuple[Any, Any]:
     return cohort, cohort.server._checked_roster().committee
 
 
-def test_any_quorum_of_the_committee_convinces() -> None:
-    cohort, drawn = on_a_ring(Stage.UNMASK)
-    assert (len(drawn.members), drawn.quorum) == (64, 33)
-    last = sorted(drawn.members)[-drawn.quorum :]
-    assert cohort.clients[0].receive(cohort.confirmed_by(last)) is not None
-
-
-def test_one_signature_less_does_not() -> None:
-    cohort, drawn = on_a_ring(Stage.UNMASK)
-    few = sorted(drawn.members)[: drawn.quorum - 1]
-    cohort.client_refuses(cohort.confirmed_by(few), Reason.MISSING_SIGNATURES)
-
-
-def test_signatures_of_others_do_not_count() -> None:
-    """All survivors outside the committee and all but one of a quorum inside."""
-    cohort, drawn = on_a_ring(Stage.UNMASK)
-    outside = set(range(N)) - drawn.members
-    inside = sorted(drawn.members)[: drawn.quorum - 1]
-    signers = sorted({*outside, *inside})
-    assert len(signers) > drawn.quorum
-    cohort.client_refuses(cohort.confirmed_by(signers), Reason.SET_NOT_NESTED)
+def test_any_quorum_of_the_committee_convinces_and_nothing_less() -> None:
+    """Nor do signatures count of all survivors outside the committee."""
+    for reason, count, outside in (
+        (None, 0, ()),
+        (Reason.MISSING_SIGNATURES, -1, ()),
+        (Reason.SET_NOT_NESTED, -1, range(N)),
+    ):
+        cohort, drawn = on_a_ring(Stage.UNMASK)
+        assert (len(drawn.members), drawn.quorum) == (64, 33)
+        inside = sorted(drawn.members)[-drawn.quorum - count :]
+        signers = sorted({*(set(outside) - drawn.members), *inside})
+        if reason is None:
+            assert cohort.clients[0].receive(cohort.confirmed_by(signers)) is not None
+        else:
+            cohort.client_refuses(cohort.confirmed_by(signers), reason)
 
 
 def test_the_server_shows_a_quorum_of_the_committee_only() -> None:

@@ -26,6 +26,7 @@ from secagg import (
     WrongSharesError,
     lowest_threshold,
 )
+from secagg.grinding import LARGEST_LIFETIME_SECONDS
 from secagg.terms import MAX_COHORT, MAX_LENGTH
 
 
@@ -79,6 +80,14 @@ def keys(n: int) -> tuple[bytes, ...]:
         ("removal", {"removal": (0, 1 << 63)}),
         ("removal", {"removal": (0,)}),
         ("removal", {"removal": (1,)}),
+        ("lifetime_seconds", {"lifetime_seconds": -1}),
+        ("lifetime_seconds", {"lifetime_seconds": LARGEST_LIFETIME_SECONDS + 1, "opened_at": 9}),
+        ("lifetime_seconds", {"lifetime_seconds": 60.0, "opened_at": 9}),
+        ("opened_at", {"lifetime_seconds": 60}),
+        ("opened_at", {"lifetime_seconds": 60, "opened_at": -9}),
+        ("opened_at", {"lifetime_seconds": 60, "opened_at": 1 << 63}),
+        ("opened_at", {"lifetime_seconds": 60, "opened_at": 9.0}),
+        ("opened_at", {"opened_at": 9}),
     ],
 )
 def test_infeasible_parameters_are_named(argument: str, changes: dict[str, Any]) -> None:

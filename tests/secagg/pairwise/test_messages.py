@@ -142,12 +142,6 @@ def test_bitmaps_have_one_form(bitmap: bytes, size: int) -> None:
         assert encode_set(members, size) == bitmap
 
 
-@pytest.mark.parametrize("bit", range(3, 8))
-def test_bitmap_padding(bit: int) -> None:
-    with pytest.raises(ValueError, match="names party"):
-        decode_set(bytes([1 << bit]), 3)
-
-
 def test_items() -> None:
     assert split_items(b"aabbcc", 2, 3) == [b"aa", b"bb", b"cc"]
     assert split_items(b"", 2, 0) == []
@@ -157,7 +151,7 @@ def test_items() -> None:
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize("seeds", [0, 1, 5, 63])
+@pytest.mark.parametrize("seeds", [0, pytest.param(1, marks=pytest.mark.slow), 5, 63])
 @pytest.mark.parametrize(
     ("n", "length", "bits", "degree"),
     [
@@ -170,12 +164,7 @@ def test_items() -> None:
     ],
 )
 def test_no_honest_message_is_oversized(
-    mode: Mode,
-    n: int,
-    length: int,
-    bits: int,
-    degree: int,
-    seeds: int,
+    mode: Mode, n: int, length: int, bits: int, degree: int, seeds: int
 ) -> None:
     """A survivor is missing, so every kind of message is sent where there are seeds."""
     context = kit.context(

@@ -116,7 +116,7 @@ def test_sums_at_the_borders_of_larger_fields(bits: int, subtract: bool) -> None
         assert np.array_equal(accumulator, before)
 
 
-@pytest.mark.parametrize("bits", [8, 9, 15, 16])
+@pytest.mark.parametrize("bits", [8, 9, 15, 16, 31, 32, 33, 62])
 @pytest.mark.parametrize("subtract", [False, True])
 def test_any_order_of_words_and_refusals_in_a_group(bits: int, subtract: bool) -> None:
     """Five rows, four of them in one pass, that meet every border value, refused ones included."""
@@ -125,27 +125,11 @@ def test_any_order_of_words_and_refusals_in_a_group(bits: int, subtract: bool) -
     border = np.array([0, 1, p // 2, p - 1, p, top - 1], field.dtype)
     words = np.array(np.meshgrid(*[border] * 4)).reshape(4, -1)
     words = np.concatenate([words, words[2:3]])
-    good = np.where(words < p, words, 0).astype(np.int64).sum(axis=0)
-    for value in (0, 1, p // 2, p - 1):
-        accumulator = np.full(words.shape[1], value, field.dtype)
-        refused = run_kernel(field, accumulator, words, subtract)
-        assert np.array_equal(accumulator, (value + (-good if subtract else good)) % p)
-        assert refused == [(row + 7, i) for row, i in np.argwhere(words >= p).tolist()]
-
-
-@pytest.mark.parametrize("bits", [31, 32, 33, 62])
-@pytest.mark.parametrize("subtract", [False, True])
-def test_groups_of_rows_in_larger_fields(bits: int, subtract: bool) -> None:
-    field = PrimeField(bits)
-    p, top = field.modulus, 1 << bits
-    border = sorted({0, 1, p // 2, p - 1, p, top - 1} - {top})
-    words = np.array(np.meshgrid(*[np.array(border, field.dtype)] * 4)).reshape(4, -1)
     good = np.where(words < p, words, 0).astype(object).sum(axis=0)
     for value in (0, 1, p // 2, p - 1):
         accumulator = np.full(words.shape[1], value, field.dtype)
         refused = run_kernel(field, accumulator, words, subtract)
-        expected = (value + (-good if subtract else good)) % p
-        assert accumulator.tolist() == expected.tolist()
+        assert accumulator.tolist() == ((value + (-good if subtract else good)) % p).tolist()
         assert refused == [(row + 7, i) for row, i in np.argwhere(words >= p).tolist()]
 
 
@@ -343,18 +327,6 @@ def test_rare_rejections_equal_the_definition(
     assert expand_mask(field, key_of(number), 7, low).tolist() == expand(
         field, key_of(number), 7, low
     )
-
-
-@pytest.mark.parametrize("bits", [8, 16, 32, 62])
-def test_masks_cancel(bits: int) -> None:
-    field = PrimeField(bits)
-    before = np.arange(3000, dtype=field.dtype) % np.array(field.modulus, field.dtype)
-    accumulator = before.copy()
-    keys = [key_of(i) for i in range(6)]
-    accumulate_masks(accumulator, field, keys, [i % 2 == 0 for i in range(6)])
-    assert not np.array_equal(accumulator, before)
-    accumulate_masks(accumulator, field, keys, [i % 2 == 1 for i in range(6)])
-    assert np.array_equal(accumulator, before)
 
 
 def honest(field: PrimeField, length: int) -> NDArray[np.int64]:

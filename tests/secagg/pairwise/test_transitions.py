@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def new_cohort() -> Any:
     return kit.Cohort(kit.context(3, removal=(0b11, 0b01)), drops={2: Stage.UNMASK})
 
 
+@cache
 def honest_messages(u: int) -> dict[type, AnyMessage]:
     """One honest message of every kind, from and to client u."""
     cohort = new_cohort()

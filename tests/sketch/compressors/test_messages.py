@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sketch_kit import SEED
 
-from sketch import LayerShapes, PublicSeed
+from sketch import LayerShapes
 from sketch.compressors import (
     Compressor,
     DeepGradientCompression,
@@ -20,7 +21,6 @@ from sketch.compressors import (
 )
 from sketch.compressors.base import FORMAT_VERSION
 
-SEED = PublicSeed(bytes(range(32)))
 LAYERS = LayerShapes((("bias", (7,)), ("dense", (20, 30)), ("conv", (12, 4, 3, 3)), ("one", ())))
 D = LAYERS.dimension
 COMPRESSORS: dict[str, Compressor[Any]] = {
