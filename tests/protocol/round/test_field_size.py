@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from round_kit import make_setup
 from scipy import stats
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, SkellamMechanism
 from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
-from protocol.round.setup import RoundSetup
 from secagg import PrimeField
 
 
@@ -67,9 +66,7 @@ def test_a_likely_field_is_smaller_and_never_larger() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [SkellamMechanism(100.0), DiscreteGaussianMechanism(100.0)])
-def test_unbounded_noise_has_likely_fields_only(
-    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
-) -> None:
+def test_unbounded_noise_has_likely_fields_only(mechanism: DistributedMechanism) -> None:
     """The tail of a normal law of the same variance, which theirs is near here, is within it."""
     parameters = make_setup(mechanism=mechanism, wrap_probability=1e-9).parameters
     reach = largest_sum(parameters, 20) - 20 * parameters.linf_bound
@@ -91,9 +88,7 @@ def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them() -> None:
     assert np.abs(sums).max() > np.sqrt(clients * coins / 2.0 * np.log(2.0))
 
 
-def test_rounds_accept_the_likely_field_only_if_they_say_so(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_rounds_accept_the_likely_field_only_if_they_say_so() -> None:
     likely = make_setup(coins=20_000, wrap_probability=1e-9)
     exact = make_setup(coins=20_000)
     assert likely.context.bits < exact.context.bits

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, make_setup, updates
 
 from dp import Ledger, LedgerError, NonPrivateRelease
 from protocol import Stage
@@ -27,13 +28,13 @@ from protocol.round.history import ClientHistory, Failure
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
-from secagg import Identity, ParameterError
+from secagg import ParameterError
 
 MODEL = bytes(32)
 
 
 @pytest.fixture
-def setups(make_setup: Callable[..., RoundSetup]) -> list[RoundSetup]:
+def setups() -> list[RoundSetup]:
     """Rounds that differ in their number only."""
     return [make_setup(coins=20_000, round_number=number) for number in range(5)]
 
@@ -49,22 +50,17 @@ def take_part(history: ClientHistory, setup: RoundSetup) -> None:
     history.charge(setup)
 
 
-def member(
-    identities: list[Identity],
-    index: int,
-    updates: UpdateSource,
-    history: StoredHistory | None = None,
-) -> RemoteClient:
+def member(index: int, updates: UpdateSource, history: StoredHistory | None = None) -> RemoteClient:
     """One client of a round, with its history or none."""
-    registry = frozenset(identity.public for identity in identities)
+    registry = frozenset(identity.public for identity in IDENTITIES)
     policy = ClientPolicy(minimum_noise_multiplier=0.0)
-    own = RoundClient(identities[index], registry, policy, history)
+    own = RoundClient(IDENTITIES[index], registry, policy, history)
     return RemoteClient(own, MODEL, lambda _: updates(index))
 
 
-def party(identities: list[Identity], updates: UpdateSource) -> list[RemoteClient]:
+def party(updates: UpdateSource) -> list[RemoteClient]:
     """All clients of a round, without histories."""
-    return [member(identities, index, updates) for index in range(len(identities))]
+    return [member(index, updates) for index in range(len(IDENTITIES))]
 
 
 class TestRestart:
@@ -80,18 +76,14 @@ class TestRestart:
             history.answer(setups[1])
 
     def test_rounds_that_failed_were_answered_all_the_same(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
+        self, tmp_path: Path, setups: list[RoundSetup]
     ) -> None:
         """The announcement was answered; the process died before it came to an update."""
         with StoredHistory(tmp_path) as history:
-            assert member(identities, 0, updates, history).answer(setups[0].announce())
+            assert member(0, updates, history).answer(setups[0].announce())
         with StoredHistory(tmp_path) as history:
             with pytest.raises(PolicyError, match="round_number"):
-                member(identities, 0, updates, history).answer(setups[0].announce())
+                member(0, updates, history).answer(setups[0].announce())
             assert history.epsilon == 0.0
 
     def test_the_budget_counts_across_processes(
@@ -192,9 +184,7 @@ class TestGoals:
         with StoredHistory(tmp_path) as history, pytest.raises(PolicyError):
             history.answer(setups[0])
 
-    def test_without_a_goal_rounds_without_noise_are_remembered_too(
-        self, tmp_path: Path, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_without_a_goal_rounds_without_noise_are_remembered_too(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path) as history:
             take_part(history, make_setup(coins=0))
         StoredHistory(tmp_path).close()
@@ -360,7 +350,7 @@ class TestMarksAndCharges:
         StoredHistory(whole, goal).close()
 
     def test_another_clients_ledger_is_none_of_ours(
-        self, folder: Path, goal: PrivacyGoal, tmp_path: Path, make_setup: Callable[..., RoundSetup]
+        self, folder: Path, goal: PrivacyGoal, tmp_path: Path
     ) -> None:
         with StoredHistory(tmp_path / "other", goal) as other:
             take_part(other, make_setup(coins=20_000, round_number=99))
@@ -493,8 +483,6 @@ class TestCrashes:
         tmp_path: Path,
         setups: list[RoundSetup],
         goal: PrivacyGoal,
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
         monkeypatch: pytest.MonkeyPatch,
         call: int,
     ) -> None:
@@ -525,11 +513,11 @@ class TestCrashes:
                     continue
                 yield index, left[-1]
 
-        others = party(identities, updates)
+        others = party(updates)
         (tmp_path / "h").mkdir()
         StoredHistory(tmp_path / "h", goal).close()
         history = StoredHistory(tmp_path / "h", goal)
-        remote = member(identities, 0, updates, history)
+        remote = member(0, updates, history)
         monkeypatch.setattr(os, "fsync", fsync)
         total = RemoteAggregator(exchange).run(setups[0]).total
         monkeypatch.undo()
@@ -566,15 +554,11 @@ class TestCrashes:
             assert history.epsilon == 0.0
 
     def test_a_bad_update_costs_nothing(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        identities: list[Identity],
+        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
     ) -> None:
         with StoredHistory(tmp_path, goal) as history:
-            clients = party(identities, lambda index: np.full(200, 0.01))
-            clients[0] = member(identities, 0, lambda _: np.full(200, np.nan), history)
+            clients = party(lambda index: np.full(200, 0.01))
+            clients[0] = member(0, lambda _: np.full(200, np.nan), history)
 
             def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
                 for index, data in messages:

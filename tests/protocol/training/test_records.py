@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from round_kit import IDENTITIES, make_setup
 
 from dp import (
     BinomialRelease,
@@ -43,7 +43,7 @@ from protocol.training.records import (
     listed_cohort,
     replayed_events,
 )
-from secagg import Identity, LocalProtocolError, ParameterError
+from secagg import LocalProtocolError, ParameterError
 
 GOAL = PrivacyGoal(8.0, 1e-5, 2)
 EVENT = BinomialRelease(40_000, 20.0, 8, 100)
@@ -59,7 +59,7 @@ def epsilon_of(goal: PrivacyGoal, *events: Event) -> float:
 
 
 @pytest.fixture
-def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
+def setup() -> RoundSetup:
     return make_setup(coins=40_000)
 
 
@@ -186,12 +186,10 @@ class TestGoal:
 
 
 class TestCharge:
-    def test_everybody_invited_is_on_record(
-        self, ledger: Ledger, setup: RoundSetup, identities: list[Identity]
-    ) -> None:
+    def test_everybody_invited_is_on_record(self, ledger: Ledger, setup: RoundSetup) -> None:
         Records(ledger, GOAL).prepare(setup, 0, None)(range(4))
         cohort = ledger.entries()[-1].metadata["cohort"]
-        assert cohort == [identity.public[:8].hex() for identity in identities]
+        assert cohort == [identity.public[:8].hex() for identity in IDENTITIES]
 
     def test_a_round_is_charged_once(self, ledger: Ledger, setup: RoundSetup) -> None:
         records = Records(ledger, GOAL)
@@ -303,7 +301,7 @@ class TestCharge:
     @pytest.mark.parametrize("removable", [False, True])
     @pytest.mark.parametrize("name", MECHANISMS)
     def test_a_replay_knows_what_every_adversary_met(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], removable: bool, name: str
+        self, ledger: Ledger, removable: bool, name: str
     ) -> None:
         """The running books, those of who goes on with the ledger, and the second reader."""
         records = Records(ledger, GOAL)
@@ -324,9 +322,7 @@ class TestCharge:
         assert alone == pytest.approx(known.sybil, rel=1e-5)
 
     @pytest.mark.parametrize("name", MECHANISMS)
-    def test_an_entry_says_whose_noise_is_how_much(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], name: str
-    ) -> None:
+    def test_an_entry_says_whose_noise_is_how_much(self, ledger: Ledger, name: str) -> None:
         """Of coins in coins, as ever; of other noise the parameter of its law."""
         amount, unit = (40_000, "coins") if name == "binomial" else (10_000.0, "variance")
         setup = make_setup(mechanism=mechanism_of(name, amount))
@@ -339,9 +335,7 @@ class TestCharge:
         bounds = Sensitivities(setup.parameters.l2_bound, setup.parameters.linf_bound)
         assert entry.event == mechanism_of(name, amount).event(bounds, 5, 200)
 
-    def test_made_up_peers_open_every_batch_but_one(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_made_up_peers_open_every_batch_but_one(self, ledger: Ledger) -> None:
         """What is charged for them is the batch that was never shared, however many stay."""
         setup = make_setup(coins=40_000, removable=True)
         records = Records(ledger, GOAL)
@@ -432,15 +426,11 @@ class TestCharge:
             Records(ledger, tight).prepare(setup, 0, None)
         Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(setup, 0, None)
 
-    def test_rounds_without_noise_have_no_budget(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_rounds_without_noise_have_no_budget(self, ledger: Ledger) -> None:
         with pytest.raises(BudgetExceededError):
             Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
 
-    def test_more_survivors_than_tables_reach_are_refused_beforehand(
-        self, make_setup: Callable[..., RoundSetup], ledger: Ledger
-    ) -> None:
+    def test_more_survivors_than_tables_reach_are_refused_beforehand(self, ledger: Ledger) -> None:
         # Noise that cannot be taken off: four survivors cost 0.75, of five there is no table.
         goal = PrivacyGoal(8.0, 1e-5, 4, moment_order=12.0)
         setup = make_setup(mechanism=mechanism_of("skellam", 4.4e6), wrap_probability=1e-9)
@@ -453,7 +443,7 @@ class TestCharge:
         assert not ledger.entries()
 
     def test_coins_beyond_every_table_are_refused_beforehand(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The fewest survivors fit, all of them with an outsider's view do not."""
         monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)
