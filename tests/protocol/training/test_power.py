@@ -33,13 +33,9 @@ RANK = 2
 SHAPES = FactorShapes(LayerShapes((("a", (20, 15)), ("bias", (7,)), ("c", (12, 10)))), RANK)
 D = SHAPES.layers.dimension
 CROWD = 300
+PEOPLE = [hashlib.sha256(b"c%d" % i).digest() for i in range(CROWD)]
 LOOSE = {"epsilon": 400.0, "error_share": 1.0, "cohort": CROWD}
 """Next to no noise in the mean."""
-
-
-@pytest.fixture(scope="module")
-def crowd() -> list[bytes]:
-    return [hashlib.sha256(b"c%d" % i).digest() for i in range(CROWD)]
 
 
 def plan(rounds: int = 2, **overrides: Any) -> TrainingPlan:
@@ -76,18 +72,18 @@ def training(
     return PowerTraining(made, SHAPES, inner or IdealAggregator(), ledger, state, **extra)
 
 
-def test_a_mean_of_low_rank_comes_back_whole(crowd: list[bytes], ledger: Ledger) -> None:
+def test_a_mean_of_low_rank_comes_back_whole(ledger: Ledger) -> None:
     secrets = Secrets()
     inner = secrets.aggregator()
     run = training(ledger, plan(**LOOSE), inner, secrets)
-    result = run.run_round(crowd, MODEL, same)
+    result = run.run_round(PEOPLE, MODEL, same)
     assert np.linalg.norm(result.update - SIGNAL) < 0.1 * np.linalg.norm(SIGNAL)
     sizes = [part.setup.parameters.length for part in (result.first, result.second)]
     assert sizes == [SHAPES.first_size, SHAPES.second_size]
     assert sum(sizes) < 0.4 * D
 
 
-def test_bases_of_a_round_begin_the_next(crowd: list[bytes], ledger: Ledger) -> None:
+def test_bases_of_a_round_begin_the_next(ledger: Ledger) -> None:
     """Power iteration over rounds: what is kept nears the largest directions."""
     secrets = Secrets()
     inner = secrets.aggregator()
@@ -101,7 +97,7 @@ def test_bases_of_a_round_begin_the_next(crowd: list[bytes], ledger: Ledger) -> 
     vector = np.concatenate([parts[0], np.zeros(7), parts[1]])
     vector *= 0.9 / np.linalg.norm(vector)
     errors = [
-        float(np.linalg.norm(run.run_round(crowd, MODEL, lambda _: vector).update - vector))
+        float(np.linalg.norm(run.run_round(PEOPLE, MODEL, lambda _: vector).update - vector))
         for _ in range(6)
     ]
     best = 0.0

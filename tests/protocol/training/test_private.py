@@ -497,8 +497,9 @@ def test_the_mean_is_unbiased_and_as_noisy_as_promised(ledger: Ledger) -> None:
 
 
 def test_the_controller_changes_the_size_between_rounds(ledger: Ledger) -> None:
-    aggregator = RealAggregator(COHORT, client_policy(plan(rounds=4), D))
-    run = training(ledger, aggregator, Halving(), rounds=4)
+    few_coins = {"rounds": 4, "epsilon": 100.0}
+    aggregator = RealAggregator(COHORT, client_policy(plan(**few_coins), D))
+    run = training(ledger, aggregator, Halving(), **few_coins)
     results = [run.run_round(KEYS, MODEL, constant, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
     assert len({result.setup.context.hash for result in results}) == 4

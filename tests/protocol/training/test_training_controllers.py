@@ -33,8 +33,10 @@ def test_rounds_of_a_private_run(name: str, ledger: Ledger) -> None:
     """Sizes of rounds are those decided, both sketches are sent, and a run may go on from JSON."""
     controller = Sketch(controller=name, rows=5, **FIRST[name]).build(20)  # type: ignore[arg-type]
     state = None
+    # Few coins: their exact law takes seconds if there are many.
+    plan = plan_of(ROUNDS, 100.0)
     for number in range(ROUNDS):
-        training = PrivateTraining(plan_of(ROUNDS), D, controller, IdealAggregator(), ledger, state)
+        training = PrivateTraining(plan, D, controller, IdealAggregator(), ledger, state)
         decided = training.state.decision.spec
         result = training.run_round(KEYS, bytes(32), lambda _: np.full(D, 0.02), {})
         assert result.setup.parameters.sketch == decided
