@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
@@ -120,14 +119,6 @@ def test_bytes_are_counted_in_both_directions() -> None:
     assert outcome.bytes_down[0] == len(setup.announce())
     assert all(outcome.bytes_up[i] > packed for i in range(1, 6))
     assert outcome.bytes_per_survivor() > packed
-
-
-def test_an_executor_changes_nothing() -> None:
-    setup = make_setup()
-    plain = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, {})
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        spread = RealAggregator(IDENTITIES, OPEN_POLICY, pool, noise=noise).run(setup, updates, {})
-    assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
 
 
 @pytest.mark.parametrize("long", [False, True])

@@ -43,7 +43,7 @@ def dask() -> Iterator[Executor]:
         yield executor
 
 
-@pytest.fixture(params=["pool", "dask"])
+@pytest.fixture(params=["pool", pytest.param("dask", marks=pytest.mark.slow)])
 def executor(request: pytest.FixtureRequest) -> Executor:
     chosen: Executor = request.getfixturevalue(request.param)
     return chosen

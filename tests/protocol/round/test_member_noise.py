@@ -432,6 +432,7 @@ def test_two_processes_do_not_have_it_at_once(tmp_path: Path) -> None:
 
 def test_a_damaged_memory_is_refused(tmp_path: Path) -> None:
     """Any byte of it: one that counts rounds could make the member sign twice."""
+    following = round_of(1, record(0))
     with StoredMemberNoise(tmp_path) as noise:
         play(noise, round_of(0))
         path = tmp_path / kit.SESSION.hex()
@@ -444,15 +445,15 @@ def test_a_damaged_memory_is_refused(tmp_path: Path) -> None:
         for damaged in (*changed, *shorter, whole + b"\0", bytes(len(whole))):
             path.write_bytes(damaged)
             with pytest.raises(StoredStateError):
-                noise.begin(round_of(1, record(0)))
+                noise.begin(following)
             assert path.read_bytes() == damaged
         for other in ((1, 2, 3), (0, 1, b"", [(0, V)]), (0, 1, b"", [], 5), {"begun": 1}):
             encoded = msgspec.msgpack.encode(other)
             path.write_bytes(whole[:1] + hashlib.sha256(encoded).digest() + encoded)
             with pytest.raises(StoredStateError, match="damaged"):
-                noise.begin(round_of(1, record(0)))
+                noise.begin(following)
         path.write_bytes(whole)
-        noise.begin(round_of(1, record(0)))
+        noise.begin(following)
 
 
 def test_what_was_written_over_is_gone(tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +102,6 @@ def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
 
 
 def released_noise(
-    make_setup: Callable[..., Any],
     survivors: int,
     coins: int,
     rounds: int,
@@ -141,7 +138,7 @@ def variance_is_plausible(noise: np.ndarray, coins_total: int) -> np.bool:
 @pytest.mark.parametrize("coins", [100, 101])
 def test_released_noise_is_binomial_over_the_survivors(coins: int) -> None:
     survivors = 5
-    noise = released_noise(make_setup, survivors, coins, rounds=100)
+    noise = released_noise(survivors, coins, rounds=100)
     total = survivors * coins
     assert variance_is_plausible(noise, total)
     # Every value sits on the lattice of a centred binomial ...
@@ -160,13 +157,13 @@ def test_released_noise_is_binomial_over_the_survivors(coins: int) -> None:
 
 @pytest.mark.statistical
 def test_a_reused_noise_seed_is_rejected() -> None:
-    noise = released_noise(make_setup, 5, 100, rounds=100, broken_twin=True)
+    noise = released_noise(5, 100, rounds=100, broken_twin=True)
     assert not variance_is_plausible(noise, 500)
 
 
 @pytest.mark.statistical
 def test_half_the_coins_are_rejected() -> None:
-    noise = released_noise(make_setup, 5, 50, rounds=100)
+    noise = released_noise(5, 50, rounds=100)
     assert not variance_is_plausible(noise, 500)
 
 

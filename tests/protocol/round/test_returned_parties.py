@@ -46,6 +46,7 @@ from secagg.storage import StoredStateError, TokenFolder
 from tests.doubles.refused import refused
 
 FUZZED = ReturnedWorld()
+TOLD = FUZZED.setup(3, record(0), record(2, (0, 1, 2, 3, 7), (1,)))
 
 
 @pytest.fixture
@@ -147,8 +148,7 @@ def test_terms_of_another_type_are_refused(world: ReturnedWorld, value: Any) -> 
 )
 def test_any_bytes_are_an_announcement_or_refused(member: bool, changes: Any) -> None:
     """The last bytes are those of the run; nothing but our own errors comes out."""
-    setup = FUZZED.setup(3, record(0), record(2, (0, 1, 2, 3, 7), (1,)))
-    data = bytearray(setup.announce_to_member(0) if member else setup.announce(0))
+    data = bytearray(TOLD.announce_to_member(0) if member else TOLD.announce(0))
     for place, byte in changes:
         data[-min(place, len(data))] = byte
     try:
