@@ -10,6 +10,7 @@ import pytest
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, Ledger, SkellamMechanism
 from dp.mechanisms import DistributedMechanism
+from secagg.storage import TokenFolder
 
 # Tests are collected in importlib mode, where a folder of tests is not on the path by itself.
 _HERE = str(Path(__file__).parent)
@@ -22,6 +23,12 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     """A ledger that is open and empty."""
     with Ledger.open(tmp_path / "ledger.jsonl") as opened:
         yield opened
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> TokenFolder:
+    """The keys of one party's stored states."""
+    return TokenFolder(tmp_path / "tokens")
 
 
 @pytest.fixture(

@@ -25,6 +25,8 @@ IDENTITIES = [
 ]
 REGISTRY = frozenset(identity.public for identity in IDENTITIES)
 MODEL = bytes(32)
+OPENED = 1_750_000_000
+HOUR = 3600
 OPEN_POLICY = ClientPolicy(
     minimum_noise_multiplier=0.0,
     schemes=(PairwiseClauses(allow_semi_honest=True),),
@@ -32,6 +34,16 @@ OPEN_POLICY = ClientPolicy(
 )
 _UPDATES = np.random.default_rng(7).normal(size=(len(IDENTITIES), DIMENSION)).astype(np.float32)
 _UPDATES *= (np.arange(1, len(IDENTITIES) + 1) / 25)[:, None]
+
+
+class Watch:
+    """A clock that is set by hand, in seconds since `OPENED`."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return OPENED + self.seconds
 
 
 def make_setup(

@@ -6,21 +6,9 @@ import dataclasses
 from typing import Any
 
 import pytest
-from one_shot_worlds import DIGEST
+from one_shot_worlds import DIGEST, DIMENSION, GOAL, update
 from rank_doubles import on_ranks
-from returned_worlds import (
-    APART,
-    DIMENSION,
-    EVERYBODY,
-    GOAL,
-    MEMBERS,
-    ROUNDS,
-    N,
-    ReturnedWorld,
-    plan_of,
-    record,
-    update,
-)
+from returned_worlds import APART, EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, plan_of, record
 
 from dp import DiscreteGaussianMechanism
 from protocol.checks import of_kind

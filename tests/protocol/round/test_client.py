@@ -202,18 +202,6 @@ class TestPolicy:
         with pytest.raises(PolicyError, match="length = 200"):
             policy.check(make_setup(size=60))
 
-    def test_a_goal_counts_rounds_and_the_fewest_honest(self) -> None:
-        setup = colluding(make_setup(coins=20_000))
-        one, four = (
-            setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4)
-        )
-        assert 1.8 * one < four < 4 * one
-        goal = PrivacyGoal(four, 1e-5, 4)
-        ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(setup)
-        fewer = colluding(make_setup(coins=19_900))
-        with pytest.raises(PolicyError, match="epsilon"):
-            ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(fewer)
-
     def test_the_worst_case_is_three_of_six_clients_coins(self) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(9.0, 1e-5, 2)
         accountant = DominationAccountant(goal.reserve)
@@ -250,7 +238,10 @@ class TestPolicy:
             return colluding(make_setup(mechanism=mechanism))
 
         setup = rounds(20_000.0)
-        four = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 4))
+        one, four = (
+            setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, number)) for number in (1, 4)
+        )
+        assert 1.8 * one < four < 4 * one
         goal = PrivacyGoal(four, 1e-5, 4)
         policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, mechanisms=(name,))
         policy.check(setup)
@@ -306,9 +297,7 @@ class TestHistory:
     def test_a_round_is_answered_once(self) -> None:
         history = ClientHistory()
         announcement = make_setup().announce()
-        join = lambda data: make_client(  # noqa: E731
-            history=history
-        ).join(data, bytes(32))
+        join = lambda data: make_client(0, history).join(data, MODEL)  # noqa: E731
         assert join(announcement)
         with refused(PolicyError, "round_number"):
             join(announcement)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_shot_rounds import identity
 from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
+from returned_worlds import HEAD
 
 from dp import Ledger
 from protocol import ClientPolicy, PrivacyGoal
@@ -38,7 +39,6 @@ from secagg.oneshot.sortition import CERTAIN, Places, Registry, ticket
 from sketch import SketchSpec
 from tests.doubles.refused import refused
 
-HEAD = len(b"one-shot") + 1
 ROOT = bytes(range(32))
 HALF = CERTAIN // 2
 SIZE, REGISTERED = 8, 30

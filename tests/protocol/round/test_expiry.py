@@ -11,7 +11,17 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from round_kit import IDENTITIES, MODEL, OPEN_POLICY, make_client, make_setup, updates
+from round_kit import (
+    HOUR,
+    IDENTITIES,
+    MODEL,
+    OPEN_POLICY,
+    OPENED,
+    Watch,
+    make_client,
+    make_setup,
+    updates,
+)
 
 from dp import Ledger
 from protocol.errors import PolicyError
@@ -36,19 +46,6 @@ from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 from tests.doubles.plans import plan_of_words
 from tests.doubles.refused import refused
-
-OPENED = 1_750_000_000
-HOUR = 3600
-
-
-class Watch:
-    """A clock that is set by hand."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-
-    def __call__(self) -> float:
-        return OPENED + self.seconds
 
 
 def with_an_end(setup: RoundSetup) -> RoundSetup:
@@ -169,10 +166,6 @@ def test_a_stored_round_goes_on_in_time(tmp_path: Path) -> None:
 
 class TestStoredWithAClock:
     """A round that was joined with a clock ends by it, through restarts."""
-
-    @pytest.fixture
-    def tokens(self, tmp_path: Path) -> TokenFolder:
-        return TokenFolder(tmp_path)
 
     @pytest.fixture
     def stored(self, tokens: TokenFolder) -> bytes:

@@ -33,10 +33,13 @@ class Vector:
 COARSE = Vector(linf_bound=3, coins=400, length=1000)
 
 
-def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does() -> None:
-    largest = 20 * (3 + 200)
-    assert largest_sum(COARSE, 20) == largest
-    bits = bits_for(COARSE, 20)
+@pytest.mark.parametrize(("coins", "half"), [(400, 200), (401, 201)])
+def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does(
+    coins: int, half: int
+) -> None:
+    vector, largest = replace(COARSE, coins=coins), 20 * (3 + half)
+    assert largest_sum(vector, 20) == largest
+    bits = bits_for(vector, 20)
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 

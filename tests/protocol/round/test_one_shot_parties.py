@@ -7,10 +7,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
-import msgspec
 import pytest
 from one_shot_rounds import Stream, identity
 from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
+from returned_worlds import HEAD, changed
 
 from dp import LedgerError
 from protocol import ClientHistory
@@ -30,14 +30,6 @@ from secagg import (
 from secagg.oneshot.committee import CommitteeKind, Member
 from secagg.oneshot.context import fewest_survivors
 from tests.doubles.refused import refused
-
-HEAD = len(b"one-shot") + 1
-
-
-def changed(announcement: bytes, **changes: Any) -> bytes:
-    """An announcement with other words in it."""
-    read = OneShotAnnouncement.read(announcement)
-    return announcement[:HEAD] + msgspec.msgpack.encode(msgspec.structs.replace(read, **changes))
 
 
 def client_of(world: World, index: int = 0, **options: Any) -> OneShotRoundClient:

@@ -12,19 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_shot_rounds import identity
-from returned_worlds import (
-    DIGEST,
-    EVERYBODY,
-    MEMBERS,
-    ROUNDS,
-    SESSION,
-    N,
-    ReturnedWorld,
-    changed,
-    plan_of,
-    record,
-    update,
-)
+from one_shot_worlds import DIGEST, SESSION, update
+from returned_worlds import EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, changed, plan_of, record
 
 from dp.sampling.laws import MAX_VARIANCE
 from protocol import ClientHistory

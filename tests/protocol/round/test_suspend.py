@@ -37,11 +37,6 @@ from secagg.storage import StoredStateError, TokenFolder
 from sketch import SketchSpec
 
 
-@pytest.fixture
-def tokens(tmp_path: Path) -> TokenFolder:
-    return TokenFolder(tmp_path / "tokens")
-
-
 class Restarted(_Peer):
     """A peer whose client is stored and taken up by a new object before every message.
 
