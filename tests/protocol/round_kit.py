@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, NoiseSeed, SkellamMechanism
@@ -15,7 +16,13 @@ from protocol.round.field_size import bits_for
 from protocol.round.history import ClientHistory
 from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup, coin_schedule, removal_table
+from protocol.round.setup import (
+    ANNOUNCEMENT_VERSION,
+    Announcement,
+    RoundSetup,
+    coin_schedule,
+    removal_table,
+)
 from secagg import Identity, Mode, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
 
@@ -92,6 +99,21 @@ def make_setup(
         application_digest=parameters.digest(),
     )
     return RoundSetup(context, parameters)
+
+
+ANNOUNCED: dict[str, Any] = dict(
+    zip(
+        Announcement.__struct_fields__,
+        msgspec.msgpack.decode(make_setup().announce()[1:]),
+        strict=True,
+    )
+)
+
+
+def announced(**changes: object) -> bytes:
+    """That round as a server announces it, with other words in it."""
+    values = {**ANNOUNCED, **changes}
+    return bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
 
 
 def make_client(

@@ -7,12 +7,21 @@ import hashlib
 import math
 from typing import Any, NoReturn
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from round_kit import IDENTITIES, MODEL, OPEN_POLICY, REGISTRY, make_client, make_setup, updates
+from round_kit import (
+    ANNOUNCED,
+    IDENTITIES,
+    MODEL,
+    OPEN_POLICY,
+    REGISTRY,
+    announced,
+    make_client,
+    make_setup,
+    updates,
+)
 
 from dp import (
     BinomialRelease,
@@ -32,7 +41,7 @@ from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
-from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
+from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import (
     FieldVector,
     Identity,
@@ -398,28 +407,23 @@ class TestHostileAnnouncements:
         st.floats() | st.sampled_from([0.0, 0.1, 1.0]),
     ).map(lambda numbers: _LAYOUT.pack(SPEC_VERSION, *numbers))
 
-    def fields(self, setup: RoundSetup) -> dict[str, bytes | float | str]:
-        decoded = msgspec.msgpack.decode(setup.announce()[1:])
-        return dict(zip(Announcement.__struct_fields__, decoded, strict=True))
-
     @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     def test_only_typed_errors(self, data: st.DataObject) -> None:
-        values = self.fields(make_setup())
         kinds = {int: self.INTEGERS, float: self.FLOATS}
-        names = [name for name, value in values.items() if type(value) in kinds] + ["sketch"]
-        for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
-            kind = type(values[name])
-            values[name] = data.draw(kinds.get(kind, self.SPECS), label=name)
+        names = [name for name, value in ANNOUNCED.items() if type(value) in kinds] + ["sketch"]
+        changes = {
+            name: data.draw(kinds.get(type(ANNOUNCED[name]), self.SPECS), label=name)
+            for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4))
+        }
         policy = ClientPolicy(
             minimum_noise_multiplier=0.0,
             goal=data.draw(st.sampled_from([None, PrivacyGoal(1e9, 1e-5, 3)])),
             largest_length=1000,
         )
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         try:
             history = ClientHistory(policy.goal)
-            make_client(0, history, policy).join(raw, MODEL)
+            make_client(0, history, policy).join(announced(**changes), MODEL)
         except (RemoteProtocolError, PolicyError):
             pass
 
@@ -438,10 +442,8 @@ class TestHostileAnnouncements:
             raise AssertionError("the sketch was built")
 
         monkeypatch.setattr(SketchSpec, "build", build)
-        values = {**self.fields(make_setup()), "sketch": spec.encode_bytes()}
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises((RemoteProtocolError, PolicyError)):
-            make_client().join(raw, MODEL)
+            make_client().join(announced(sketch=spec.encode_bytes()), MODEL)
 
     def test_nested_beyond_any_depth(self) -> None:
         raw = bytes([ANNOUNCEMENT_VERSION]) + b"\x91" * 100_000
@@ -449,18 +451,13 @@ class TestHostileAnnouncements:
             make_client().join(raw, MODEL)
 
     def test_a_cohort_that_is_no_list_of_keys(self) -> None:
-        values = self.fields(make_setup())
-        values["cohort"] += b"x"
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises(RemoteProtocolError, match="32-byte"):
-            make_client().join(raw, MODEL)
+            make_client().join(announced(cohort=ANNOUNCED["cohort"] + b"x"), MODEL)
 
     def test_noise_made_for_no_dropouts_but_released_with_many(self) -> None:
         """The noise would be right for six honest clients, and four are enough for a sum."""
-        values = {**self.fields(make_setup()), "tolerated_dropouts": 0, "minimum_survivors": 4}
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises(RemoteProtocolError, match="minimum_survivors"):
-            make_client().join(raw, MODEL)
+            make_client().join(announced(tolerated_dropouts=0, minimum_survivors=4), MODEL)
 
 
 class TestPolicyClauses:
