@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,8 +20,9 @@ from dp import (
     Sensitivities,
     replay,
 )
+from dp.events import Event
 from dp.mechanisms import MECHANISMS, MechanismName, mechanism_of
-from protocol import RoundOutcome, TrainingPlan
+from protocol import RoundOutcome, RoundResult, TrainingPlan
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
 from protocol.exchange.stages import ReleaseHook
@@ -306,14 +307,15 @@ def _strangers(count: int) -> list[Identity]:
     return [Identity.from_private_bytes(bytes([i + 1]) * 32) for i in range(count)]
 
 
-def test_a_run_goes_on_with_its_own_goal_only(tmp_path: Path) -> None:
+def test_a_run_goes_on_with_its_own_goal_only_and_counts_what_was_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
-        training(first).run_round(KEYS, MODEL, constant, {})
+        one = training(first).run_round(KEYS, MODEL, constant, {})
     with Ledger.open(path) as second, pytest.raises(ParameterError, match="goal"):
         training(second, goal=PrivacyGoal(20.0, 1e-5, 3))
     with Ledger.open(path) as third:
-        training(third)
+        two = training(third).run_round(KEYS, MODEL, constant, {})
+    assert two.epsilons.server > one.epsilons.server
 
 
 class TestClientPolicy:
@@ -389,15 +391,6 @@ class TestClientPolicy:
                     assert number == 0
 
 
-def test_spending_before_a_restart_is_counted(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    with Ledger.open(path) as first:
-        one = training(first).run_round(KEYS, MODEL, constant, {})
-    with Ledger.open(path) as second:
-        two = training(second).run_round(KEYS, MODEL, constant, {})
-    assert two.epsilons.server > one.epsilons.server
-
-
 def test_the_event_on_record_has_the_coins_that_remained(ledger: Ledger) -> None:
     run = training(ledger)
     result = run.run_round(KEYS, MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
@@ -409,25 +402,38 @@ def test_the_event_on_record_has_the_coins_that_remained(ledger: Ledger) -> None
     assert kept < result.setup.parameters.mechanism.coins
 
 
+def rounds_with_losses(
+    folder: Path, kind: str, chosen: TrainingPlan
+) -> Iterator[tuple[int, RoundResult, Event]]:
+    """A round for each number of lost clients, and what is on record of it.
+
+    Uncompressed, so that the error is noise alone.
+    """
+    for lost in range(4):
+        real = RealAggregator(COHORT, client_policy(chosen, D))
+        aggregator = IdealAggregator() if kind == "ideal" else real
+        gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+        with Ledger.open(folder / f"{lost}.jsonl") as ledger:
+            run = PrivateTraining(chosen, D, FixedRate(1.0), aggregator, ledger)
+            yield lost, run.run_round(KEYS, MODEL, constant, gone), ledger.entries()[-1].event
+
+
+def is_as_noisy(result: RoundResult, variance: float) -> bool:
+    """The squares of noise are chi-square with D = 300 degrees of freedom.
+
+    Their mean leaves 0.5 .. 1.5 with probability below 1e-7.
+    """
+    error = result.release.update - constant(0)
+    return 0.5 * variance * D < float(error @ error) < 1.5 * variance * D
+
+
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_noise_is_exact_however_many_are_lost(tmp_path: Path, kind: str) -> None:
     """The coins that stay are the target, give or take one for each honest survivor."""
-    for lost in range(4):
-        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(COHORT, client_policy(plan(), D))
-            # Uncompressed, so that the error is noise alone: chi-square with D degrees of freedom,
-            # whose mean of squares leaves 0.5 .. 1.5 with probability below 1e-7.
-            chosen = IdealAggregator() if kind == "ideal" else real
-            run = training(ledger, chosen, FixedRate(1.0))
-            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
-            result = run.run_round(KEYS, MODEL, constant, gone)
-            target = result.setup.schedule.target_coins
-            event = ledger.entries()[-1].event
-            assert 0 <= event.coins - target < N - lost - 1
-            error = result.release.update - constant(0)
-            expected = result.release.noise_variance * D
-            assert 0.5 * expected < float(error @ error) < 1.5 * expected
-            assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
+    for lost, result, event in rounds_with_losses(tmp_path, kind, plan()):
+        assert 0 <= event.coins - result.setup.schedule.target_coins < N - lost - 1
+        assert is_as_noisy(result, result.release.noise_variance)
+        assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
 
 
 @pytest.mark.statistical
@@ -437,24 +443,13 @@ def test_noise_that_comes_as_a_whole_stays_as_a_whole(
     tmp_path: Path, kind: str, mechanism: MechanismName
 ) -> None:
     """However many are lost: what is charged is that of all honest survivors, and it is there."""
-    chosen = plan(mechanism=mechanism)
-    for lost in range(4):
-        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(COHORT, client_policy(chosen, D))
-            aggregator = IdealAggregator() if kind == "ideal" else real
-            run = training(ledger, aggregator, FixedRate(1.0), mechanism=mechanism)
-            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
-            result = run.run_round(KEYS, MODEL, constant, gone)
-            parameters = result.setup.parameters
-            bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
-            event = parameters.mechanism.event(bounds, N - lost - 1, D)
-            assert ledger.entries()[-1].event == event
-            error = result.release.update - constant(0)
-            # As in the test of coins above.
-            expected = (parameters.mechanism.variance + 1 / 6) * D
-            expected /= (N - lost) * parameters.scale**2
-            assert 0.5 * expected < float(error @ error) < 1.5 * expected
-            assert result.outcome.total.removed == {}
+    for lost, result, event in rounds_with_losses(tmp_path, kind, plan(mechanism=mechanism)):
+        parameters = result.setup.parameters
+        bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+        assert event == parameters.mechanism.event(bounds, N - lost - 1, D)
+        variance = (parameters.mechanism.variance + 1 / 6) / ((N - lost) * parameters.scale**2)
+        assert is_as_noisy(result, variance)
+        assert result.outcome.total.removed == {}
 
 
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
@@ -485,15 +480,6 @@ def test_without_exact_noise_the_surplus_stays(ledger: Ledger) -> None:
     assert result.setup.schedule is None
     assert result.outcome.total.removed == {}
     assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.mechanism.coins
-
-
-def test_the_mean_is_unbiased_and_as_noisy_as_promised(ledger: Ledger) -> None:
-    run = training(ledger, controller=FixedRate(1.0))
-    result = run.run_round(KEYS, MODEL, constant, {})
-    error = result.release.update - constant(0)
-    expected = result.release.noise_variance * D
-    # A chi-square variable with 300 degrees of freedom is within 50 % of its mean (p < 1e-6).
-    assert 0.5 * expected < float(error @ error) < 1.5 * expected
 
 
 def test_the_controller_changes_the_size_between_rounds(ledger: Ledger) -> None:
