@@ -179,11 +179,19 @@ def test_a_plan_names_the_figure_that_is_of_a_wrong_type(
     [
         ("epsilon", "8", "a number"),
         ("epsilon", float("nan"), "positive and finite"),
+        ("epsilon", float("inf"), "positive and finite"),
         ("epsilon", 0.0, "positive and finite"),
+        ("epsilon", True, "a number"),
+        ("epsilon", 10**400, "a finite number"),
         ("delta", None, "a number"),
+        ("delta", 0.0, "strictly between 0 and 1"),
         ("delta", 1.0, "strictly between 0 and 1"),
         ("rounds", 1.5, "an int of at least 1"),
         ("rounds", 0, "an int of at least 1"),
+        ("rounds", True, "an int of at least 1"),
+        ("moment_order", 1.0, "left out, or finite and above 1"),
+        ("moment_order", float("nan"), "left out, or finite and above 1"),
+        ("moment_order", True, "a number"),
     ],
 )
 def test_a_goal_names_the_figure_that_is_wrong(
