@@ -182,7 +182,7 @@ def test_a_plan_names_the_figure_that_is_of_a_wrong_type(
         ("epsilon", float("inf"), "positive and finite"),
         ("epsilon", 0.0, "positive and finite"),
         ("epsilon", True, "a number"),
-        ("epsilon", 10**400, "a finite number"),
+        pytest.param("epsilon", 10**400, "a finite number", id="epsilon-large"),
         ("delta", None, "a number"),
         ("delta", 0.0, "strictly between 0 and 1"),
         ("delta", 1.0, "strictly between 0 and 1"),
