@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 from one_shot_rounds import Stream, identity, secret
-from one_shot_worlds import DIGEST, known_key, rounding
+from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, known_key, rounding
 
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import MemberStage, OneShotAggregator
-from protocol.goal import PrivacyGoal
 from protocol.noise.noise import Returned, returned_run
 from protocol.noise.returned import member_uploads
 from protocol.planning.policies import client_policy
@@ -33,9 +31,7 @@ from sketch import PublicSeed, SketchSpec
 from sketch.controllers import FixedRate
 from tests.doubles.plans import plan_of_words
 
-SESSION = bytes(range(16))
-N, MEMBERS, APART, ROUNDS, DIMENSION = 8, 8, 4, 12, 40
-GOAL = PrivacyGoal(8.0, 1e-5, 3)
+N, MEMBERS, APART, ROUNDS = 8, 8, 4, 12
 HEAD = len(b"one-shot") + 1
 EVERYBODY = tuple(range(MEMBERS))
 
@@ -191,11 +187,6 @@ class ReturnedWorld:
             state,
             rand=lambda count: SESSION[:count],
         )
-
-
-def update(index: int) -> np.ndarray[Any, Any]:
-    """A client's update."""
-    return np.sin(np.arange(DIMENSION) + index) / 10.0
 
 
 def noise_of(session: bytes, number: int, member: int) -> NoiseSeed:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, make_setup
 
 from dp import BudgetExceededError, Ledger, RoundsUsedUpError
 from protocol import (
@@ -27,7 +28,6 @@ from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup
 from secagg import Identity, ParameterError, TooFewSurvivorsError
 from sketch.controllers import FixedRate
 from tests.doubles.plans import plan_of_words
@@ -132,11 +132,9 @@ def test_losses_that_cannot_be_played_cost_no_round(
 
 
 @pytest.mark.parametrize("kind", ["real", "ideal"])
-def test_an_aggregator_looks_at_losses_itself(
-    make_setup: Callable[..., RoundSetup], identities: list[Identity], kind: str
-) -> None:
+def test_an_aggregator_looks_at_losses_itself(kind: str) -> None:
     policy = ClientPolicy(minimum_noise_multiplier=0.0)
-    aggregator = RealAggregator(identities, policy) if kind == "real" else IdealAggregator()
+    aggregator = RealAggregator(IDENTITIES, policy) if kind == "real" else IdealAggregator()
     with pytest.raises(ParameterError, match=r"dropouts\[0\] = 'share'"):
         aggregator.run(make_setup(), lambda _: np.ones(DIMENSION), {0: "share"})
 
@@ -181,11 +179,19 @@ def test_a_plan_names_the_figure_that_is_of_a_wrong_type(
     [
         ("epsilon", "8", "a number in (0, inf)"),
         ("epsilon", float("nan"), "a number in (0, inf)"),
+        ("epsilon", float("inf"), "a number in (0, inf)"),
         ("epsilon", 0.0, "a number in (0, inf)"),
+        ("epsilon", True, "a number in (0, inf)"),
+        pytest.param("epsilon", 10**400, "a number in (0, inf)", id="epsilon-large"),
         ("delta", None, "a number in (0, 1)"),
+        ("delta", 0.0, "a number in (0, 1)"),
         ("delta", 1.0, "a number in (0, 1)"),
         ("rounds", 1.5, "an int of at least 1"),
         ("rounds", 0, "an int of at least 1"),
+        ("rounds", True, "an int of at least 1"),
+        ("moment_order", 1.0, "a number in (1, inf)"),
+        ("moment_order", float("nan"), "a number in (1, inf)"),
+        ("moment_order", True, "a number in (1, inf)"),
     ],
 )
 def test_a_goal_names_the_figure_that_is_wrong(

@@ -23,6 +23,8 @@ from tests.doubles.plans import plan_of_words
 
 N = 12
 MODEL = bytes(32)
+COHORT = [Identity.from_private_bytes(hashlib.sha256(b"t%d" % i).digest()) for i in range(N)]
+KEYS = [person.public for person in COHORT]
 
 
 def keys(people: list[Identity]) -> list[bytes]:
@@ -30,7 +32,7 @@ def keys(people: list[Identity]) -> list[bytes]:
 
 
 def plan_of(sums: int, epsilon: float = 8.0, **overrides: Any) -> TrainingPlan:
-    """A plan for the fixture `cohort`."""
+    """A plan for `COHORT`."""
     values = {
         "goal": PrivacyGoal(epsilon, 1e-5, sums),
         "cohort": N,

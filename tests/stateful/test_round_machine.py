@@ -360,14 +360,21 @@ class RoundMachine(RuleBasedStateMachine):
 
 
 TestRound = RoundMachine.TestCase
-TestRound.settings = settings(max_examples=120, stateful_step_count=40)
+TestRound.settings = settings(max_examples=60, stateful_step_count=40)
+
+
+@pytest.mark.slow
+class TestManyRounds(RoundMachine.TestCase):
+    """The same for longer."""
+
+    settings = settings(max_examples=240, stateful_step_count=40)
 
 
 def test_both_good_ends_occur() -> None:
     """Runs the machine itself, so that it depends on no other test."""
     ends.clear()
     run_state_machine_as_test(
-        RoundMachine, settings=settings(max_examples=40, stateful_step_count=12)
+        RoundMachine, settings=settings(max_examples=25, stateful_step_count=12)
     )
     assert ends["exact sum"] >= 3
     assert ends["TooFewSurvivorsError"] >= 3

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from round_kit import IDENTITIES, OPEN_POLICY, make_setup, noise, updates
 
 from dp import NoiseSeed
-from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.exchange import aggregators
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
-from protocol.round.clauses import PairwiseClauses
 from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
-from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup
-from secagg import FieldVector, Identity, Mode, TooFewSurvivorsError
-
-OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0,
-    schemes=(PairwiseClauses(allow_semi_honest=True),),
-    mechanisms=tuple(MECHANISMS),
-)
+from secagg import FieldVector, Mode, TooFewSurvivorsError
 
 stages = st.sampled_from(list(Stage))
 schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
@@ -45,18 +36,11 @@ schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
     ],
 )
 def test_real_and_ideal_agree_bit_for_bit(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    mode: Mode,
-    size: int | None,
-    dropouts: dict[int, Stage],
-    mechanism: DistributedMechanism,
+    mode: Mode, size: int | None, dropouts: dict[int, Stage], mechanism: DistributedMechanism
 ) -> None:
     setup = make_setup(mode=mode, size=size, mechanism=mechanism)
     ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
-    real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
+    real = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
     assert real.total.survivors == ideal.total.survivors
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
 
@@ -73,13 +57,7 @@ def test_real_and_ideal_agree_bit_for_bit(
     ],
 )
 def test_they_agree_with_removable_noise(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    mode: Mode,
-    dropouts: dict[int, Stage],
-    monkeypatch: pytest.MonkeyPatch,
+    mode: Mode, dropouts: dict[int, Stage], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Removed by their owners or rebuilt from shares: the same noise stays, bit for bit."""
     setup = make_setup(mode=mode, removable=True)
@@ -95,7 +73,7 @@ def test_they_agree_with_removable_noise(
 
     with monkeypatch.context() as patch:
         patch.setattr(Pipeline, "encode", watched)
-        real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
+        real = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
 
     def again(index: int, count: int) -> list[NoiseSeed]:
         (seeds,) = [seeds for update, seeds in drawn if np.array_equal(update, updates(index))]
@@ -112,15 +90,10 @@ def test_they_agree_with_removable_noise(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(dropouts=schedules, active=st.booleans())
 def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    dropouts: dict[int, Stage],
-    active: bool,
+    dropouts: dict[int, Stage], active: bool
 ) -> None:
     setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
-    real = RealAggregator(identities, OPEN_POLICY, noise=noise)
+    real = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise)
     try:
         ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
     except TooFewSurvivorsError:
@@ -132,21 +105,15 @@ def test_any_dropouts_give_the_ideal_sum_or_the_ideal_abort(
     assert np.array_equal(outcome.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_too_few_survivors_names_stage_and_numbers(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
-) -> None:
+def test_too_few_survivors_names_stage_and_numbers() -> None:
     lost = dict.fromkeys(range(3), Stage.SHARE)
     with pytest.raises(TooFewSurvivorsError, match=r"share.*3 clients answered, 4 are needed"):
         IdealAggregator().run(make_setup(), updates, lost)
 
 
-def test_bytes_are_counted_in_both_directions(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-) -> None:
+def test_bytes_are_counted_in_both_directions() -> None:
     setup = make_setup()
-    outcome = RealAggregator(identities, OPEN_POLICY).run(setup, updates, {0: Stage.ADVERTISE})
+    outcome = RealAggregator(IDENTITIES, OPEN_POLICY).run(setup, updates, {0: Stage.ADVERTISE})
     packed = setup.context.field.packed_bytes(setup.context.length)
     assert outcome.bytes_up[0] == 0
     assert outcome.bytes_down[0] == len(setup.announce())
@@ -154,27 +121,8 @@ def test_bytes_are_counted_in_both_directions(
     assert outcome.bytes_per_survivor() > packed
 
 
-def test_an_executor_changes_nothing(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-) -> None:
-    setup = make_setup()
-    plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        spread = RealAggregator(identities, OPEN_POLICY, pool, noise=noise).run(setup, updates, {})
-    assert np.array_equal(plain.total.vector.elements, spread.total.vector.elements)
-
-
 @pytest.mark.parametrize("long", [False, True])
-def test_threads_encode_long_uploads_only(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    monkeypatch: pytest.MonkeyPatch,
-    long: bool,
-) -> None:
+def test_threads_encode_long_uploads_only(monkeypatch: pytest.MonkeyPatch, long: bool) -> None:
     setup, used = make_setup(), []
     limit = setup.context.length + (0 if long else 1)
     monkeypatch.setattr(aggregators, "WORTH_THREADS", limit)
@@ -186,10 +134,8 @@ def test_threads_encode_long_uploads_only(
 
 
 @pytest.fixture(params=["ideal", "real"])
-def make_aggregator(
-    request: pytest.FixtureRequest, identities: list[Identity]
-) -> Callable[..., Aggregator]:
-    real = partial(RealAggregator, identities, OPEN_POLICY)
+def make_aggregator(request: pytest.FixtureRequest) -> Callable[..., Aggregator]:
+    real = partial(RealAggregator, IDENTITIES, OPEN_POLICY)
     return IdealAggregator if request.param == "ideal" else real
 
 
@@ -200,11 +146,7 @@ def aggregator(make_aggregator: Callable[..., Aggregator]) -> Aggregator:
 
 @pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
 def test_a_bad_update_loses_its_client_and_no_other(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    make_aggregator: Callable[..., Aggregator],
-    bad: np.ndarray,
+    make_aggregator: Callable[..., Aggregator], bad: np.ndarray
 ) -> None:
     def poisoned(index: int) -> np.ndarray:
         return bad if index == 2 else updates(index)
@@ -217,17 +159,11 @@ def test_a_bad_update_loses_its_client_and_no_other(
     assert "NaN or infinite" in outcome.refused[2] or "update" in outcome.refused[2]
 
 
-def test_nobody_is_refused_in_a_round_that_goes_well(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    aggregator: Aggregator,
-) -> None:
+def test_nobody_is_refused_in_a_round_that_goes_well(aggregator: Aggregator) -> None:
     assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
 
 
-def test_too_many_bad_updates_end_the_round_and_say_why(
-    make_setup: Callable[..., RoundSetup], aggregator: Aggregator
-) -> None:
+def test_too_many_bad_updates_end_the_round_and_say_why(aggregator: Aggregator) -> None:
     calls = []
     with pytest.raises(TooFewSurvivorsError) as caught:
         aggregator.run(
@@ -238,9 +174,7 @@ def test_too_many_bad_updates_end_the_round_and_say_why(
     assert caught.value.__notes__[-1] == "... and 3 more were lost"
 
 
-def test_a_mistake_in_the_program_is_not_hidden(
-    make_setup: Callable[..., RoundSetup], aggregator: Aggregator
-) -> None:
+def test_a_mistake_in_the_program_is_not_hidden(aggregator: Aggregator) -> None:
     with pytest.raises(KeyError):
         aggregator.run(make_setup(), lambda index: {}[index], {})
 
@@ -248,11 +182,7 @@ def test_a_mistake_in_the_program_is_not_hidden(
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
 def test_the_hook_is_called_once_iff_the_survivors_are_decided(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    aggregator: Aggregator,
-    mode: Mode,
-    stage: Stage,
+    aggregator: Aggregator, mode: Mode, stage: Stage
 ) -> None:
     """Five parties vanish at a stage: too late for the hook to be spared, or in time."""
     calls = []
@@ -269,10 +199,7 @@ def test_the_hook_is_called_once_iff_the_survivors_are_decided(
 
 
 def test_every_round_draws_fresh_noise(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    aggregator: Aggregator,
-    mechanism: DistributedMechanism,
+    aggregator: Aggregator, mechanism: DistributedMechanism
 ) -> None:
     setups = [make_setup(round_number=number, mechanism=mechanism) for number in range(2)]
     sums = [aggregator.run(setup, updates, {}).total.vector.elements for setup in setups]
@@ -280,12 +207,8 @@ def test_every_round_draws_fresh_noise(
     assert np.count_nonzero(sums[0] != sums[1]) > 100
 
 
-def test_an_identity_answers_a_round_once_in_its_life(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-) -> None:
-    real = RealAggregator(identities, OPEN_POLICY)
+def test_an_identity_answers_a_round_once_in_its_life() -> None:
+    real = RealAggregator(IDENTITIES, OPEN_POLICY)
     real.run(make_setup(), updates, {})
     with pytest.raises(TooFewSurvivorsError) as caught:
         real.run(make_setup(), updates, {})

@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, make_setup, noise, updates
 
-from dp import NoiseSeed
 from protocol.exchange.aggregators import RealAggregator
 from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup
-from secagg import Identity
 from secagg.pairwise import unmask
 from secagg.pairwise.unmask import executor_width
 
@@ -45,7 +43,7 @@ def dask() -> Iterator[Executor]:
         yield executor
 
 
-@pytest.fixture(params=["pool", "dask"])
+@pytest.fixture(params=["pool", pytest.param("dask", marks=pytest.mark.slow)])
 def executor(request: pytest.FixtureRequest) -> Executor:
     chosen: Executor = request.getfixturevalue(request.param)
     return chosen
@@ -63,19 +61,12 @@ class Counted(Executor):
         return self.inner.submit(fn, *args, **kwargs)
 
 
-def test_the_sum_is_the_same(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    executor: Executor,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_sum_is_the_same(executor: Executor, monkeypatch: pytest.MonkeyPatch) -> None:
     """Agreement on keys and masks by coordinate range both run elsewhere."""
     monkeypatch.setattr(unmask, "MIN_RANGE", 20)
     setup, counted = make_setup(), Counted(executor)
-    plain = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, LOST).total
-    spread = RealAggregator(identities, OPEN_POLICY, counted, noise=noise)
+    plain = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, LOST).total
+    spread = RealAggregator(IDENTITIES, OPEN_POLICY, counted, noise=noise)
     total = spread.run(setup, updates, LOST).total
     assert total.survivors == plain.survivors == (0, 2, 3, 5)
     assert np.array_equal(total.vector.elements, plain.vector.elements)
@@ -95,14 +86,10 @@ def test_the_example_sums_right(executor: Executor) -> None:
 
 
 def test_a_task_that_fails_elsewhere_releases_nothing(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    executor: Executor,
-    monkeypatch: pytest.MonkeyPatch,
+    executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keys of a wrong length never leave this process in earnest: the workers refuse them."""
     setup = make_setup()
     monkeypatch.setattr(unmask, "self_key", lambda *_: b"short")
     with pytest.raises(ValueError, match="key"):
-        RealAggregator(identities, OPEN_POLICY, executor=executor).run(setup, updates, {})
+        RealAggregator(IDENTITIES, OPEN_POLICY, executor=executor).run(setup, updates, {})

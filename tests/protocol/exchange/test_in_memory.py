@@ -7,18 +7,22 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from round_kit import (
+    IDENTITIES,
+    MODEL,
+    make_client,
+    make_setup,
+    noise,
+    updates,
+)
 
-from dp import LedgerError, NoiseSeed, NonFiniteUpdateError
+from dp import LedgerError, NonFiniteUpdateError
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound, Peer
-from protocol.round.clauses import PairwiseClauses
-from protocol.round.client import RoundClient
 from protocol.round.losses import Stage, stages_of
-from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from secagg import (
-    Identity,
     LocalProtocolError,
     Mode,
     Reason,
@@ -27,32 +31,18 @@ from secagg import (
     TooFewSurvivorsError,
 )
 
-OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0, schemes=(PairwiseClauses(allow_semi_honest=True),)
-)
 
-
-@pytest.fixture
-def make_peers(
-    identities: list[Identity],
-    registry: frozenset[bytes],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-) -> Callable[..., dict[int, Peer]]:
+def make_peers(setup: RoundSetup) -> dict[int, Peer]:
     """Peers of a round, with an update and repeatable noise each."""
-
-    def make(setup: RoundSetup) -> dict[int, Peer]:
-        return {
-            index: _Peer(
-                RoundClient(identity, registry, OPEN_POLICY),
-                setup.announce(),
-                bytes(32),
-                lambda index=index: (updates(index), noise(index)),
-            )
-            for index, identity in enumerate(identities)
-        }
-
-    return make
+    return {
+        index: _Peer(
+            make_client(index),
+            setup.announce(),
+            MODEL,
+            lambda index=index: (updates(index), noise(index)),
+        )
+        for index in range(len(IDENTITIES))
+    }
 
 
 class Tamperer:
@@ -107,12 +97,7 @@ class Traced:
     ],
 )
 def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
-    make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, Peer]],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    stage: Stage,
-    change: Callable[..., Any],
+    stage: Stage, change: Callable[..., Any]
 ) -> None:
     setup = make_setup()
     peers = make_peers(setup)
@@ -137,12 +122,7 @@ def test_a_damaged_message_loses_its_sender_and_the_sum_is_exact(
     ids=lambda error: type(error).__name__,
 )
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.RECOVER])
-def test_a_peer_that_raises_a_typed_error_is_lost_alone(
-    make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, Peer]],
-    stage: Stage,
-    error: Exception,
-) -> None:
+def test_a_peer_that_raises_a_typed_error_is_lost_alone(stage: Stage, error: Exception) -> None:
     def fail(_: bytes) -> NoReturn:
         raise error
 
@@ -154,9 +134,7 @@ def test_a_peer_that_raises_a_typed_error_is_lost_alone(
     assert (4 in outcome.total.survivors) == (stage > Stage.INPUT)
 
 
-def test_a_lost_peer_is_never_asked_again(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]]
-) -> None:
+def test_a_lost_peer_is_never_asked_again() -> None:
     trace = []
     setup = make_setup()
     peers = make_peers(setup)
@@ -166,11 +144,7 @@ def test_a_lost_peer_is_never_asked_again(
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), ZeroDivisionError()])
-def test_a_mistake_in_a_peer_is_not_hidden(
-    make_setup: Callable[..., RoundSetup],
-    make_peers: Callable[..., dict[int, Peer]],
-    error: Exception,
-) -> None:
+def test_a_mistake_in_a_peer_is_not_hidden(error: Exception) -> None:
     def fail(_: bytes) -> NoReturn:
         raise error
 
@@ -181,9 +155,7 @@ def test_a_mistake_in_a_peer_is_not_hidden(
         MemoryRound(ServerSession(setup.context), setup.context.mode, peers, {}).run()
 
 
-def test_reasons_go_with_the_error_that_ends_the_round(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]]
-) -> None:
+def test_reasons_go_with_the_error_that_ends_the_round() -> None:
     setup = make_setup()
     peers = make_peers(setup)
     for index in (0, 3, 5):
@@ -198,9 +170,7 @@ def test_reasons_go_with_the_error_that_ends_the_round(
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_the_hook_comes_before_any_survivor_hears(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]], mode: Mode
-) -> None:
+def test_the_hook_comes_before_any_survivor_hears(mode: Mode) -> None:
     setup = make_setup(mode=mode)
     trace = []
     peers = {i: Traced(peer, trace) for i, peer in make_peers(setup).items()}
@@ -214,9 +184,7 @@ def test_the_hook_comes_before_any_survivor_hears(
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_a_hook_that_raises_ends_the_round_before_anything_is_given_up(
-    make_setup: Callable[..., RoundSetup], make_peers: Callable[..., dict[int, Peer]], mode: Mode
-) -> None:
+def test_a_hook_that_raises_ends_the_round_before_anything_is_given_up(mode: Mode) -> None:
     def refuse(_: Sequence[int]) -> NoReturn:
         raise LedgerError("disk full")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 from rank_doubles import on_ranks
+from round_kit import make_setup, noise, updates
 
 from dp import NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
@@ -14,7 +13,6 @@ from protocol.exchange.ranks import ALONE, Ranks, add_in_field
 from protocol.exchange.stages import RoundOutcome
 from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
-from protocol.round.setup import RoundSetup
 from secagg import PrimeField, TooFewSurvivorsError
 
 REFUSED = 4
@@ -29,13 +27,7 @@ def removable(index: int, count: int) -> list[NoiseSeed]:
 @pytest.mark.parametrize("refusing", [False, True])
 @pytest.mark.parametrize("lost", [{}, {1: Stage.INPUT}, {2: Stage.UNMASK}])
 def test_the_sum_and_what_it_says_are_those_of_one_process(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    size: int,
-    removed: bool,
-    refusing: bool,
-    lost: dict[int, Stage],
+    size: int, removed: bool, refusing: bool, lost: dict[int, Stage]
 ) -> None:
     setup = make_setup(removable=removed)
 
@@ -72,11 +64,7 @@ def test_the_sum_and_what_it_says_are_those_of_one_process(
         assert (outcome.surplus is None) is not bool(whole.total.removed)
 
 
-def test_a_sum_without_the_surplus_of_others_is_another(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-) -> None:
+def test_a_sum_without_the_surplus_of_others_is_another() -> None:
     """The control: a rank that took off its own clients' noise alone would be seen."""
     setup = make_setup(removable=True)
     outcome = IdealAggregator(removable, noise).run(setup, updates, {})
@@ -88,11 +76,7 @@ def test_a_sum_without_the_surplus_of_others_is_another(
     assert not np.array_equal(pipeline.decode(outcome.total, partly).update, whole)
 
 
-def test_all_ranks_fail_where_one_process_would(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-) -> None:
+def test_all_ranks_fail_where_one_process_would() -> None:
     setup = make_setup()
 
     def work(ranks: Ranks) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from round_kit import IDENTITIES, OPEN_POLICY, REGISTRY, make_client, make_setup, noise, updates
 from training_doubles import MODEL, keys, plan_of
 
 from dp import Ledger, LedgerError, NoiseSeed, NonFiniteUpdateError, PrivacyError
 from dp.events import BinomialRelease
-from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.errors import PolicyError, TrainingFailedError
 from protocol.exchange.aggregators import IdealAggregator, NoiseSource, UpdateSource, own_updates
 from protocol.exchange.remote import (
@@ -28,7 +29,6 @@ from protocol.exchange.remote import (
     refuse,
 )
 from protocol.exchange.stages import PEER_ERRORS, Outbound, Refusal
-from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
@@ -38,7 +38,6 @@ from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
 from secagg import (
     FieldSum,
-    Identity,
     LocalProtocolError,
     Mode,
     ParameterError,
@@ -52,12 +51,6 @@ from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import TokenFolder
 from sketch.controllers import FixedRate
 
-OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0,
-    schemes=(PairwiseClauses(allow_semi_honest=True),),
-    mechanisms=tuple(MECHANISMS),
-)
-
 
 class Elsewhere:
     """A transport to clients of which nothing is left between two messages but stored bytes.
@@ -68,7 +61,6 @@ class Elsewhere:
 
     def __init__(
         self,
-        identities: list[Identity],
         updates: UpdateSource,
         folder: Path,
         *,
@@ -76,11 +68,10 @@ class Elsewhere:
         change: Callable[..., Any] | None = None,
         noise: NoiseSource | None = None,
     ) -> None:
-        self.identities, self.updates, self.lost = identities, updates, lost or {}
+        self.updates, self.lost = updates, lost or {}
         self.noise, self.change = noise, change or (lambda stage, index, answer: answer)
-        self.registry = frozenset(identity.public for identity in identities)
-        self.tokens = [TokenFolder(folder / str(i)) for i in range(len(identities))]
-        self.histories = [ClientHistory() for _ in identities]
+        self.tokens = [TokenFolder(folder / str(i)) for i in range(len(IDENTITIES))]
+        self.histories = [ClientHistory() for _ in IDENTITIES]
         self.stored, self.errors, self.asked = {}, {}, []
 
     def exchange(self, stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
@@ -92,7 +83,7 @@ class Elsewhere:
                 yield index, self.change(stage, index, self.answer(index, data))
 
     def answer(self, index: int, data: bytes) -> bytes:
-        ours = (self.identities[index], self.registry, OPEN_POLICY, self.histories[index])
+        ours = (IDENTITIES[index], REGISTRY, OPEN_POLICY, self.histories[index])
         client = RoundClient(*ours) if self.noise is None else Repeatable(self.noise(index), *ours)
         if index in self.stored:
             client.resume(self.stored.pop(index), self.tokens[index])
@@ -129,15 +120,11 @@ def exact(
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    tmp_path: Path,
-    mode: Mode,
+    tmp_path: Path, mode: Mode
 ) -> None:
     """Without coins, what is left is rounding: below one unit for each client and coordinate."""
     setup = make_setup(mode=mode, coins=0)
-    transport = Elsewhere(identities, updates, tmp_path)
+    transport = Elsewhere(updates, tmp_path)
     outcome = RemoteAggregator(transport.exchange).run(setup)
     assert outcome.total.survivors == tuple(range(6))
     mean = Pipeline(setup).decode(outcome.total).update
@@ -152,17 +139,10 @@ def test_the_mean_of_clients_that_restart_after_every_message_is_the_plain_one(
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("stage", list(Stage))
 def test_a_client_may_vanish_at_any_stage(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    tmp_path: Path,
-    mode: Mode,
-    stage: Stage,
-    mechanism: DistributedMechanism,
+    tmp_path: Path, mode: Mode, stage: Stage, mechanism: DistributedMechanism
 ) -> None:
     setup, lost = make_setup(mode=mode, mechanism=mechanism), {1: stage, 4: stage}
-    transport = Elsewhere(identities, updates, tmp_path, lost=lost, noise=noise)
+    transport = Elsewhere(updates, tmp_path, lost=lost, noise=noise)
     outcome = RemoteAggregator(transport.exchange).run(setup)
     total = exact(setup, updates, noise, lost)
     assert outcome.total.survivors == total.survivors
@@ -181,17 +161,11 @@ def test_a_client_may_vanish_at_any_stage(
     active=st.booleans(),
 )
 def test_any_losses_give_the_exact_sum_or_the_ideal_abort(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    tmp_path_factory: pytest.TempPathFactory,
-    lost: dict[int, Stage],
-    active: bool,
+    tmp_path_factory: pytest.TempPathFactory, lost: dict[int, Stage], active: bool
 ) -> None:
     setup = make_setup(mode=Mode.ACTIVE if active else Mode.SEMI_HONEST)
     folder = tmp_path_factory.mktemp("tokens")
-    transport = Elsewhere(identities, updates, folder, lost=lost, noise=noise)
+    transport = Elsewhere(updates, folder, lost=lost, noise=noise)
     total = exact(setup, updates, noise, lost)
     if total is None:
         with pytest.raises(TooFewSurvivorsError):
@@ -204,16 +178,12 @@ def test_any_losses_give_the_exact_sum_or_the_ideal_abort(
 
 @pytest.mark.parametrize("gone", [Stage.UNMASK, Stage.RECOVER])
 def test_surplus_noise_is_taken_off_when_a_client_goes_after_its_upload(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    tmp_path: Path,
-    gone: Stage,
+    tmp_path: Path, gone: Stage
 ) -> None:
     """The sixth stage: the others give up shares of the seeds that the lost client still held."""
     setup = make_setup(removable=True, coins=20_000)
     lost = {3: gone, 2: Stage.INPUT}
-    transport = Elsewhere(identities, updates, tmp_path, lost=lost)
+    transport = Elsewhere(updates, tmp_path, lost=lost)
     outcome = RemoteAggregator(transport.exchange).run(setup)
     assert outcome.total.survivors == (0, 1, 3, 4, 5)
     asked = [index for stage, index in transport.asked if stage is Stage.RECOVER]
@@ -240,20 +210,13 @@ class TestRefusals:
         ],
     )
     def test_nonsense_loses_its_sender_alone(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        noise: Callable[[int], NoiseSeed],
-        tmp_path: Path,
-        stage: Stage,
-        change: Callable[..., Any],
+        self, tmp_path: Path, stage: Stage, change: Callable[..., Any]
     ) -> None:
         def changed(at: Stage, index: int, answer: bytes) -> bytes:
             return change(answer) if (at, index) == (stage, 2) else answer
 
         setup = make_setup()
-        transport = Elsewhere(identities, updates, tmp_path, change=changed, noise=noise)
+        transport = Elsewhere(updates, tmp_path, change=changed, noise=noise)
         outcome = RemoteAggregator(transport.exchange).run(setup)
         total = exact(setup, updates, noise, {2: stage})
         assert outcome.total.survivors == total.survivors
@@ -263,13 +226,7 @@ class TestRefusals:
     @pytest.mark.parametrize("answer", [b"\0nonsense", refuse(PolicyError("coins", 0, "some"))])
     @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
     def test_losses_are_told_in_their_stage(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-        stage: Stage,
-        answer: bytes,
+        self, tmp_path: Path, stage: Stage, answer: bytes
     ) -> None:
         """Of whom is refused and of who refuses; those who are silent the transport knows."""
         now, heard = [], []
@@ -277,7 +234,7 @@ class TestRefusals:
         def changed(at: Stage, index: int, good: bytes) -> bytes:
             return answer if (at, index) == (stage, 1) else good
 
-        transport = Elsewhere(identities, updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
+        transport = Elsewhere(updates, tmp_path, lost={0: Stage.INPUT}, change=changed)
 
         def exchange(stage: Stage, messages: Outbound) -> Iterator[Any]:
             now[:] = [stage]
@@ -289,45 +246,29 @@ class TestRefusals:
         outcome = RemoteAggregator(exchange, on_loss=on_loss).run(make_setup())
         assert heard == [(stage, 1, outcome.refused[1])] and list(outcome.refused) == [1]
 
-    def test_bytes_of_any_kind_are_understood(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-    ) -> None:
+    def test_bytes_of_any_kind_are_understood(self, tmp_path: Path) -> None:
         kinds = [bytearray, memoryview, bytes]
         transport = Elsewhere(
-            identities, updates, tmp_path, change=lambda _, index, data: kinds[index % 3](data)
+            updates, tmp_path, change=lambda _, index, data: kinds[index % 3](data)
         )
         outcome = RemoteAggregator(transport.exchange).run(make_setup())
         assert outcome.refused == {} and len(outcome.total.survivors) == 6
 
     def test_a_client_with_a_bad_update_leaves_and_keeps_its_reason_to_itself(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
+        self, tmp_path: Path
     ) -> None:
         def poisoned(index: int) -> np.ndarray:
             return np.full(200, np.nan) if index == 2 else updates(index)
 
-        transport = Elsewhere(identities, poisoned, tmp_path)
+        transport = Elsewhere(poisoned, tmp_path)
         outcome = RemoteAggregator(transport.exchange).run(make_setup())
         assert outcome.total.survivors == (0, 1, 3, 4, 5)
         assert outcome.refused == {2: OTHER}
         assert isinstance(transport.errors[2], NonFiniteUpdateError)
 
-    def test_reasons_go_with_the_error_that_ends_the_round(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-    ) -> None:
+    def test_reasons_go_with_the_error_that_ends_the_round(self, tmp_path: Path) -> None:
         setup = make_setup()
-        transport = Elsewhere(identities, updates, tmp_path)
+        transport = Elsewhere(updates, tmp_path)
         RemoteAggregator(transport.exchange).run(setup)
         hooked = []
         with pytest.raises(TooFewSurvivorsError) as caught:
@@ -359,15 +300,10 @@ class TestRefusals:
         assert isinstance(odd, Refusal) and odd.reason == "a?b?[31m???"
 
     def test_noise_on_the_wire_does_not_make_a_client_that_was_understood_a_lost_one(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        noise: Callable[[int], NoiseSeed],
-        tmp_path: Path,
+        self, tmp_path: Path
     ) -> None:
         """Somebody speaks in a client's name before and after it, at every stage."""
-        transport = Elsewhere(identities, updates, tmp_path, noise=noise)
+        transport = Elsewhere(updates, tmp_path, noise=noise)
 
         def noisy(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes | Refusal]]:
             for index, answer in transport.exchange(stage, messages):
@@ -395,10 +331,7 @@ class TestServer:
         ],
     )
     def test_what_would_be_ignored_is_refused(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        name: str,
-        given: dict[int, Stage] | Callable[..., Any],
+        self, name: str, given: dict[int, Stage] | Callable[..., Any]
     ) -> None:
         def nobody_is_asked(stage: Stage, messages: Outbound) -> NoReturn:
             raise AssertionError("something was sent")
@@ -409,15 +342,10 @@ class TestServer:
 
     @pytest.mark.parametrize("stranger", [-1, 6, 1])
     def test_an_answer_of_somebody_who_was_not_asked_is_the_transports_mistake(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-        stranger: int,
+        self, tmp_path: Path, stranger: int
     ) -> None:
         """Client 1 was lost before; -1 and 6 are nobody."""
-        transport = Elsewhere(identities, updates, tmp_path, lost={1: Stage.ADVERTISE})
+        transport = Elsewhere(updates, tmp_path, lost={1: Stage.ADVERTISE})
 
         def mixed_up(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes] | None]:
             for index, answer in transport.exchange(stage, messages):
@@ -427,16 +355,9 @@ class TestServer:
             RemoteAggregator(mixed_up).run(make_setup())
 
     @pytest.mark.parametrize("mode", list(Mode))
-    def test_nothing_is_given_up_before_it_is_charged(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-        mode: Mode,
-    ) -> None:
+    def test_nothing_is_given_up_before_it_is_charged(self, tmp_path: Path, mode: Mode) -> None:
         """Whoever cannot write the ledger ends the round, and no survivor has heard."""
-        transport = Elsewhere(identities, updates, tmp_path)
+        transport = Elsewhere(updates, tmp_path)
 
         def disk_full(_: Sequence[int]) -> NoReturn:
             raise LedgerError("disk full")
@@ -449,13 +370,9 @@ class TestServer:
         assert len(transport.asked) == 6 * 3
 
     def test_the_charge_comes_between_the_last_upload_and_the_first_survivor_set(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
+        self, tmp_path: Path
     ) -> None:
-        transport = Elsewhere(identities, updates, tmp_path, lost={5: Stage.INPUT})
+        transport = Elsewhere(updates, tmp_path, lost={5: Stage.INPUT})
         hook = lambda survivors: transport.asked.append(("charged", survivors))  # noqa: E731
         RemoteAggregator(transport.exchange).run(make_setup(), before_release=hook)
         at = transport.asked.index(("charged", (0, 1, 2, 3, 4)))
@@ -467,18 +384,13 @@ class TestServer:
         assert {stage for stage, _ in transport.asked[at + 1 :]} == {Stage.CONFIRM, Stage.UNMASK}
 
     def test_uploads_are_used_as_they_come_and_not_kept(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The server has taken each answer in before it asks for the next.
 
         It holds at most one, so memory is one vector.
         """
-        transport = Elsewhere(identities, updates, tmp_path)
+        transport = Elsewhere(updates, tmp_path)
         uploads, most, taken = [], 0, []
         take = ServerSession.receive_bytes
 
@@ -510,24 +422,18 @@ class TestServer:
         assert len(outcome.total.survivors) == 6
         assert len(uploads) == 6 * 5 and most == 1
 
-    def test_a_training_runs_with_public_keys_only(
-        self, identities: list[Identity], ledger: Ledger, tmp_path: Path
-    ) -> None:
+    def test_a_training_runs_with_public_keys_only(self, ledger: Ledger, tmp_path: Path) -> None:
         """The server holds no identity and no update, and pays like any other."""
         plan = plan_of(2, cohort=6, tolerated_dropouts=1, tolerated_colluders=0)
-        transport = Elsewhere(
-            identities, lambda _: np.full(50, 0.05), tmp_path, lost={2: Stage.CONFIRM}
-        )
+        transport = Elsewhere(lambda _: np.full(50, 0.05), tmp_path, lost={2: Stage.CONFIRM})
         server = RemoteAggregator(transport.exchange)
         training = PrivateTraining(plan, 50, FixedRate(1.0), server, ledger)
-        results = [training.run_round(keys(identities), MODEL) for _ in range(2)]
+        results = [training.run_round(keys(IDENTITIES), MODEL) for _ in range(2)]
         assert len(ledger.entries()) == 2
         assert 0 < results[0].epsilons.server < results[1].epsilons.server <= 8.0
         assert [result.release.survivors for result in results] == [6, 6]
 
-    def test_clients_elsewhere_have_updates_of_their_own(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_clients_elsewhere_have_updates_of_their_own(self) -> None:
         with pytest.raises(TooFewSurvivorsError) as caught:
             IdealAggregator().run(make_setup(), own_updates, {})
         assert "make their own updates" in caught.value.__notes__[0]
@@ -538,25 +444,19 @@ class TestClient:
 
     def remote(
         self,
-        identities: list[Identity],
         update: Callable[..., Any] | None = None,
         policy: ClientPolicy = OPEN_POLICY,
         history: ClientHistory | None = None,
     ) -> tuple[RemoteClient, RoundClient]:
-        registry = frozenset(identity.public for identity in identities)
-        client = RoundClient(identities[0], registry, policy, history)
+        client = make_client(0, history, policy)
         return RemoteClient(client, MODEL, update or (lambda _: np.zeros(200))), client
 
     def ready(
-        self,
-        make_setup: Callable[..., Any],
-        identities: list[Identity],
-        tmp_path: Path,
-        update: Callable[..., Any],
+        self, tmp_path: Path, update: Callable[..., Any]
     ) -> tuple[RemoteClient, RoundClient, bytes]:
         """A client that answers its announcement and its roster, and the shares that are next."""
-        remote, client = self.remote(identities, update)
-        transport = Elsewhere(identities, lambda _: np.zeros(200), tmp_path)
+        remote, client = self.remote(update)
+        transport = Elsewhere(lambda _: np.zeros(200), tmp_path)
         kept = {}
 
         def stop_at_input(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
@@ -572,16 +472,14 @@ class TestClient:
             RemoteAggregator(stop_at_input).run(make_setup())
         return remote, client, kept["shares"]
 
-    def test_the_update_is_made_when_it_is_due_and_once(
-        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
-    ) -> None:
+    def test_the_update_is_made_when_it_is_due_and_once(self, tmp_path: Path) -> None:
         made = []
 
         def update(setup: RoundSetup) -> np.ndarray:
             made.append(setup)
             return np.zeros(200)
 
-        remote, client, shares = self.ready(make_setup, identities, tmp_path, update)
+        remote, client, shares = self.ready(tmp_path, update)
         assert made == [] and client.phase is ClientPhase.SHARED
         assert remote.answer(shares)[:1] == b"\0"
         assert made == [make_setup()]
@@ -593,45 +491,37 @@ class TestClient:
         "error", [ValueError, KeyError, MemoryError, FloatingPointError, NonFiniteUpdateError]
     )
     def test_a_failing_update_ends_the_round_for_its_client(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        tmp_path: Path,
-        error: type[Exception],
+        self, tmp_path: Path, error: type[Exception]
     ) -> None:
         """In words that are the same for all, whatever its data made it raise."""
 
         def fail(_: RoundSetup) -> NoReturn:
             raise error("patient 17")
 
-        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        remote, client, shares = self.ready(tmp_path, fail)
         answer, told = answer_or_refuse(remote, shares)
         assert answer == b"\1OwnReasons" and type(told) is error
         assert remote.is_over and client.phase is ClientPhase.ABORTED
         with pytest.raises(LocalProtocolError, match="left"):
             remote.answer(shares)
 
-    def test_an_update_that_ends_the_program_is_a_refusal(
-        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
-    ) -> None:
+    def test_an_update_that_ends_the_program_is_a_refusal(self, tmp_path: Path) -> None:
         """A client that ends without a word could be told apart from one that leaves."""
 
         def fail(_: RoundSetup) -> NoReturn:
             raise SystemExit("patient 17")
 
-        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        remote, client, shares = self.ready(tmp_path, fail)
         answer, told = answer_or_refuse(remote, shares)
         assert answer == b"\1OwnReasons" and isinstance(told, TrainingFailedError)
         assert "patient 17" in str(told)
         assert remote.is_over and client.phase is ClientPhase.ABORTED
 
-    def test_an_interrupted_update_ends_the_round_and_the_program(
-        self, make_setup: Callable[..., RoundSetup], identities: list[Identity], tmp_path: Path
-    ) -> None:
+    def test_an_interrupted_update_ends_the_round_and_the_program(self, tmp_path: Path) -> None:
         def fail(_: RoundSetup) -> NoReturn:
             raise KeyboardInterrupt
 
-        remote, client, shares = self.ready(make_setup, identities, tmp_path, fail)
+        remote, client, shares = self.ready(tmp_path, fail)
         with pytest.raises(KeyboardInterrupt):
             answer_or_refuse(remote, shares)
         assert remote.is_over and client.phase is ClientPhase.ABORTED
@@ -640,17 +530,13 @@ class TestClient:
 
     @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, LedgerError, PolicyError])
     def test_a_charge_that_fails_keeps_the_upload_and_ends_the_round(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        tmp_path: Path,
-        error: type[Exception],
+        self, tmp_path: Path, error: type[Exception]
     ) -> None:
         class Failing(ClientHistory):
             def _pay(self, event: BinomialRelease, setup: RoundSetup, _: object) -> NoReturn:
                 raise error(*(["x"] * (3 if error is PolicyError else 1)))
 
-        _, client, shares = self.ready(make_setup, identities, tmp_path, lambda _: np.zeros(200))
+        _, client, shares = self.ready(tmp_path, lambda _: np.zeros(200))
         client._history = Failing()
         # Without the remote client, which ends a round itself.
         assert client.receive(shares) is None
@@ -658,42 +544,32 @@ class TestClient:
             client.submit(np.zeros(200))
         assert client.phase is ClientPhase.ABORTED
 
-    def test_after_a_refused_announcement_there_is_no_second_one(
-        self, make_setup: Callable[..., RoundSetup], identities: list[Identity]
-    ) -> None:
+    def test_after_a_refused_announcement_there_is_no_second_one(self) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, minimum_survivors=5)
-        remote, _ = self.remote(identities, policy=policy)
+        remote, _ = self.remote(policy=policy)
         answer, error = answer_or_refuse(remote, make_setup().announce())
         assert isinstance(error, PolicyError) and open_answer(answer) == Refusal("PolicyError")
         assert remote.is_over
         acceptable = make_setup(minimum_survivors=6, round_number=9).announce()
         with pytest.raises(LocalProtocolError, match="left"):
             remote.answer(acceptable)
-        assert self.remote(identities, policy=policy)[0].answer(acceptable)
+        assert self.remote(policy=policy)[0].answer(acceptable)
 
     @settings(
         max_examples=150,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
     @given(data=st.binary(max_size=200), joined=st.booleans())
-    def test_a_server_that_sends_anything_gets_a_refusal(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        data: bytes,
-        joined: bool,
-    ) -> None:
-        remote, _ = self.remote(identities)
+    def test_a_server_that_sends_anything_gets_a_refusal(self, data: bytes, joined: bool) -> None:
+        remote, _ = self.remote()
         if joined:
             remote.answer(make_setup().announce())
         answer, error = answer_or_refuse(remote, data)
         assert isinstance(error, PEER_ERRORS) and isinstance(open_answer(answer), Refusal)
         assert remote.is_over
 
-    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(
-        self, identities: list[Identity]
-    ) -> None:
-        remote, _ = self.remote(identities)
+    def test_a_mistake_in_the_program_is_hidden_from_the_server_only(self) -> None:
+        remote, _ = self.remote()
         answer, error = answer_or_refuse(remote, 7)
         assert answer == b"\1OwnReasons" and isinstance(error, (TypeError, AttributeError))
         assert remote.is_over

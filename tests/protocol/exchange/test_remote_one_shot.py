@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from one_shot_rounds import Stream, identity, secret
+from one_shot_worlds import DIGEST, DIMENSION, SESSION, update
 
 from dp import NoiseSeed
 from protocol import PrivacyGoal, TrainingPlan
@@ -54,9 +55,6 @@ from secagg.oneshot.transitions import MemberPhase
 from secagg.storage import StoredStateError, TokenFolder
 from sketch import PublicSeed, SketchSpec
 
-SESSION = bytes(range(16))
-DIGEST = secret("model")
-DIMENSION = 40
 CLIENTS = 6
 
 Answer = tuple[int, bytes | Refusal]
@@ -77,11 +75,6 @@ def plan_of(kind: CommitteeKind) -> TrainingPlan:
         clip_l2=1.0,
         scheme=OneShot(committee=committees.get(kind, Everyone())),
     )
-
-
-def update(index: int) -> np.ndarray[Any, Any]:
-    """A client's update."""
-    return np.sin(np.arange(DIMENSION) + index) / 10.0
 
 
 def unchanged(stage: object, index: int, answer: bytes) -> bytes:

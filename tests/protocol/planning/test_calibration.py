@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dp import BinomialRelease, DominationAccountant, MomentsAccountant, Sensitivities
@@ -13,27 +11,6 @@ from protocol.goal import PrivacyGoal, goal_entry
 from protocol.noise.calibration import calibrate, sharpest
 from secagg import ParameterError
 from sketch import PublicSeed, SketchSpec, spec_for_size
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        (0.0, 1e-5, 1),
-        (float("inf"), 1e-5, 1),
-        (1.0, 0.0, 1),
-        (1.0, 1.0, 1),
-        (1.0, 1e-5, 0),
-        (1.0, 1e-5, 1, 1.0),
-        (1.0, 1e-5, 1, float("nan")),
-        (1.0, 1e-5, 1, True),
-        (True, 1e-5, 1),
-        (10**400, 1e-5, 1),
-        (1.0, 1e-5, True),
-    ],
-)
-def test_impossible_goals_are_refused(arguments: tuple[Any, ...]) -> None:
-    with pytest.raises(ParameterError):
-        PrivacyGoal(*arguments)
 
 
 def test_a_goal_holds_floats() -> None:

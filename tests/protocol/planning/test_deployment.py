@@ -27,6 +27,8 @@ from sketch import SketchSpec, spec_for_size
 from sketch.controllers import FixedRate
 
 N, D, LOST = 20, 3000, 3
+COHORT = [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
+KEYS = keys(COHORT)
 ALPHA = 1e-6
 
 
@@ -35,11 +37,6 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coins and sketches from a fixed seed: the tolerances below hold for all seeds but few."""
     source = np.random.default_rng(20261121)
     monkeypatch.setattr("secrets.token_bytes", source.bytes)
-
-
-@pytest.fixture(scope="module")
-def cohort() -> list[Identity]:
-    return [Identity.from_private_bytes(hashlib.sha256(b"d%d" % i).digest()) for i in range(N)]
 
 
 def plan(**overrides: Any) -> TrainingPlan:
@@ -55,12 +52,7 @@ def update(index: int) -> np.ndarray:
 
 
 def errors(
-    cohort: list[Identity],
-    tmp_path: Path,
-    chosen: TrainingPlan,
-    rate: float,
-    lost: int,
-    rounds: int = 12,
+    tmp_path: Path, chosen: TrainingPlan, rate: float, lost: int, rounds: int = 12
 ) -> tuple[np.ndarray, float]:
     """Squared errors of the mean update in simulated rounds, and the squared length of the mean."""
     true = np.mean([update(i) for i in range(lost, N)], axis=0)
@@ -75,7 +67,7 @@ def errors(
         )
         gone = dict.fromkeys(range(lost), Stage.INPUT)
         for _ in range(rounds):
-            result = run.run_round(keys(cohort), bytes(32), update, gone)
+            result = run.run_round(KEYS, bytes(32), update, gone)
             found.append(float(np.sum((result.release.update - true) ** 2)))
     return np.array(found), float(true @ true)
 
@@ -83,13 +75,13 @@ def errors(
 @pytest.mark.parametrize("lost", [0, LOST])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_predicted_noise_is_the_noise(
-    cohort: list[Identity], tmp_path: Path, lost: int, mechanism: MechanismName
+    tmp_path: Path, lost: int, mechanism: MechanismName
 ) -> None:
     """The sum of squares of D Gaussians, twelve times: chi-square with 12 D degrees."""
     chosen = plan(mechanism=mechanism)
     predicted = plan_deployment(chosen, SketchSpec.identity(D), lost).error
     assert predicted.compression == 0.0
-    found, _ = errors(cohort, tmp_path, chosen, 1.0, lost)
+    found, _ = errors(tmp_path, chosen, 1.0, lost)
     degrees = D * found.size
     low, high = stats.chi2.ppf([ALPHA / 2, 1 - ALPHA / 2], degrees) / degrees
     # Rounding is stated to within the error share (docs/accounting.md).
@@ -99,11 +91,11 @@ def test_the_predicted_noise_is_the_noise(
     assert not low - slack < found.mean() / predicted.noise * N / (N - 2) < high + slack
 
 
-def test_the_predicted_compression_error_is_the_one(cohort: list[Identity], tmp_path: Path) -> None:
+def test_the_predicted_compression_error_is_the_one(tmp_path: Path) -> None:
     chosen = plan(goal=PrivacyGoal(200.0, 1e-5, 12))
     sketch = spec_for_size(D, D // 6)
     predicted = plan_deployment(chosen, sketch, 0).error
-    found, squared_length = errors(cohort, tmp_path, chosen, 6.0, 0)
+    found, squared_length = errors(tmp_path, chosen, 6.0, 0)
     compression = predicted.compression * squared_length / chosen.clip_l2**2
     expected = predicted.noise + compression
     # Both parts count: without either the mean would be far off.
@@ -118,7 +110,7 @@ def test_the_predicted_compression_error_is_the_one(cohort: list[Identity], tmp_
     [("binomial", False), ("binomial", True), ("skellam", None), ("discrete-gaussian", None)],
 )
 def test_the_planned_epsilons_are_those_of_the_books(
-    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName, exact_noise: bool | None
+    ledger: Ledger, mechanism: MechanismName, exact_noise: bool | None
 ) -> None:
     """With every round at its fewest survivors, the part of delta for failures and all."""
     chosen = plan(mechanism=mechanism, exact_noise=exact_noise)
@@ -126,16 +118,16 @@ def test_the_planned_epsilons_are_those_of_the_books(
     run = PrivateTraining(chosen, D, FixedRate(1.0), IdealAggregator(), ledger)
     gone = dict.fromkeys(range(LOST), Stage.INPUT)
     for _ in range(chosen.goal.rounds):
-        booked = run.run_round(keys(cohort), bytes(32), update, gone).epsilons
+        booked = run.run_round(KEYS, bytes(32), update, gone).epsilons
     for name in ("server", "outsider", "sybil"):
         assert getattr(planned, name) == getattr(booked, name), name
     assert planned.server <= chosen.goal.epsilon
     # With the best split of delta, known only afterwards, it would be another figure.
-    event = run.next_setup(keys(cohort), bytes(32)).events(N - LOST).server
+    event = run.next_setup(KEYS, bytes(32)).events(N - LOST).server
     assert planned.server > epsilons([(event, chosen.goal.rounds)], chosen.goal.delta).epsilon
 
 
-def test_the_plan_is_what_rounds_announce(cohort: list[Identity], tmp_path: Path) -> None:
+def test_the_plan_is_what_rounds_announce(tmp_path: Path) -> None:
     chosen = plan()
     deployment = plan_deployment(chosen, SketchSpec.identity(D))
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
@@ -143,10 +135,10 @@ def test_the_plan_is_what_rounds_announce(cohort: list[Identity], tmp_path: Path
             plan=chosen,
             dimension=D,
             ledger=ledger,
-            aggregator=RealAggregator(cohort, client_policy(chosen, D)),
+            aggregator=RealAggregator(COHORT, client_policy(chosen, D)),
             controller=FixedRate(1.0),
         )
-        result = run.run_round(keys(cohort), bytes(32), update, {})
+        result = run.run_round(KEYS, bytes(32), update, {})
     setup = result.setup
     placeholder = {
         "model_digest": deployment.parameters.model_digest,

@@ -60,7 +60,7 @@ def context(
 
 @pytest.mark.parametrize("adversary", list(Adversary))
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("clients", [50, 201, 500])
+@pytest.mark.parametrize("clients", [50, 201, pytest.param(500, marks=pytest.mark.slow)])
 def test_what_is_planned_is_accepted_by_clients(
     clients: int, sparse: bool, adversary: Adversary
 ) -> None:

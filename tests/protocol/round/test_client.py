@@ -5,14 +5,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable
 from typing import Any, NoReturn
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from round_kit import (
+    ANNOUNCED,
+    IDENTITIES,
+    MODEL,
+    OPEN_POLICY,
+    REGISTRY,
+    announced,
+    make_client,
+    make_setup,
+    updates,
+)
 
 from dp import (
     BinomialRelease,
@@ -28,12 +37,11 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
-from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
+from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import (
     FieldVector,
     Identity,
@@ -46,36 +54,23 @@ from secagg import (
 )
 from sketch import SketchKind, SketchSpec
 from sketch.spec import _LAYOUT, SPEC_VERSION
-
-OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0, schemes=(PairwiseClauses(allow_semi_honest=True),)
-)
+from tests.doubles.refused import refused
 
 
-@pytest.fixture
 def ready(
-    make_setup: Callable[..., RoundSetup], identities: list[Identity], registry: frozenset[bytes]
-) -> Callable[..., tuple[RoundClient, ServerSession]]:
-    """Makes a client that has received its shares and waits for its update, and its server."""
-
-    def make(
-        setup: RoundSetup | None = None, history: ClientHistory | None = None
-    ) -> tuple[RoundClient, ServerSession]:
-        setup = setup or make_setup()
-        clients = [
-            RoundClient(identity, registry, OPEN_POLICY, None if index else history)
-            for index, identity in enumerate(identities)
-        ]
-        server = ServerSession(setup.context)
-        for index, client in enumerate(clients):
-            server.receive_bytes(index, client.join(setup.announce(), bytes(32)))
-        for index, data in server.close_round_bytes():
-            server.receive_bytes(index, clients[index].receive(data))
-        for index, data in server.close_round_bytes():
-            assert clients[index].receive(data) is None
-        return clients[0], server
-
-    return make
+    setup: RoundSetup | None = None, history: ClientHistory | None = None
+) -> tuple[RoundClient, ServerSession]:
+    """A client that has received its shares and waits for its update, and its server."""
+    setup = setup or make_setup()
+    clients = [make_client(i, None if i else history) for i in range(len(IDENTITIES))]
+    server = ServerSession(setup.context)
+    for index, client in enumerate(clients):
+        server.receive_bytes(index, client.join(setup.announce(), MODEL))
+    for index, data in server.close_round_bytes():
+        server.receive_bytes(index, clients[index].receive(data))
+    for index, data in server.close_round_bytes():
+        assert clients[index].receive(data) is None
+    return clients[0], server
 
 
 def colluding(setup: RoundSetup, colluders: int = 1) -> RoundSetup:
@@ -89,12 +84,10 @@ def colluding(setup: RoundSetup, colluders: int = 1) -> RoundSetup:
 class TestClient:
     """One client against its own caller, its own policy, and a server that lies."""
 
-    def client(
-        self, identities: list[Identity], registry: frozenset[bytes], **policy: Any
-    ) -> RoundClient:
+    def client(self, registry: frozenset[bytes] = REGISTRY, **policy: Any) -> RoundClient:
         values = {"minimum_noise_multiplier": 0.0, **policy}
         history = ClientHistory(values.get("goal"))
-        return RoundClient(identities[0], registry, ClientPolicy(**values), history)
+        return RoundClient(IDENTITIES[0], registry, ClientPolicy(**values), history)
 
     @pytest.mark.parametrize(
         ("policy", "parameter"),
@@ -115,107 +108,65 @@ class TestClient:
             ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
         ],
     )
-    def test_policy_refuses(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        policy: dict[str, Any],
-        parameter: str,
-    ) -> None:
-        with pytest.raises(PolicyError) as caught:
-            self.client(identities, registry, **policy).join(make_setup().announce(), bytes(32))
-        assert caught.value.parameter == parameter
+    def test_policy_refuses(self, policy: dict[str, Any], parameter: str) -> None:
+        with refused(PolicyError, parameter):
+            self.client(**policy).join(make_setup().announce(), MODEL)
 
     @pytest.mark.parametrize("noise", [SkellamMechanism(1e4), DiscreteGaussianMechanism(1e4)])
     def test_policy_refuses_other_noise_than_it_names(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        noise: SkellamMechanism | DiscreteGaussianMechanism,
+        self, noise: SkellamMechanism | DiscreteGaussianMechanism
     ) -> None:
         """However much there is of it: whoever accepts a law has to say so."""
         announcement = make_setup(mechanism=noise).announce()
         others = tuple(name for name in MECHANISMS if name != noise.name)
         for policy in ({}, {"mechanisms": others}):
             with pytest.raises(PolicyError, match=f"mechanism = {noise.name}") as caught:
-                self.client(identities, registry, **policy).join(announcement, bytes(32))
+                self.client(**policy).join(announcement, MODEL)
             assert caught.value.parameter == "mechanism"
-        client = self.client(identities, registry, mechanisms=(noise.name,))
-        assert client.join(announcement, bytes(32))
+        client = self.client(mechanisms=(noise.name,))
+        assert client.join(announcement, MODEL)
 
     @pytest.mark.parametrize("names", [(), "skellam", ("laplace",), ("binomial", "none")])
     def test_a_policy_names_mechanisms_that_there_are(self, names: tuple[str, ...]) -> None:
         with pytest.raises(ParameterError, match="mechanisms"):
             ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=names)
 
-    def test_policy_refuses_rounds_without_the_consistency_check(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_policy_refuses_rounds_without_the_consistency_check(self) -> None:
         announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
         with pytest.raises(PolicyError, match="mode"):
-            self.client(identities, registry).join(announcement, bytes(32))
+            self.client().join(announcement, MODEL)
 
-    def test_policy_accepts_what_it_should(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_policy_accepts_what_it_should(self) -> None:
         setup = make_setup()
         exact = setup.released.noise_multiplier
-        client = self.client(identities, registry, minimum_noise_multiplier=exact)
-        assert client.join(setup.announce(), bytes(32))
+        client = self.client(minimum_noise_multiplier=exact)
+        assert client.join(setup.announce(), MODEL)
 
-    def test_strangers_in_the_cohort_are_refused(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_strangers_in_the_cohort_are_refused(self) -> None:
         with pytest.raises(PolicyError, match="unregistered"):
-            self.client(identities, registry - {identities[3].public}).join(
-                make_setup().announce(), bytes(32)
-            )
+            self.client(REGISTRY - {IDENTITIES[3].public}).join(make_setup().announce(), MODEL)
 
-    def test_a_cohort_without_us_is_refused(
-        self, make_setup: Callable[..., RoundSetup], registry: frozenset[bytes]
-    ) -> None:
+    def test_a_cohort_without_us_is_refused(self) -> None:
         outsider = Identity.from_private_bytes(hashlib.sha256(b"outsider").digest())
         with pytest.raises(PolicyError, match="cohort"):
-            RoundClient(outsider, registry, OPEN_POLICY).join(make_setup().announce(), bytes(32))
+            RoundClient(outsider, REGISTRY, OPEN_POLICY).join(make_setup().announce(), MODEL)
 
-    def test_it_joins_once(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
-        client = self.client(identities, registry)
-        client.join(make_setup().announce(), bytes(32))
+    def test_it_joins_once(self) -> None:
+        client = self.client()
+        client.join(make_setup().announce(), MODEL)
         with pytest.raises(LocalProtocolError):
-            client.join(make_setup().announce(), bytes(32))
+            client.join(make_setup().announce(), MODEL)
 
-    def test_it_must_join_first(
-        self, identities: list[Identity], registry: frozenset[bytes]
-    ) -> None:
+    def test_it_must_join_first(self) -> None:
         with pytest.raises(LocalProtocolError, match="join"):
-            self.client(identities, registry).receive(b"")
+            self.client().receive(b"")
 
     @pytest.mark.parametrize(
         ("update", "error"),
         [(np.full(200, np.nan), NonFiniteUpdateError), (np.zeros(199), ParameterError)],
     )
     def test_a_bad_update_aborts_the_session(
-        self,
-        ready: Callable[..., tuple[RoundClient, ServerSession]],
-        updates: Callable[[int], np.ndarray],
-        update: np.ndarray,
-        error: type[Exception],
+        self, update: np.ndarray, error: type[Exception]
     ) -> None:
         client, server = ready()
         with pytest.raises(error):
@@ -224,11 +175,7 @@ class TestClient:
             client.submit(updates(0))
         assert 0 not in server.answered
 
-    def test_garbage_from_the_server_aborts_the_session(
-        self,
-        ready: Callable[..., tuple[RoundClient, ServerSession]],
-        updates: Callable[[int], np.ndarray],
-    ) -> None:
+    def test_garbage_from_the_server_aborts_the_session(self) -> None:
         client, _ = ready()
         with pytest.raises(RemoteProtocolError):
             client.receive(b"\x01garbage")
@@ -236,13 +183,11 @@ class TestClient:
             client.submit(updates(0))
 
 
-def test_one_client_with_another_model_cannot_contribute(
-    make_setup: Callable[..., RoundSetup], identities: list[Identity], registry: frozenset[bytes]
-) -> None:
+def test_one_client_with_another_model_cannot_contribute() -> None:
     """Model inconsistency: the digest differs, so its very first signature is refused."""
     setup = make_setup()
     server = ServerSession(setup.context)
-    client = RoundClient(identities[0], registry, OPEN_POLICY)
+    client = make_client()
     advertisement = client.join(setup.announce(), b"\x01" * 32)
     with pytest.raises(RemoteProtocolError):
         server.receive_bytes(0, advertisement)
@@ -255,45 +200,25 @@ class TestPolicy:
         with pytest.raises(TypeError, match="minimum_noise_multiplier"):
             ClientPolicy()
 
-    def test_the_multiplier_credits_the_fewest_honest_only(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_multiplier_credits_the_fewest_honest_only(self) -> None:
         setup = colluding(make_setup())
         # Six invited, four must survive, one of them may collude.
         expected = math.sqrt(3 * 101) / 2 / setup.parameters.l2_bound
         assert setup.released.noise_multiplier == pytest.approx(expected, rel=1e-12)
 
-    def test_length_is_that_of_the_update_as_well_as_of_its_sketch(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_length_is_that_of_the_update_as_well_as_of_its_sketch(self) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_length=100)
         with pytest.raises(PolicyError, match="length = 200"):
             policy.check(make_setup(size=60))
 
-    def test_a_goal_counts_rounds_and_the_fewest_honest(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
-        setup = colluding(make_setup(coins=20_000))
-        one, four = (
-            setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, rounds)) for rounds in (1, 4)
-        )
-        assert 1.8 * one < four < 4 * one
-        goal = PrivacyGoal(four, 1e-5, 4)
-        ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(setup)
-        fewer = colluding(make_setup(coins=19_900))
-        with pytest.raises(PolicyError, match="epsilon"):
-            ClientPolicy(minimum_noise_multiplier=0.0, goal=goal).check(fewer)
-
-    def test_the_worst_case_is_three_of_six_clients_coins(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_worst_case_is_three_of_six_clients_coins(self) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(9.0, 1e-5, 2)
         accountant = DominationAccountant(goal.reserve)
         bounds = setup.parameters.l2_bound, setup.parameters.linf_bound
         accountant.compose(BinomialRelease(3 * 20_000, *bounds, 200), 2)
         assert setup.released.epsilon_of_rounds(goal) == accountant.epsilon(1e-5)
 
-    def test_a_goal_may_be_counted_by_moments(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_a_goal_may_be_counted_by_moments(self) -> None:
         setup, goal = colluding(make_setup(coins=20_000)), PrivacyGoal(13.0, 1e-5, 2, 6.0)
         accountant = MomentsAccountant(goal.reserve)
         accountant.compose(setup.events(setup.context.minimum_survivors).server, 2)
@@ -304,7 +229,7 @@ class TestPolicy:
         assert 0.0 < history.epsilon < accountant.epsilon(1e-5)
 
     def test_noise_of_every_kind_is_measured_with_the_fewest_honest(
-        self, make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
+        self, mechanism: DistributedMechanism
     ) -> None:
         setup = colluding(make_setup(mechanism=mechanism))
         l2 = setup.parameters.l2_bound
@@ -314,9 +239,7 @@ class TestPolicy:
         assert own_noise_multiplier(setup) == pytest.approx(math.sqrt(mechanism.variance) / l2)
 
     @pytest.mark.parametrize("name", MECHANISMS)
-    def test_every_kind_is_held_against_the_goal_and_counted(
-        self, make_setup: Callable[..., RoundSetup], name: str
-    ) -> None:
+    def test_every_kind_is_held_against_the_goal_and_counted(self, name: str) -> None:
         """By the very event that a round with the fewest survivors is charged as."""
 
         def rounds(amount: float) -> RoundSetup:
@@ -324,7 +247,10 @@ class TestPolicy:
             return colluding(make_setup(mechanism=mechanism))
 
         setup = rounds(20_000.0)
-        four = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 4))
+        one, four = (
+            setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, number)) for number in (1, 4)
+        )
+        assert 1.8 * one < four < 4 * one
         goal = PrivacyGoal(four, 1e-5, 4)
         policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, mechanisms=(name,))
         policy.check(setup)
@@ -337,9 +263,7 @@ class TestPolicy:
         history.charge(setup)
         assert history.epsilon == accountant.epsilon(1e-5)
 
-    def test_narrow_summands_pass_the_multiplier_and_fail_the_goal(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_narrow_summands_pass_the_multiplier_and_fail_the_goal(self) -> None:
         """A sum of very narrow discrete Gaussians has the variance of a wide one, not its law."""
         coarse = {"scale": 0.5, "linf_bound": 4}
         narrow, wide = (
@@ -354,9 +278,7 @@ class TestPolicy:
             with pytest.raises(PolicyError, match="epsilon"):
                 dataclasses.replace(policy, goal=goal).check(setup)
 
-    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(self) -> None:
         """Noise of a few units, and coordinates that can stand out of it."""
         setup = make_setup(coins=6, scale=0.8, linf_bound=5)
         goal = PrivacyGoal(8.0, 1e-5, 1)
@@ -366,15 +288,11 @@ class TestPolicy:
         with pytest.raises(PolicyError, match="epsilon"):
             ClientPolicy(minimum_noise_multiplier=multiplier, goal=goal).check(setup)
 
-    def test_rounds_beyond_every_theorem_have_no_finite_epsilon(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_rounds_beyond_every_theorem_have_no_finite_epsilon(self) -> None:
         goal = PrivacyGoal(8.0, 1e-5, 1)
         assert make_setup(coins=0).released.epsilon_of_rounds(goal) == math.inf
 
-    def test_coins_beyond_every_table_are_refused(
-        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_coins_beyond_every_table_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
         monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", (4 * 101 - 1) / 4)
         assert setup.released.epsilon_of_rounds(goal) == math.inf
@@ -385,51 +303,32 @@ class TestPolicy:
 class TestHistory:
     """The memory that a policy lacks."""
 
-    def test_a_round_is_answered_once(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_a_round_is_answered_once(self) -> None:
         history = ClientHistory()
         announcement = make_setup().announce()
-        join = lambda data: RoundClient(  # noqa: E731
-            identities[0], registry, OPEN_POLICY, history
-        ).join(data, bytes(32))
+        join = lambda data: make_client(0, history).join(data, MODEL)  # noqa: E731
         assert join(announcement)
-        with pytest.raises(PolicyError) as caught:
+        with refused(PolicyError, "round_number"):
             join(announcement)
-        assert caught.value.parameter == "round_number"
         # Other parameters under the same number are the same round.
         with pytest.raises(PolicyError):
             join(make_setup(coins=7).announce())
         assert join(make_setup(round_number=4).announce())
 
-    def test_another_session_is_another_round(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_another_session_is_another_round(self) -> None:
         setup, history = make_setup(), ClientHistory()
         history.answer(setup)
         context = dataclasses.replace(setup.context, session_id=bytes([1]) * 16)
         history.answer(RoundSetup(context, setup.parameters))
 
-    def test_a_refused_round_is_not_an_answered_one(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_a_refused_round_is_not_an_answered_one(self) -> None:
         history = ClientHistory()
         strict = ClientPolicy(minimum_noise_multiplier=1.0)
         with pytest.raises(PolicyError):
-            RoundClient(identities[0], registry, strict, history).join(
-                make_setup().announce(), bytes(32)
-            )
-        assert RoundClient(identities[0], registry, OPEN_POLICY, history).join(
-            make_setup().announce(), bytes(32)
-        )
+            make_client(0, history, strict).join(make_setup().announce(), bytes(32))
+        assert make_client(history=history).join(make_setup().announce(), bytes(32))
 
-    def test_rounds_beyond_the_goal_are_refused(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_rounds_beyond_the_goal_are_refused(self) -> None:
         setups = [make_setup(coins=20_000, round_number=number) for number in range(4)]
         three = setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 3))
         history = ClientHistory(PrivacyGoal(three, 1e-5, 3))
@@ -440,17 +339,12 @@ class TestHistory:
         with pytest.raises(PolicyError, match="epsilon"):
             history.answer(setups[3])
 
-    def test_it_refuses_what_no_theorem_covers(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_it_refuses_what_no_theorem_covers(self) -> None:
         history = ClientHistory(PrivacyGoal(8.0, 1e-5, 1))
         with pytest.raises(PolicyError):
             history.answer(make_setup(coins=0))
 
-    def test_rounds_joined_side_by_side_cannot_overspend(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        ready: Callable[..., tuple[RoundClient, ServerSession]],
-        updates: Callable[[int], np.ndarray],
-    ) -> None:
+    def test_rounds_joined_side_by_side_cannot_overspend(self) -> None:
         setup = make_setup(coins=20_000)
         one = setup.released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 1))
         history = ClientHistory(PrivacyGoal(one, 1e-5, 1))
@@ -465,12 +359,7 @@ class TestHistory:
         with pytest.raises(SessionAbortedError):
             second.submit(updates(0))
 
-    def test_an_update_that_was_never_sent_costs_nothing(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        ready: Callable[..., tuple[RoundClient, ServerSession]],
-        updates: Callable[[int], np.ndarray],
-    ) -> None:
+    def test_an_update_that_was_never_sent_costs_nothing(self) -> None:
         history = ClientHistory(PrivacyGoal(1e6, 1e-5, 9))
         client, _ = ready(make_setup(coins=9000), history)
         with pytest.raises(NonFiniteUpdateError):
@@ -480,12 +369,7 @@ class TestHistory:
         assert history.epsilon == 0.0
 
 
-def test_every_submission_draws_its_own_noise(
-    make_setup: Callable[..., RoundSetup],
-    ready: Callable[..., tuple[RoundClient, ServerSession]],
-    updates: Callable[[int], np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_every_submission_draws_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The vectors before masking: the same update twice, and hardly a coordinate alike."""
     encoded = []
     encode = Pipeline.encode
@@ -523,34 +407,23 @@ class TestHostileAnnouncements:
         st.floats() | st.sampled_from([0.0, 0.1, 1.0]),
     ).map(lambda numbers: _LAYOUT.pack(SPEC_VERSION, *numbers))
 
-    def fields(self, setup: RoundSetup) -> dict[str, bytes | float | str]:
-        decoded = msgspec.msgpack.decode(setup.announce()[1:])
-        return dict(zip(Announcement.__struct_fields__, decoded, strict=True))
-
     @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_only_typed_errors(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        data: st.DataObject,
-    ) -> None:
-        values = self.fields(make_setup())
+    def test_only_typed_errors(self, data: st.DataObject) -> None:
         kinds = {int: self.INTEGERS, float: self.FLOATS}
-        names = [name for name, value in values.items() if type(value) in kinds] + ["sketch"]
-        for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4)):
-            kind = type(values[name])
-            values[name] = data.draw(kinds.get(kind, self.SPECS), label=name)
+        names = [name for name, value in ANNOUNCED.items() if type(value) in kinds] + ["sketch"]
+        changes = {
+            name: data.draw(kinds.get(type(ANNOUNCED[name]), self.SPECS), label=name)
+            for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4))
+        }
         policy = ClientPolicy(
             minimum_noise_multiplier=0.0,
             goal=data.draw(st.sampled_from([None, PrivacyGoal(1e9, 1e-5, 3)])),
             largest_length=1000,
         )
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         try:
             history = ClientHistory(policy.goal)
-            RoundClient(identities[0], registry, policy, history).join(raw, bytes(32))
+            make_client(0, history, policy).join(announced(**changes), MODEL)
         except (RemoteProtocolError, PolicyError):
             pass
 
@@ -563,52 +436,28 @@ class TestHostileAnnouncements:
         ],
     )
     def test_huge_sketches_are_refused_before_anything_is_built(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        spec: SketchSpec,
-        monkeypatch: pytest.MonkeyPatch,
+        self, spec: SketchSpec, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def build(*_: Any) -> NoReturn:
             raise AssertionError("the sketch was built")
 
         monkeypatch.setattr(SketchSpec, "build", build)
-        values = {**self.fields(make_setup()), "sketch": spec.encode_bytes()}
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises((RemoteProtocolError, PolicyError)):
-            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+            make_client().join(announced(sketch=spec.encode_bytes()), MODEL)
 
-    def test_nested_beyond_any_depth(
-        self, identities: list[Identity], registry: frozenset[bytes]
-    ) -> None:
+    def test_nested_beyond_any_depth(self) -> None:
         raw = bytes([ANNOUNCEMENT_VERSION]) + b"\x91" * 100_000
         with pytest.raises(RemoteProtocolError):
-            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+            make_client().join(raw, MODEL)
 
-    def test_a_cohort_that_is_no_list_of_keys(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
-        values = self.fields(make_setup())
-        values["cohort"] += b"x"
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
+    def test_a_cohort_that_is_no_list_of_keys(self) -> None:
         with pytest.raises(RemoteProtocolError, match="32-byte"):
-            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+            make_client().join(announced(cohort=ANNOUNCED["cohort"] + b"x"), MODEL)
 
-    def test_noise_made_for_no_dropouts_but_released_with_many(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_noise_made_for_no_dropouts_but_released_with_many(self) -> None:
         """The noise would be right for six honest clients, and four are enough for a sum."""
-        values = {**self.fields(make_setup()), "tolerated_dropouts": 0, "minimum_survivors": 4}
-        raw = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(list(values.values()))
         with pytest.raises(RemoteProtocolError, match="minimum_survivors"):
-            RoundClient(identities[0], registry, OPEN_POLICY).join(raw, bytes(32))
+            make_client().join(announced(tolerated_dropouts=0, minimum_survivors=4), MODEL)
 
 
 class TestPolicyClauses:
@@ -630,9 +479,7 @@ class TestPolicyClauses:
                 ClientPolicy(**{"minimum_noise_multiplier": 0.0, "smallest_cohort": 4, name: value})
             assert caught.value.argument == name
 
-    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(self) -> None:
         ClientPolicy(minimum_noise_multiplier=0.0).check(make_setup(coins=0))
 
     @pytest.mark.parametrize(
@@ -642,22 +489,13 @@ class TestPolicyClauses:
             ("largest_cohort", 6, 5, "at most 5"),
         ],
     )
-    def test_sizes_of_cohorts(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        clause: str,
-        accepts: int,
-        refuses: int,
-        told: str,
-    ) -> None:
+    def test_sizes_of_cohorts(self, clause: str, accepts: int, refuses: int, told: str) -> None:
         policy = ClientPolicy(minimum_noise_multiplier=0.0, **{clause: accepts})
         policy.check(make_setup())
         with pytest.raises(PolicyError, match=f"cohort_size = 6, .* accepts {told}"):
             dataclasses.replace(policy, **{clause: refuses}).check(make_setup())
 
-    def test_all_colluders_of_the_registry_may_be_in_one_cohort(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self) -> None:
         """The server picks the cohort: the bound is not scaled down to its size."""
         setup = colluding(make_setup())
         policy = ClientPolicy(minimum_noise_multiplier=0.0, registry_colluders=1)
@@ -679,9 +517,7 @@ class TestPolicyClauses:
         policy = client_policy(plan, 10)
         assert (policy.registry_colluders, policy.largest_cohort) == (2, 20)
 
-    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(self) -> None:
         """With removable noise that is batch 0: peers hold the shares of all other seeds."""
         for removable in (False, True):
             setup = make_setup(coins=20_000, removable=removable)
@@ -699,16 +535,9 @@ class TestPolicyClauses:
                 policy.check(setup)
             assert caught.value.parameter == "own_noise_multiplier"
 
-    def test_a_refused_round_has_cost_nothing_and_sent_nothing(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_a_refused_round_has_cost_nothing_and_sent_nothing(self) -> None:
         history = ClientHistory()
         policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_cohort=5)
         with pytest.raises(PolicyError, match="cohort_size"):
-            RoundClient(identities[0], registry, policy, history).join(
-                make_setup().announce(), bytes(32)
-            )
+            make_client(0, history, policy).join(make_setup().announce(), bytes(32))
         history.answer(make_setup())

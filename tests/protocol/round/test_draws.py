@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_shot_rounds import identity
 from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
+from returned_worlds import HEAD
 
 from dp import Ledger
 from protocol import ClientPolicy, PrivacyGoal
@@ -36,8 +37,8 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.draw_bound import BITS_WITH_BEACON, BITS_WITHOUT_BEACON, corrupt_bound
 from secagg.oneshot.sortition import CERTAIN, Places, Registry, ticket
 from sketch import SketchSpec
+from tests.doubles.refused import refused
 
-HEAD = len(b"one-shot") + 1
 ROOT = bytes(range(32))
 HALF = CERTAIN // 2
 SIZE, REGISTERED = 8, 30
@@ -82,17 +83,12 @@ def seated(number: int = 0, **changes: Any) -> DrawnMembers:
     return Lottery(**{**terms, **changes}).seat(SESSION, number, among(entries()))
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    return World(plan_of(CommitteeKind.DRAWN))
-
-
 class Announced:
     """A round of ten clients whose committee is drawn from thirty others, with its policy."""
 
-    def __init__(self, world: World, drawn: DrawnMembers | None = None, **changes: Any) -> None:
+    def __init__(self, drawn: DrawnMembers | None = None, **changes: Any) -> None:
         self.drawn = drawn or seated()
-        base = world.setup()
+        base = WORLD.setup()
         numbers: dict[str, Any] = {
             "kind": CommitteeKind.DRAWN,
             "members": self.drawn.members,
@@ -110,14 +106,18 @@ class Announced:
         )
 
 
+WORLD = World(plan_of(CommitteeKind.DRAWN))
+ANNOUNCED = Announced()
+
+
 # -- what a client refuses ----------------------------------------------------------------------
 
 
-def test_a_draw_within_the_policy_is_accepted(world: World) -> None:
-    Announced(world).check()
-    read = OneShotAnnouncement.read(Announced(world).setup.announce(0)).setup(DIGEST)
-    assert read.context == Announced(world).context
-    assert read.places == Announced(world).drawn.places
+def test_a_draw_within_the_policy_is_accepted() -> None:
+    ANNOUNCED.check()
+    read = OneShotAnnouncement.read(ANNOUNCED.setup.announce(0)).setup(DIGEST)
+    assert read.context == ANNOUNCED.context
+    assert read.places == ANNOUNCED.drawn.places
 
 
 @pytest.mark.parametrize(
@@ -132,30 +132,27 @@ def test_a_draw_within_the_policy_is_accepted(world: World) -> None:
         ({"corrupt_identities": 2}, "corrupt"),
     ],
 )
-def test_a_draw_by_other_terms_is_refused(
-    world: World, changes: dict[str, Any], parameter: str
-) -> None:
-    with pytest.raises(PolicyError) as raised:
-        Announced(world).check(**changes)
-    assert raised.value.parameter == parameter
+def test_a_draw_by_other_terms_is_refused(changes: dict[str, Any], parameter: str) -> None:
+    with refused(PolicyError, parameter):
+        ANNOUNCED.check(**changes)
 
 
-def test_a_committee_of_another_kind_is_refused(world: World) -> None:
-    named = Announced(world, kind=CommitteeKind.NAMED, draw=None)
+def test_a_committee_of_another_kind_is_refused() -> None:
+    named = Announced(kind=CommitteeKind.NAMED, draw=None)
     with pytest.raises(PolicyError, match="drawn only"):
         named.check()
     with pytest.raises(PolicyError, match="drawn only"):
         policy_of().check(named.context, None)
 
 
-def test_a_stranger_with_a_low_ticket_is_refused(world: World) -> None:
+def test_a_stranger_with_a_low_ticket_is_refused() -> None:
     """It is a candidate by its ticket, under the client's own root, but it is not registered."""
     drawn = seated()
     seed = drawn.draw.seed(SESSION, 0)
     own = (identity("server", i) for i in range(100))
     stranger = next(each for each in own if ticket(seed, each.public) < HALF)
     members = (*drawn.members[:-1], SealingKeys(stranger, SESSION, rounds=10).entry)
-    announced = Announced(world, members=members)
+    announced = Announced(members=members)
     with pytest.raises(PolicyError, match="stranger"):
         announced.check()
     # Nor does a proof under another root help, whoever is in it.
@@ -164,19 +161,19 @@ def test_a_stranger_with_a_low_ticket_is_refused(world: World) -> None:
         announced.check(others.places([each.identity for each in members]))
 
 
-def test_a_registry_of_those_who_checked_in_is_refused(world: World) -> None:
+def test_a_registry_of_those_who_checked_in_is_refused() -> None:
     own = Registry([each.identity for each in seated().members])
     some = [each for each in entries() if each.identity in own.keys]
     drawn = Lottery(own, CERTAIN - 1, SIZE).seat(SESSION, 0, among(some))
     with pytest.raises(PolicyError, match="registry_root"):
-        Announced(world, drawn).check()
+        Announced(drawn).check()
     with pytest.raises(PolicyError, match="odds"):
-        Announced(world, drawn).check(registry_root=own.root, registry_size=SIZE)
-    Announced(world, drawn).check(registry_root=own.root, registry_size=SIZE, odds=CERTAIN - 1)
+        Announced(drawn).check(registry_root=own.root, registry_size=SIZE)
+    Announced(drawn).check(registry_root=own.root, registry_size=SIZE, odds=CERTAIN - 1)
 
 
-def test_places_are_needed_and_must_be_those_of_the_members(world: World) -> None:
-    announced = Announced(world)
+def test_places_are_needed_and_must_be_those_of_the_members() -> None:
+    announced = ANNOUNCED
     draw = policy_of(registry_root=registered().root)
     places = announced.drawn.places
     wrong = [
@@ -193,16 +190,16 @@ def test_places_are_needed_and_must_be_those_of_the_members(world: World) -> Non
             draw.check(announced.context, each)
 
 
-def test_members_come_in_the_order_of_the_registry(world: World) -> None:
+def test_members_come_in_the_order_of_the_registry() -> None:
     drawn = seated()
-    announced = Announced(world, members=drawn.members[::-1])
+    announced = Announced(members=drawn.members[::-1])
     with pytest.raises(PolicyError, match="in its order"):
         announced.check()
 
 
-def test_a_beacon_is_the_clients_own(world: World) -> None:
+def test_a_beacon_is_the_clients_own() -> None:
     drawn = seated(beacon_of=beacon_of)
-    announced = Announced(world, drawn)
+    announced = Announced(drawn)
     announced.check(beacon_of=beacon_of)
     with pytest.raises(PolicyError, match="beacon"):
         announced.check()
@@ -232,9 +229,8 @@ def test_what_draws_may_fail_with_is_a_part_of_delta() -> None:
         return ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, schemes=(committee,))
 
     assert policy(1.01e-10, committee)
-    with pytest.raises(ParameterError) as raised:
+    with refused(ParameterError, "security_bits"):
         policy(0.9e-10, committee)
-    assert raised.value.argument == "security_bits"
     more = policy_of(beacon_of=beacon_of, security_bits=80)
     assert policy(0.9e-10, CommitteePolicy(kind=CommitteeKind.DRAWN, draw=more))
     assert policy(0.9e-10, CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy_of()))
@@ -254,9 +250,8 @@ def test_what_draws_may_fail_with_is_a_part_of_delta() -> None:
     ],
 )
 def test_infeasible_draw_policies(changes: dict[str, Any], argument: str) -> None:
-    with pytest.raises(ParameterError) as raised:
+    with refused(ParameterError, argument):
         policy_of(**changes)
-    assert raised.value.argument == argument
 
 
 @pytest.mark.parametrize(
@@ -271,9 +266,8 @@ def test_infeasible_draw_policies(changes: dict[str, Any], argument: str) -> Non
 )
 def test_infeasible_policies_of_drawn_committees(changes: dict[str, Any], argument: str) -> None:
     terms = {"kind": CommitteeKind.DRAWN, "draw": policy_of()}
-    with pytest.raises(ParameterError) as raised:
+    with refused(ParameterError, argument):
         CommitteePolicy(**{**terms, **changes})
-    assert raised.value.argument == argument
 
 
 def test_the_bound_on_corrupt_members_is_the_draws() -> None:
@@ -288,9 +282,9 @@ def test_the_bound_on_corrupt_members_is_the_draws() -> None:
 # -- announcements ------------------------------------------------------------------------------
 
 
-def announced_with(world: World, **changes: Any) -> bytes:
+def announced_with(**changes: Any) -> bytes:
     """An announcement with other words about the draw."""
-    data = Announced(world).setup.announce(0)
+    data = ANNOUNCED.setup.announce(0)
     read = OneShotAnnouncement.read(data)
     assert read.draw is not None
     draw = msgspec.structs.replace(read.draw, **changes)
@@ -316,8 +310,8 @@ def announced_with(world: World, **changes: Any) -> bytes:
         {"proof": bytes(31)},
     ],
 )
-def test_malformed_draws_are_refused(world: World, changes: dict[str, Any]) -> None:
-    read = OneShotAnnouncement.read(announced_with(world, **changes))
+def test_malformed_draws_are_refused(changes: dict[str, Any]) -> None:
+    read = OneShotAnnouncement.read(announced_with(**changes))
     with pytest.raises(RemoteProtocolError):
         read.setup(DIGEST)
 
@@ -325,25 +319,25 @@ def test_malformed_draws_are_refused(world: World, changes: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "change", [lambda right: right[:-1], lambda right: right + bytes(3) + b"1"]
 )
-def test_positions_have_one_length(world: World, change: Callable[[bytes], bytes]) -> None:
+def test_positions_have_one_length(change: Callable[[bytes], bytes]) -> None:
     """The last byte of the last position is zero: without it the number would be the same."""
-    right = WrittenDraw.of(Announced(world).context.committee, Announced(world).drawn.places)
+    right = WrittenDraw.of(ANNOUNCED.context.committee, ANNOUNCED.drawn.places)
     assert right is not None and right.positions[-1] == 0
-    read = OneShotAnnouncement.read(announced_with(world, positions=change(right.positions)))
+    read = OneShotAnnouncement.read(announced_with(positions=change(right.positions)))
     with pytest.raises(RemoteProtocolError, match="one for each"):
         read.setup(DIGEST)
 
 
 @pytest.mark.parametrize("field", ["odds", "registry_size"])
-def test_numbers_beyond_64_bits_are_refused(world: World, field: str) -> None:
-    data = announced_with(world, **{field: (1 << 64) - 1})
+def test_numbers_beyond_64_bits_are_refused(field: str) -> None:
+    data = announced_with(**{field: (1 << 64) - 1})
     changed = data.replace(b"\xcf" + b"\xff" * 8, b"\xca" + b"\xff" * 4)
     with pytest.raises(RemoteProtocolError):
         OneShotAnnouncement.read(changed).setup(DIGEST)
 
 
-def test_a_draw_goes_with_a_drawn_committee_only(world: World) -> None:
-    data = Announced(world).setup.announce(0)
+def test_a_draw_goes_with_a_drawn_committee_only() -> None:
+    data = ANNOUNCED.setup.announce(0)
     read = OneShotAnnouncement.read(data)
     for changes in ({"draw": None}, {"kind": "named"}, {"kind": "everyone"}):
         changed = msgspec.structs.replace(read, **changes)
@@ -353,8 +347,8 @@ def test_a_draw_goes_with_a_drawn_committee_only(world: World) -> None:
             changed.member_context()
 
 
-def test_an_announcement_needs_the_places_of_drawn_members_only(world: World) -> None:
-    announced = Announced(world)
+def test_an_announcement_needs_the_places_of_drawn_members_only() -> None:
+    announced = ANNOUNCED
     with pytest.raises(LocalProtocolError, match="places"):
         dataclasses.replace(announced.setup, places=None).announce(0)
     named = World(plan_of(CommitteeKind.NAMED)).setup()
@@ -364,23 +358,23 @@ def test_an_announcement_needs_the_places_of_drawn_members_only(world: World) ->
 
 
 @given(data=st.data())
-def test_changed_bytes_are_refused_or_the_same_draw(world: World, data: st.DataObject) -> None:
+def test_changed_bytes_are_refused_or_the_same_draw(data: st.DataObject) -> None:
     """Whatever a server sends, a client takes its own draw or raises a typed error."""
-    sent = Announced(world).setup.announce(0)
+    sent = ANNOUNCED.setup.announce(0)
     read = OneShotAnnouncement.read(sent)
     assert read.draw is not None
     written = msgspec.msgpack.encode(read.draw)
     at = sent.rindex(written) + data.draw(st.integers(0, len(written) - 1))
     changed = sent[:at] + bytes([sent[at] ^ data.draw(st.integers(1, 255))]) + sent[at + 1 :]
-    policy = policy_of(registry_root=registered().root)
+    policy = policy_of(registry_root=ANNOUNCED.drawn.draw.registry_root)
     try:
         setup = OneShotAnnouncement.read(changed).setup(DIGEST)
         policy.check(setup.context, setup.places)
     except (RemoteProtocolError, PolicyError):
         return
     # Only the length of a length can be written in another way.
-    assert setup.places == Announced(world).drawn.places
-    assert setup.context == Announced(world).context
+    assert setup.places == ANNOUNCED.drawn.places
+    assert setup.context == ANNOUNCED.context
 
 
 # -- the server's half --------------------------------------------------------------------------
@@ -436,7 +430,7 @@ BAD: dict[str, Callable[[Member, Member], Member]] = {
 
 @pytest.mark.parametrize("spoil", BAD.values(), ids=BAD)
 def test_an_entry_that_no_committee_can_have_is_passed_over(
-    world: World, spoil: Callable[[Member, Member], Member]
+    spoil: Callable[[Member, Member], Member],
 ) -> None:
     """It ended every round that its owner is drawn for."""
     lottery, known = Lottery(registered(), HALF, SIZE), {each.identity: each for each in entries()}
@@ -444,10 +438,10 @@ def test_an_entry_that_no_committee_can_have_is_passed_over(
     known[first] = spoil(known[first], known[others[0]])
     drawn = lottery.seat(SESSION, 0, known.get)
     assert {each.identity for each in drawn.members} == set(others[:SIZE])
-    Announced(world, drawn)
+    Announced(drawn)
 
 
-def test_of_two_with_one_sealing_key_the_first_is_seated(world: World) -> None:
+def test_of_two_with_one_sealing_key_the_first_is_seated() -> None:
     lottery, known = Lottery(registered(), HALF, SIZE), {each.identity: each for each in entries()}
     first, second, *others = lottery.candidates(SESSION, 0)
     (copier,) = (i for i in range(REGISTERED) if identity("member", i).public == second)
@@ -455,7 +449,7 @@ def test_of_two_with_one_sealing_key_the_first_is_seated(world: World) -> None:
     known[second] = Member.sign(identity("member", copier), SESSION, key, 0, 9)
     drawn = lottery.seat(SESSION, 0, known.get)
     assert {each.identity for each in drawn.members} == {first, *others[: SIZE - 1]}
-    Announced(world, drawn)
+    Announced(drawn)
 
 
 def test_a_number_with_too_few_candidates_is_passed_over(tmp_path: Path) -> None:
@@ -492,7 +486,7 @@ def test_numbers_do_not_run_for_ever(tmp_path: Path) -> None:
         assert sums.attempts == MOST_DRAWS
 
 
-def test_rounds_with_a_beacon(world: World) -> None:
+def test_rounds_with_a_beacon() -> None:
     """The registry is that of the clients, and all parties ask the same source."""
     plan = plan_of(
         CommitteeKind.DRAWN,
@@ -503,7 +497,7 @@ def test_rounds_with_a_beacon(world: World) -> None:
         local_aggregator(plan, identities, DIMENSION)
     committee = local_committee(plan, identities, beacon_of=beacon_of)
     aggregator = local_aggregator(plan, identities, DIMENSION, committee=committee)
-    setup = world.setup()
+    setup = WORLD.setup()
     keys = [each.public for each in identities]
     members = committee.members(SESSION, keys, 0)
     setup = one_shot_setup(plan, setup.parameters, keys, members, SESSION, 0)
@@ -529,9 +523,8 @@ def test_rounds_with_a_beacon(world: World) -> None:
 )
 def test_infeasible_plans(changes: dict[str, Any], argument: str) -> None:
     terms = {"size": 8, "corrupt": 1, "away": 1, "odds": 0.5}
-    with pytest.raises(ParameterError) as raised:
+    with refused(ParameterError, argument):
         Drawn(**{**terms, **changes})
-    assert raised.value.argument == argument
 
 
 def test_a_plan_tolerates_the_tail_of_all_corrupt_identities() -> None:
@@ -543,19 +536,19 @@ def test_a_plan_tolerates_the_tail_of_all_corrupt_identities() -> None:
         small.numbers(1000, 10, 10)
 
 
-def test_plans_and_members_are_of_one_kind(world: World) -> None:
-    setup, drawn = world.setup(), world.committee.members(SESSION, world.keys, 0)
+def test_plans_and_members_are_of_one_kind() -> None:
+    setup, drawn = WORLD.setup(), WORLD.committee.members(SESSION, WORLD.keys, 0)
     assert isinstance(drawn, DrawnMembers)
-    rest = (setup.parameters, world.keys)
+    rest = (setup.parameters, WORLD.keys)
     with pytest.raises(ParameterError, match="draw"):
-        one_shot_setup(world.plan, *rest, drawn.members, SESSION, 0)
+        one_shot_setup(WORLD.plan, *rest, drawn.members, SESSION, 0)
     named = plan_of(CommitteeKind.NAMED)
     with pytest.raises(ParameterError, match="draw"):
         one_shot_setup(named, *rest, drawn, SESSION, 0)
     with pytest.raises(ParameterError, match="committee"):
         draw_policy(named, ROOT, 10)
     with pytest.raises(ParameterError, match="lottery"):
-        LocalCommittee(CommitteeKind.DRAWN, world.identities, world.member_policy)
+        LocalCommittee(CommitteeKind.DRAWN, WORLD.identities, WORLD.member_policy)
 
 
 def test_a_configuration_draws_where_it_gives_odds() -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from round_kit import make_setup
 from scipy import stats
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, SkellamMechanism
 from dp.mechanisms import DistributedMechanism
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, bits_for, largest_sum
-from protocol.round.setup import RoundSetup
 from secagg import PrimeField
 
 
@@ -34,10 +33,13 @@ class Vector:
 COARSE = Vector(linf_bound=3, coins=400, length=1000)
 
 
-def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does() -> None:
-    largest = 20 * (3 + 200)
-    assert largest_sum(COARSE, 20) == largest
-    bits = bits_for(COARSE, 20)
+@pytest.mark.parametrize(("coins", "half"), [(400, 200), (401, 201)])
+def test_an_exact_field_holds_the_largest_sum_and_no_smaller_one_does(
+    coins: int, half: int
+) -> None:
+    vector, largest = replace(COARSE, coins=coins), 20 * (3 + half)
+    assert largest_sum(vector, 20) == largest
+    bits = bits_for(vector, 20)
     assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
 
 
@@ -67,9 +69,7 @@ def test_a_likely_field_is_smaller_and_never_larger() -> None:
 
 
 @pytest.mark.parametrize("mechanism", [SkellamMechanism(100.0), DiscreteGaussianMechanism(100.0)])
-def test_unbounded_noise_has_likely_fields_only(
-    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
-) -> None:
+def test_unbounded_noise_has_likely_fields_only(mechanism: DistributedMechanism) -> None:
     """The tail of a normal law of the same variance, which theirs is near here, is within it."""
     parameters = make_setup(mechanism=mechanism, wrap_probability=1e-9).parameters
     reach = largest_sum(parameters, 20) - 20 * parameters.linf_bound
@@ -91,9 +91,7 @@ def test_sums_wrap_as_often_as_a_field_of_the_likely_size_lets_them() -> None:
     assert np.abs(sums).max() > np.sqrt(clients * coins / 2.0 * np.log(2.0))
 
 
-def test_rounds_accept_the_likely_field_only_if_they_say_so(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_rounds_accept_the_likely_field_only_if_they_say_so() -> None:
     likely = make_setup(coins=20_000, wrap_probability=1e-9)
     exact = make_setup(coins=20_000)
     assert likely.context.bits < exact.context.bits

@@ -8,11 +8,11 @@ and that noise. The law of the pair is written down here, outcome by outcome.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from round_kit import make_setup
 from scipy import stats
 
 from dp import BinomialMechanism, DominationAccountant, ExactAccountant
@@ -60,7 +60,7 @@ def printed(event: Event, accountant: type[EventCounter] = DominationAccountant)
 
 
 @pytest.fixture
-def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
+def setup() -> RoundSetup:
     """Six clients, two of whom may vanish; one coordinate, in units of the grid."""
     return make_setup(
         sketch=SketchSpec.identity(1),
@@ -88,9 +88,7 @@ def test_the_epsilon_against_made_up_peers_is_that_of_the_whole_view(setup: Roun
     assert printed(every, ExactAccountant) <= printed(every) < 0.95 * true
 
 
-def test_without_shares_of_seeds_all_coins_are_a_clients_own(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_without_shares_of_seeds_all_coins_are_a_clients_own() -> None:
     """Who holds no shares sees the first entry of the pair only: noise of all kept coins."""
     kept, own = 400, 267
     sums = [pair(own, kept - own, shift).sum(axis=1) for shift in (SHIFT, 0)]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
+from round_kit import make_setup, updates
 from scipy import stats
 
 from dp import (
@@ -44,9 +43,7 @@ def ideal_sum(setup: RoundSetup, pipeline: Pipeline, vectors: list[FieldVector])
     return FieldSum(FieldVector(setup.context.field, total), tuple(range(len(vectors))))
 
 
-def test_without_noise_the_mean_comes_back(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
-) -> None:
+def test_without_noise_the_mean_comes_back() -> None:
     setup = make_setup(coins=0, scale=4096.0, linf_bound=1 << 14)
     pipeline = Pipeline(setup)
     total = ideal_sum(
@@ -59,9 +56,7 @@ def test_without_noise_the_mean_comes_back(
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_updates_that_are_not_finite_are_refused(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], bad: float
-) -> None:
+def test_updates_that_are_not_finite_are_refused(bad: float) -> None:
     update = updates(0).copy()
     update[17] = bad
     with pytest.raises(NonFiniteUpdateError):
@@ -69,9 +64,7 @@ def test_updates_that_are_not_finite_are_refused(
 
 
 @pytest.mark.parametrize("size", [0.0, 5e-324, 1e-200, 1.0, 1e200, 1.7e308])
-def test_a_process_that_makes_numpy_raise_encodes_all_the_same(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], size: float
-) -> None:
+def test_a_process_that_makes_numpy_raise_encodes_all_the_same(size: float) -> None:
     """Who leaves a round must not depend on how large or small its finite update is."""
     update = updates(0).astype(np.float64)
     update = update / np.abs(update).max() * size
@@ -82,9 +75,7 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(
 
 
 @pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
-def test_updates_of_another_shape_are_refused(
-    make_setup: Callable[..., RoundSetup], shape: tuple[int, ...]
-) -> None:
+def test_updates_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ParameterError, match="update"):
         Pipeline(make_setup()).encode(np.zeros(shape, np.float32), NoiseSeed.fresh())
 
@@ -111,7 +102,6 @@ def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
 
 
 def released_noise(
-    make_setup: Callable[..., Any],
     survivors: int,
     coins: int,
     rounds: int,
@@ -146,11 +136,9 @@ def variance_is_plausible(noise: np.ndarray, coins_total: int) -> np.bool:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("coins", [100, 101])
-def test_released_noise_is_binomial_over_the_survivors(
-    make_setup: Callable[..., RoundSetup], coins: int
-) -> None:
+def test_released_noise_is_binomial_over_the_survivors(coins: int) -> None:
     survivors = 5
-    noise = released_noise(make_setup, survivors, coins, rounds=100)
+    noise = released_noise(survivors, coins, rounds=100)
     total = survivors * coins
     assert variance_is_plausible(noise, total)
     # Every value sits on the lattice of a centred binomial ...
@@ -168,21 +156,19 @@ def test_released_noise_is_binomial_over_the_survivors(
 
 
 @pytest.mark.statistical
-def test_a_reused_noise_seed_is_rejected(make_setup: Callable[..., RoundSetup]) -> None:
-    noise = released_noise(make_setup, 5, 100, rounds=100, broken_twin=True)
+def test_a_reused_noise_seed_is_rejected() -> None:
+    noise = released_noise(5, 100, rounds=100, broken_twin=True)
     assert not variance_is_plausible(noise, 500)
 
 
 @pytest.mark.statistical
-def test_half_the_coins_are_rejected(make_setup: Callable[..., RoundSetup]) -> None:
-    noise = released_noise(make_setup, 5, 50, rounds=100)
+def test_half_the_coins_are_rejected() -> None:
+    noise = released_noise(5, 50, rounds=100)
     assert not variance_is_plausible(noise, 500)
 
 
 @pytest.mark.statistical
-def test_the_stated_noise_variance_is_the_measured_one(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray]
-) -> None:
+def test_the_stated_noise_variance_is_the_measured_one() -> None:
     """Signal, sketch and rounding included: compare two releases of the same updates."""
     setup = make_setup(size=100, coins=400)
     pipeline = Pipeline(setup)
@@ -207,10 +193,7 @@ class TestCharged:
     """What leaves the client is what accounting charges for, or nothing leaves."""
 
     def test_a_sketch_that_is_not_clipped_again_is_refused(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        updates: Callable[[int], np.ndarray],
-        monkeypatch: pytest.MonkeyPatch,
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A sketch lengthens some vectors; without the second clip its bound is unknown."""
 
@@ -234,11 +217,7 @@ class TestCharged:
         ],
     )
     def test_a_stage_with_other_figures_is_refused(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        updates: Callable[[int], np.ndarray],
-        stage: str,
-        broken: AddNoise | Quantize,
+        self, stage: str, broken: AddNoise | Quantize
     ) -> None:
         pipeline = Pipeline(make_setup())
         setattr(pipeline, stage, broken)
@@ -246,11 +225,7 @@ class TestCharged:
             pipeline.encode(updates(0), NoiseSeed.fresh())
 
 
-def test_noise_beyond_the_field_wraps_around(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_noise_beyond_the_field_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error in its place would depend on the update; the sum of such vectors wraps as well."""
     setup = make_setup(mechanism=SkellamMechanism(25.25))
     pipeline, field, half = (
@@ -275,11 +250,7 @@ def test_noise_beyond_the_field_wraps_around(
     assert np.array_equal(centre(FieldVector(field, total)), plain[0] + plain[1])
 
 
-def test_a_mechanism_other_than_the_charged_one_is_refused(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    mechanism: DistributedMechanism,
-) -> None:
+def test_a_mechanism_other_than_the_charged_one_is_refused(mechanism: DistributedMechanism) -> None:
     """Of the same variance, even: an event has one law."""
     others = (BinomialMechanism(101), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25))
     for other in others:
@@ -292,20 +263,14 @@ def test_a_mechanism_other_than_the_charged_one_is_refused(
             pipeline.encode(updates(0), NoiseSeed.fresh())
 
 
-def test_the_noise_of_a_mean_is_that_of_its_mechanism(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    mechanism: DistributedMechanism,
-) -> None:
+def test_the_noise_of_a_mean_is_that_of_its_mechanism(mechanism: DistributedMechanism) -> None:
     pipeline = Pipeline(make_setup(mechanism=mechanism))
     expected = (mechanism.variance + 1 / 6) / (5 * 64.0**2)
     assert pipeline.noise_variance(5) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("survivors", [1, 3, 6])
-def test_the_noise_of_a_mean_is_that_of_its_survivors(
-    make_setup: Callable[..., RoundSetup], updates: Callable[[int], np.ndarray], survivors: int
-) -> None:
+def test_the_noise_of_a_mean_is_that_of_its_survivors(survivors: int) -> None:
     setup = make_setup(coins=400)
     pipeline = Pipeline(setup)
     seeds = [NoiseSeed(bytes([i]) * 32) for i in range(survivors)]

@@ -67,25 +67,17 @@ def reopened(history: ClientHistory, folder: Path, goal: PrivacyGoal = GOAL) -> 
     return StoredHistory(folder, goal)
 
 
-@pytest.fixture(scope="module")
-def people() -> list[Identity]:
-    raw = [hashlib.sha256(b"ring %d" % i).digest() for i in range(COHORT)]
-    return [Identity.from_private_bytes(key) for key in raw]
+PEOPLE = [
+    Identity.from_private_bytes(hashlib.sha256(b"ring %d" % i).digest()) for i in range(COHORT)
+]
 
 
-@pytest.fixture
-def make_setup(people: list[Identity]) -> Callable[..., RoundSetup]:
+def make_setup(made: TrainingPlan, **changes: Any) -> RoundSetup:
     """A round of a plan for `GOAL`; fields of its context may be overridden."""
-
-    def make(made: TrainingPlan, **changes: Any) -> RoundSetup:
-        parameters = made.calibrate(
-            SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32))
-        )
-        opened = OPENED if made.lifetime_seconds else 0
-        setup = pairwise_setup(made, parameters, [p.public for p in people], bytes(16), 0, opened)
-        return RoundSetup(dataclasses.replace(setup.context, **changes), parameters)
-
-    return make
+    parameters = made.calibrate(SketchSpec.identity(DIMENSION), bytes(32), PublicSeed(bytes(32)))
+    opened = OPENED if made.lifetime_seconds else 0
+    setup = pairwise_setup(made, parameters, [p.public for p in PEOPLE], bytes(16), 0, opened)
+    return RoundSetup(dataclasses.replace(setup.context, **changes), parameters)
 
 
 def graph_of(made: TrainingPlan) -> tuple[int, int]:
@@ -156,7 +148,7 @@ class TestPlan:
         assert deployment.priced.security_bits == 96
         assert pairwise_of(plan(GOAL)).ring_bits(plan(GOAL)) == 96
 
-    def test_rounds_carry_it(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_rounds_carry_it(self) -> None:
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
         context = RoundSetup.from_announcement(setup.announce(), bytes(32)).context
         assert context == setup.context
@@ -166,22 +158,18 @@ class TestPlan:
 
 
 class TestRecords:
-    def test_a_ring_that_fails_too_often_is_not_run(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_a_ring_that_fails_too_often_is_not_run(self, ledger: Ledger) -> None:
         records = Records(ledger, GOAL)
         with pytest.raises(ParameterError, match="aside for it in each"):
             records.prepare(make_setup(plan(GOAL), security_bits=88), 0, None)
         assert ledger.entries() == ()
         assert records.prepare(make_setup(plan(GOAL)), 0, None)
 
-    def test_an_expiry_counts(self, ledger: Ledger, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_an_expiry_counts(self, ledger: Ledger) -> None:
         times = {"opened_at": OPENED, "lifetime_seconds": HOUR, "security_bits": 88}
         assert Records(ledger, GOAL).prepare(make_setup(plan(GOAL), **times), 0, None)
 
-    def test_a_ledger_without_a_part_for_rings_is_not_continued(
-        self, tmp_path: Path, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_a_ledger_without_a_part_for_rings_is_not_continued(self, tmp_path: Path) -> None:
         """The split of delta is fixed before the first release."""
         setup = make_setup(plan(GOAL))
         event = setup.events(COHORT).server
@@ -196,7 +184,6 @@ class TestRecords:
 class TestClient:
     def join(
         self,
-        people: list[Identity],
         setup: RoundSetup,
         policy: ClientPolicy,
         clock: Callable[..., Any] | None = None,
@@ -204,7 +191,7 @@ class TestClient:
     ) -> bytes:
         registry = frozenset(setup.context.cohort)
         history = ClientHistory(policy.goal) if history is None else history
-        client = RoundClient(people[0], registry, policy, history, clock=clock)
+        client = RoundClient(PEOPLE[0], registry, policy, history, clock=clock)
         return client.join(setup.announce(), bytes(32))
 
     def policy(self, **changes: Any) -> ClientPolicy:
@@ -216,51 +203,35 @@ class TestClient:
         assert refused.value.parameter == "security_bits"
         return refused.value
 
-    def test_a_round_of_the_plan_is_joined(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_a_round_of_the_plan_is_joined(self) -> None:
         made = plan(GOAL)
-        assert self.join(people, make_setup(made), client_policy(made, DIMENSION))
+        assert self.join(make_setup(made), client_policy(made, DIMENSION))
 
-    def test_a_ring_that_fails_too_often_for_the_goal_is_refused(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_a_ring_that_fails_too_often_for_the_goal_is_refused(self) -> None:
         setup = make_setup(plan(GOAL), security_bits=80)
-        error = self.refused(people, setup, self.policy())
+        error = self.refused(setup, self.policy())
         assert "a lifetime and a clock" in str(error)
 
-    def test_an_expiry_is_worth_something_to_a_client_with_a_clock_only(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_an_expiry_is_worth_something_to_a_client_with_a_clock_only(self) -> None:
         setup = make_setup(plan(GOAL, lifetime_seconds=HOUR))
-        assert self.join(people, setup, self.policy(), clock=lambda: OPENED + 1.0)
-        self.refused(people, setup, self.policy())
+        assert self.join(setup, self.policy(), clock=lambda: OPENED + 1.0)
+        self.refused(setup, self.policy())
 
-    def test_the_goal_of_a_history_is_enough(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_goal_of_a_history_is_enough(self) -> None:
         setup = make_setup(plan(GOAL), security_bits=80)
         policy = self.policy(goal=None)
-        assert self.join(people, setup, policy)
-        self.refused(people, setup, policy, history=ClientHistory(GOAL))
+        assert self.join(setup, policy)
+        self.refused(setup, policy, history=ClientHistory(GOAL))
 
-    def test_fewer_than_eighty_bits_are_refused_without_a_goal_as_well(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_fewer_than_eighty_bits_are_refused_without_a_goal_as_well(self) -> None:
         setup = make_setup(plan(GOAL), security_bits=79)
         policy = self.policy(goal=None)
-        assert "at least 80" in str(self.refused(people, setup, policy))
+        assert "at least 80" in str(self.refused(setup, policy))
         less = dataclasses.replace(policy, schemes=(PairwiseClauses(minimum_security_bits=79),))
-        assert self.join(people, setup, less)
+        assert self.join(setup, less)
 
     @pytest.mark.parametrize("stored", [False, True])
-    def test_rounds_that_came_to_nothing_had_a_ring(
-        self,
-        people: list[Identity],
-        make_setup: Callable[..., RoundSetup],
-        tmp_path: Path,
-        stored: bool,
-    ) -> None:
+    def test_rounds_that_came_to_nothing_had_a_ring(self, tmp_path: Path, stored: bool) -> None:
         """Else a server drops round after round until a ring suits it."""
         made = plan(GOAL)
         rounds = [
@@ -275,30 +246,25 @@ class TestClient:
         for number, setup in enumerate(rounds[:fitting]):
             if stored and number % 100 == 0:
                 history = reopened(history, tmp_path)
-            self.join(people, setup, policy, history=history)
+            self.join(setup, policy, history=history)
         if stored:
             history = reopened(history, tmp_path)
-        error = self.refused(people, rounds[fitting], policy, history=history)
+        error = self.refused(rounds[fitting], policy, history=history)
         assert "all rounds joined" in str(error)
 
     @pytest.mark.parametrize("clock", [None, lambda: OPENED + 1.0])
     def test_the_end_of_a_round_counts_for_a_client_with_a_clock_only(
-        self,
-        people: list[Identity],
-        make_setup: Callable[..., RoundSetup],
-        clock: Callable[..., Any] | None,
+        self, clock: Callable[..., Any] | None
     ) -> None:
         """By how many rings a server could try before the client left."""
         setup = make_setup(plan(GOAL), opened_at=OPENED, lifetime_seconds=HOUR)
         history, failure = ClientHistory(GOAL), setup.context.ring_failure
         assert failure(keeps_time=True) < failure(keeps_time=False) / 100
-        self.join(people, setup, self.policy(), clock=clock, history=history)
+        self.join(setup, self.policy(), clock=clock, history=history)
         assert history._rings == Fraction(failure(keeps_time=clock is not None))
 
     @pytest.mark.parametrize("charged", [False, True])
-    def test_a_ring_is_still_counted_after_a_restart(
-        self, make_setup: Callable[..., RoundSetup], tmp_path: Path, charged: bool
-    ) -> None:
+    def test_a_ring_is_still_counted_after_a_restart(self, tmp_path: Path, charged: bool) -> None:
         """Neither forgotten nor counted as a whole share when its round is charged."""
         setup = make_setup(plan(GOAL))
         failure = setup.context.ring_failure()
@@ -315,7 +281,6 @@ class TestClient:
     @pytest.mark.parametrize(("beacons", "rings"), [("", 3), ("yy", 2), ("ny", 2), ("nnyn", 2)])
     def test_rings_and_draws_fit_together_what_is_set_aside_exactly(
         self,
-        make_setup: Callable[..., RoundSetup],
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
         stored: bool,
@@ -353,8 +318,6 @@ class TestClient:
         if beacons:
             answer(first + rings, dataclasses.replace(DRAW, beacon_of=source))
 
-    def test_the_complete_graph_has_no_use_for_bits(
-        self, people: list[Identity], make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_complete_graph_has_no_use_for_bits(self) -> None:
         setup = make_setup(plan(STRICT, degree=0), security_bits=1)
-        assert self.join(people, setup, self.policy(goal=STRICT))
+        assert self.join(setup, self.policy(goal=STRICT))

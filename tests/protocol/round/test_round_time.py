@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 from one_shot_rounds import identity
 from one_shot_worlds import SESSION, World, plan_of
+from round_kit import HOUR, OPENED, Watch
 
 from dp import LedgerError
 from protocol import ClientHistory
@@ -26,29 +26,12 @@ from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
 from secagg.storage import StoredStateError, TokenFolder
 
-OPENED = 1_750_000_000
-HOUR = 3600
+WORLD = World(plan_of(CommitteeKind.NAMED))
 
 
-class Watch:
-    """A clock that is set by hand."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-
-    def __call__(self) -> float:
-        return OPENED + self.seconds
-
-
-@pytest.fixture
-def world() -> World:
-    return World(plan_of(CommitteeKind.NAMED))
-
-
-@pytest.fixture
-def setup(world: World) -> OneShotSetup:
+def _setup() -> OneShotSetup:
     """A round of an hour; members' keys are those of `make`."""
-    made = world.setup()
+    made = WORLD.setup()
     entry = SealingKeys(identity("member", 0), SESSION, key=AgreementKey(bytes([7]) * 32)).entry
     committee = made.context.committee
     committee = dataclasses.replace(committee, members=(entry, *committee.members[1:]))
@@ -58,51 +41,43 @@ def setup(world: World) -> OneShotSetup:
     return OneShotSetup(context, made.parameters, made.cohort)
 
 
-@pytest.fixture
-def make(world: World) -> Callable[..., RoundMember]:
+SETUP = _setup()
+
+
+def make(clock: Watch | None = None, last_second: float | None = None) -> RoundMember:
     """Member 0, anew at each call, with a history of its own and this clock."""
-
-    def member(clock: Watch | None = None, last_second: float | None = None) -> RoundMember:
-        who = identity("member", 0)
-        key = AgreementKey(bytes([7]) * 32)
-        keys = SealingKeys(who, SESSION, key=key, last_second=last_second)
-        return RoundMember(who, keys, world.member_policy, ClientHistory(), clock)
-
-    return member
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> TokenFolder:
-    return TokenFolder(tmp_path)
+    who = identity("member", 0)
+    keys = SealingKeys(who, SESSION, key=AgreementKey(bytes([7]) * 32), last_second=last_second)
+    return RoundMember(who, keys, WORLD.member_policy, ClientHistory(), clock)
 
 
 class TestRoundTime:
-    def test_it_goes_forward_only(self, setup: OneShotSetup) -> None:
+    def test_it_goes_forward_only(self) -> None:
         watch = Watch(HOUR)
         time = RoundTime(watch)
-        time.check(setup.context)
+        time.check(SETUP.context)
         watch.seconds = 0
-        time.check(setup.context)
+        time.check(SETUP.context)
         assert time.seen == OPENED + HOUR
 
-    def test_a_look_after_the_end_is_remembered(self, setup: OneShotSetup) -> None:
+    def test_a_look_after_the_end_is_remembered(self) -> None:
         watch = Watch(HOUR + 1)
         time = RoundTime(watch)
-        time.look(setup.context)
+        time.look(SETUP.context)
         watch.seconds = 0
         with pytest.raises(PolicyError, match="opened_at"):
-            time.check(setup.context)
+            time.check(SETUP.context)
 
-    def test_what_is_no_number_is_no_time(self, setup: OneShotSetup) -> None:
+    def test_what_is_no_number_is_no_time(self) -> None:
         time = RoundTime(Watch(math.nan))
         with pytest.raises(PolicyError, match="opened_at"):
-            time.check(setup.context)
-        time.look(setup.context)
+            time.check(SETUP.context)
+        time.look(SETUP.context)
         assert time.seen is None
 
-    def test_without_a_clock_or_an_end_none_is_kept(self, setup: OneShotSetup) -> None:
-        endless = dataclasses.replace(setup.context, opened_at=0, lifetime_seconds=0)
-        for time, context in ((RoundTime(None), setup.context), (RoundTime(Watch(9e9)), endless)):
+    def test_without_a_clock_or_an_end_none_is_kept(self) -> None:
+        endless = dataclasses.replace(SETUP.context, opened_at=0, lifetime_seconds=0)
+        for time, context in ((RoundTime(None), SETUP.context), (RoundTime(Watch(9e9)), endless)):
             time.check(context)
             time.look(context)
             assert time.seen is None
@@ -110,12 +85,10 @@ class TestRoundTime:
 
 
 class TestMember:
-    def test_one_that_was_over_when_it_was_stored_stays_over(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
-    ) -> None:
+    def test_one_that_was_over_when_it_was_stored_stays_over(self, tokens: TokenFolder) -> None:
         watch = Watch()
         member = make(watch)
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         watch.seconds = HOUR + 1
         stored = member.suspend(tokens)
         watch.seconds = 0
@@ -126,11 +99,11 @@ class TestMember:
             make(watch).resume(stored, tokens)
 
     def test_a_clock_that_went_back_between_messages_does_not_lengthen_it(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
+        self, tokens: TokenFolder
     ) -> None:
         watch = Watch(HOUR - 1)
         member = make(watch)
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         for seconds in (0, math.nan, 0):  # whatever it shows while the round is stored
             watch.seconds = seconds
             stored = member.suspend(tokens)
@@ -139,11 +112,9 @@ class TestMember:
             member.resume(stored, tokens)
         assert member._time.seen == OPENED + HOUR - 1
 
-    def test_without_a_clock_it_is_not_resumed_and_not_used_up(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
-    ) -> None:
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(self, tokens: TokenFolder) -> None:
         member = make(Watch())
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         stored = member.suspend(tokens)
         for _ in range(2):
             with pytest.raises(StoredStateError, match="pass `clock`"):
@@ -152,11 +123,9 @@ class TestMember:
         again.resume(stored, tokens)
         assert again.phase is MemberPhase.WAITING and again.has_joined
 
-    def test_the_seal_covers_the_time(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
-    ) -> None:
+    def test_the_seal_covers_the_time(self, tokens: TokenFolder) -> None:
         member = make(Watch(HOUR - 1))
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         stored = member.suspend(tokens)
         version, announcement, seen, sealed = msgspec.msgpack.decode(stored)
         assert seen == OPENED + HOUR - 1
@@ -166,9 +135,7 @@ class TestMember:
                 make(Watch()).resume(changed, tokens)
         make(Watch()).resume(stored, tokens)
 
-    def test_a_clock_that_fails_ends_the_round(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder
-    ) -> None:
+    def test_a_clock_that_fails_ends_the_round(self, tokens: TokenFolder) -> None:
         class Broken(Watch):
             def __call__(self) -> float:
                 if self.seconds:
@@ -178,23 +145,21 @@ class TestMember:
         for use in (lambda m: m.receive(b""), lambda m: m.suspend(tokens)):
             watch = Broken()
             member = make(watch)
-            member.join(setup.announce_to_member())
+            member.join(SETUP.announce_to_member())
             watch.seconds = 1
             with pytest.raises(OSError):
                 use(member)
             assert member.phase is MemberPhase.ABORTED
 
-    def test_an_expired_round_answers_nothing(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup
-    ) -> None:
+    def test_an_expired_round_answers_nothing(self) -> None:
         watch = Watch(HOUR)
         remote = RemoteMember(make(watch))
         watch.seconds = HOUR + 1
         with pytest.raises(PolicyError, match="opened_at"):
-            remote.answer(with_announcement(setup.announce_to_member(), b""))
+            remote.answer(with_announcement(SETUP.announce_to_member(), b""))
         member = make(watch)
         watch.seconds = HOUR
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         watch.seconds = HOUR + 1
         with pytest.raises(PolicyError, match="opened_at"):
             member.receive(b"")
@@ -217,11 +182,9 @@ class NosyWatch(Watch):
 
 
 @pytest.mark.parametrize("outer", ["join", "receive", "suspend", "resume"])
-def test_no_call_gets_in_between(
-    make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder, outer: str
-) -> None:
+def test_no_call_gets_in_between(tokens: TokenFolder, outer: str) -> None:
     """What is written before a signature leaves is written by the call that sends it."""
-    watch, announcement = NosyWatch(), setup.announce_to_member()
+    watch, announcement = NosyWatch(), SETUP.announce_to_member()
     member, before = make(watch), make(watch)
     before.join(announcement)
     stored = before.suspend(tokens)
@@ -242,13 +205,11 @@ def test_no_call_gets_in_between(
 class TestKeys:
     """What a server that says nothing more cannot keep alive."""
 
-    def test_a_round_that_is_over_is_left(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup
-    ) -> None:
+    def test_a_round_that_is_over_is_left(self) -> None:
         watch = Watch()
         member = make(watch)
         assert not member.expire()
-        member.join(setup.announce_to_member())
+        member.join(SETUP.announce_to_member())
         watch.seconds = HOUR
         assert not member.expire() and member.phase is MemberPhase.WAITING
         watch.seconds += 1
@@ -256,11 +217,11 @@ class TestKeys:
 
     @pytest.mark.parametrize("call", ["join", "expire", "receive", "suspend", "resume"])
     def test_a_key_whose_time_is_over_is_erased_whatever_is_called(
-        self, make: Callable[..., RoundMember], setup: OneShotSetup, tokens: TokenFolder, call: str
+        self, tokens: TokenFolder, call: str
     ) -> None:
         """The round is not over, and of one without a lifetime this is the only end."""
         watch = Watch()
-        announcement, member = setup.announce_to_member(), make(watch, OPENED + 9.0)
+        announcement, member = SETUP.announce_to_member(), make(watch, OPENED + 9.0)
         calls: dict[str, Callable[[], object]] = {
             "join": lambda: member.join(announcement),
             "expire": member.expire,

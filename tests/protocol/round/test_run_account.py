@@ -10,17 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from returned_worlds import (
-    APART,
-    EVERYBODY,
-    GOAL,
-    MEMBERS,
-    ROUNDS,
-    N,
-    ReturnedWorld,
-    plan_of,
-    record,
-)
+from one_shot_worlds import GOAL
+from returned_worlds import APART, EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, plan_of, record
 
 from dp import Entry, LedgerError, NonPrivateRelease
 from protocol import PrivacyGoal

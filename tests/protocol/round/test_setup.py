@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from round_kit import ANNOUNCED, MODEL, announced, make_setup
 
 from dp import (
     BinomialMechanism,
-    BinomialRelease,
     DiscreteGaussianMechanism,
     NonPrivateRelease,
     Sensitivities,
     SkellamMechanism,
 )
 from dp.mechanisms import DistributedMechanism
-from protocol.round.field_size import bits_for
 from protocol.round.returned_noise import ReturnedNoise
-from protocol.round.setup import ANNOUNCEMENT_VERSION, Announcement, RoundSetup
-from secagg import CapacityError, Mode, ParameterError, PrimeField, Reason, RemoteProtocolError
+from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from secagg import CapacityError, Mode, ParameterError, Reason, RemoteProtocolError
 from sketch import PublicSeed, SketchKind, SketchSpec
 
 
-def test_announcement_round_trips(
-    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
-) -> None:
+def test_announcement_round_trips(mechanism: DistributedMechanism) -> None:
     removable = make_setup(removable=True)
     assert removable.context.removal
     setups = [make_setup(), make_setup(size=50), make_setup(coins=0), removable]
@@ -41,7 +36,7 @@ def test_announcement_round_trips(
         assert again.context.hash == setup.context.hash
 
 
-def test_another_model_gives_another_context(make_setup: Callable[..., RoundSetup]) -> None:
+def test_another_model_gives_another_context() -> None:
     setup = make_setup()
     other = RoundSetup.from_announcement(setup.announce(), b"\x01" * 32)
     assert other.context.hash != setup.context.hash
@@ -62,9 +57,7 @@ def test_another_model_gives_another_context(make_setup: Callable[..., RoundSetu
         ("wrap_probability", 1e-9),
     ],
 )
-def test_every_parameter_changes_the_digest(
-    make_setup: Callable[..., RoundSetup], name: str, value: Any
-) -> None:
+def test_every_parameter_changes_the_digest(name: str, value: Any) -> None:
     parameters = make_setup().parameters
     assert dataclasses.replace(parameters, **{name: value}).digest() != parameters.digest()
 
@@ -73,18 +66,12 @@ COINS_DIGEST = "097689ac8bff29a14cd24799835cb14d01ea5eee9e6a9dab3120763da98e23ab
 """Of the fixture's parameters, by a version that knew coins only."""
 
 
-def test_rounds_with_coins_are_digested_and_announced_as_ever(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
-    setup = make_setup()
-    assert setup.parameters.digest().hex() == COINS_DIGEST
-    fields = msgspec.msgpack.decode(setup.announce()[1:])
-    assert fields[Announcement.__struct_fields__.index("noise")] == 101
+def test_rounds_with_coins_are_digested_and_announced_as_ever() -> None:
+    assert make_setup().parameters.digest().hex() == COINS_DIGEST
+    assert ANNOUNCED["noise"] == 101
 
 
-def test_the_context_binds_the_mechanism(
-    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
-) -> None:
+def test_the_context_binds_the_mechanism(mechanism: DistributedMechanism) -> None:
     """Its name and its amount, with all other parameters alike."""
     ours = make_setup(mechanism=mechanism, wrap_probability=1e-9, bits=20)
     others = [BinomialMechanism(25), SkellamMechanism(25.25), DiscreteGaussianMechanism(25.25)]
@@ -118,30 +105,21 @@ def test_the_context_binds_the_mechanism(
         ("skellam",),
     ],
 )
-def test_announced_noise_that_is_none_is_malformed(
-    make_setup: Callable[..., RoundSetup], noise: object
-) -> None:
-    setup = make_setup(wrap_probability=1e-9)
-    fields = msgspec.msgpack.decode(setup.announce()[1:])
-    fields[Announcement.__struct_fields__.index("noise")] = noise
+def test_announced_noise_that_is_none_is_malformed(noise: object) -> None:
+    for good in (101, ("skellam", 25.25)):
+        RoundSetup.from_announcement(announced(wrap_probability=1e-9, noise=good), MODEL)
     with pytest.raises(RemoteProtocolError):
-        RoundSetup.from_announcement(
-            bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(fields), bytes(32)
-        )
+        RoundSetup.from_announcement(announced(wrap_probability=1e-9, noise=noise), MODEL)
 
 
 @pytest.mark.parametrize("noise", [SkellamMechanism(25.0), DiscreteGaussianMechanism(25.0)])
-def test_unbounded_noise_fits_no_field_for_sure(
-    make_setup: Callable[..., RoundSetup], noise: object
-) -> None:
+def test_unbounded_noise_fits_no_field_for_sure(noise: object) -> None:
     with pytest.raises(ParameterError, match=r"wrap_probability.*no largest value"):
         make_setup(mechanism=noise, wrap_probability=0.0)
 
 
 @pytest.mark.parametrize("noise", [SkellamMechanism(25.0), DiscreteGaussianMechanism(25.0)])
-def test_noise_that_comes_as_a_whole_is_not_taken_off(
-    make_setup: Callable[..., RoundSetup], noise: object
-) -> None:
+def test_noise_that_comes_as_a_whole_is_not_taken_off(noise: object) -> None:
     """A table of what to give up belongs to coins; a client would send seeds for nothing."""
     assert make_setup(mechanism=noise, removable=True).context.removal == ()
     table = make_setup(removable=True).context.removal
@@ -150,9 +128,7 @@ def test_noise_that_comes_as_a_whole_is_not_taken_off(
         RoundSetup(dataclasses.replace(whole.context, removal=table), whole.parameters)
 
 
-def test_events_count_honest_noise_only(
-    make_setup: Callable[..., RoundSetup], mechanism: DistributedMechanism
-) -> None:
+def test_events_count_honest_noise_only(mechanism: DistributedMechanism) -> None:
     setup = make_setup(mechanism=mechanism)
     context = dataclasses.replace(setup.context, tolerated_colluders=1, minimum_survivors=5)
     setup = RoundSetup(dataclasses.replace(context, threshold=5), setup.parameters)
@@ -161,9 +137,10 @@ def test_events_count_honest_noise_only(
     assert events.server == mechanism.event(bounds, 5, 200)
     assert events.outsider == mechanism.event(bounds, 6, 200)
     assert events.sybil == mechanism.event(bounds, 1, 200)
+    assert setup.events(1).server == NonPrivateRelease()
 
 
-def test_what_comes_back_changes_the_digest(make_setup: Callable[..., RoundSetup]) -> None:
+def test_what_comes_back_changes_the_digest() -> None:
     stays = make_setup(mechanism=DiscreteGaussianMechanism(25.0)).parameters
     kinds = [
         ReturnedNoise(variance=v, rounds=t, divisor=n)
@@ -184,7 +161,7 @@ def test_what_comes_back_changes_the_digest(make_setup: Callable[..., RoundSetup
         RoundSetup(context, returning)
 
 
-def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> None:
+def test_no_parameter_was_forgotten() -> None:
     tested = {name for name, _ in test_every_parameter_changes_the_digest.pytestmark[0].args[1]}
     tested.add("returned")  # in the test above; it takes other noise
     assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
@@ -218,16 +195,12 @@ def test_no_parameter_was_forgotten(make_setup: Callable[..., RoundSetup]) -> No
         ("wrap_probability", math.nan),
     ],
 )
-def test_infeasible_parameters_are_named(
-    make_setup: Callable[..., RoundSetup], name: str, value: bytes | float | SketchSpec
-) -> None:
+def test_infeasible_parameters_are_named(name: str, value: bytes | float | SketchSpec) -> None:
     with pytest.raises(ParameterError, match=name):
         make_setup(**{name: value})
 
 
-def test_a_field_that_is_too_small_is_refused_before_any_message(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_a_field_that_is_too_small_is_refused_before_any_message() -> None:
     needed = make_setup().context.bits
     with pytest.raises(CapacityError) as caught:
         make_setup(bits=needed - 1)
@@ -235,32 +208,7 @@ def test_a_field_that_is_too_small_is_refused_before_any_message(
     assert caught.value.bits == needed - 1
 
 
-def test_capacity_is_exact(make_setup: Callable[..., RoundSetup]) -> None:
-    """The largest possible sum fits, and would not fit one bit less."""
-    parameters = make_setup().parameters
-    bits = bits_for(parameters, 6)
-    largest = 6 * (parameters.linf_bound + 51)
-    assert PrimeField(bits).largest_centred >= largest > PrimeField(bits - 1).largest_centred
-
-
-def test_events_count_honest_coins_only(make_setup: Callable[..., RoundSetup]) -> None:
-    setup = make_setup()
-    context = dataclasses.replace(
-        setup.context, tolerated_colluders=1, threshold=4, minimum_survivors=4
-    )
-    setup = RoundSetup(context, setup.parameters)
-    events = setup.events(5)
-    server, outsider = events.server, events.outsider
-    assert events.sybil.coins == 101
-    assert isinstance(server, BinomialRelease) and isinstance(outsider, BinomialRelease)
-    assert (server.coins, outsider.coins) == (4 * 101, 5 * 101)
-    assert server.l2_sensitivity == setup.parameters.l2_bound
-    assert setup.events(1).server == NonPrivateRelease()
-
-
-def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared() -> None:
     """They hold shares of every other seed, also of those that stay in the sum."""
     setup = make_setup(removable=True)
     batches = setup.schedule.batches
@@ -274,11 +222,11 @@ def test_made_up_peers_leave_a_client_the_batch_that_was_never_shared(
     assert plain.own_noise.coins == plain.events(4).sybil.coins == 101
 
 
-def test_rounds_without_coins_are_not_private(make_setup: Callable[..., RoundSetup]) -> None:
+def test_rounds_without_coins_are_not_private() -> None:
     assert make_setup(coins=0).events(6).server == NonPrivateRelease()
 
 
-def test_context_and_parameters_must_belong_together(make_setup: Callable[..., RoundSetup]) -> None:
+def test_context_and_parameters_must_belong_together() -> None:
     setup, other = make_setup(), make_setup(coins=7)
     with pytest.raises(ParameterError, match="application_digest"):
         RoundSetup(setup.context, other.parameters)
@@ -293,9 +241,7 @@ def test_arbitrary_announcements_raise_only_the_typed_error(data: bytes) -> None
             RoundSetup.from_announcement(candidate, bytes(32))
 
 
-def test_truncated_and_extended_announcements_are_refused(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_truncated_and_extended_announcements_are_refused() -> None:
     data = make_setup().announce()
     for cut in range(len(data)):
         with pytest.raises(RemoteProtocolError):
@@ -305,9 +251,7 @@ def test_truncated_and_extended_announcements_are_refused(
     assert caught.value.reason is Reason.MALFORMED
 
 
-def test_announcements_with_other_values_are_refused_or_another_setup(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_announcements_with_other_values_are_refused_or_another_setup() -> None:
     """Every single changed byte is noticed: refused, or another context hash."""
     setup = make_setup()
     data = setup.announce()
@@ -322,13 +266,9 @@ def test_announcements_with_other_values_are_refused_or_another_setup(
         assert other.context.hash != setup.context.hash
 
 
-def test_an_announcement_with_too_many_fields_is_refused(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
-    fields = msgspec.msgpack.decode(make_setup().announce()[1:])
-    data = bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode([*fields, 1])
+def test_an_announcement_with_too_many_fields_is_refused() -> None:
     with pytest.raises(RemoteProtocolError):
-        RoundSetup.from_announcement(data, bytes(32))
+        RoundSetup.from_announcement(announced(one_more=1), MODEL)
 
 
 class TestSurvivors:
@@ -337,16 +277,12 @@ class TestSurvivors:
     def with_context(self, setup: RoundSetup, **changes: Any) -> RoundSetup:
         return RoundSetup(dataclasses.replace(setup.context, **changes), setup.parameters)
 
-    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_a_sum_over_fewer_than_the_noise_was_made_for_is_refused(self) -> None:
         make_setup(tolerated_dropouts=1, minimum_survivors=5)
         with pytest.raises(ParameterError, match=r"minimum_survivors = 4.*at least 5"):
             make_setup(tolerated_dropouts=1, minimum_survivors=4)
 
-    def test_the_fewest_honest_are_survivors_without_colluders(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_fewest_honest_are_survivors_without_colluders(self) -> None:
         setup = self.with_context(
             make_setup(minimum_survivors=5), tolerated_colluders=1, threshold=4
         )
@@ -354,20 +290,18 @@ class TestSurvivors:
         fewest = setup.events(setup.context.minimum_survivors).server
         assert fewest.coins == setup.fewest_honest * setup.parameters.mechanism.coins
 
-    def test_somebody_honest_must_be_left(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_somebody_honest_must_be_left(self) -> None:
         setup = make_setup(mode=Mode.SEMI_HONEST)
         with pytest.raises(ParameterError, match="somebody is left"):
             self.with_context(setup, tolerated_colluders=4, threshold=5, minimum_survivors=5)
 
-    def test_removable_seeds_are_refused(self, make_setup: Callable[..., RoundSetup]) -> None:
+    def test_removable_seeds_are_refused(self) -> None:
         """Nothing in this pipeline makes noise of them, so they must not be counted on."""
         with pytest.raises(ParameterError, match="removal"):
             self.with_context(make_setup(), removal=(1, 1, 0))
 
 
-def test_only_the_schedules_own_removal_table_is_accepted(
-    make_setup: Callable[..., RoundSetup],
-) -> None:
+def test_only_the_schedules_own_removal_table_is_accepted() -> None:
     """A server that had more seeds given up than are surplus would thin the noise."""
     setup = make_setup(removable=True)
     removal = setup.context.removal
@@ -377,7 +311,7 @@ def test_only_the_schedules_own_removal_table_is_accepted(
             RoundSetup(context, setup.parameters)
 
 
-def test_capacity_counts_removable_batches(make_setup: Callable[..., RoundSetup]) -> None:
+def test_capacity_counts_removable_batches() -> None:
     """Noise is largest before the surplus is taken off."""
     setup = make_setup(removable=True)
     assert setup.schedule.largest_noise <= setup.context.field.largest_centred // 6 - 100

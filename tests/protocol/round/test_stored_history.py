@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, MODEL, make_client, make_setup, updates
 
 from dp import Ledger, LedgerError, NonPrivateRelease
 from protocol import Stage
@@ -22,26 +23,16 @@ from protocol.exchange.aggregators import UpdateSource
 from protocol.exchange.remote import RemoteAggregator, RemoteClient, answer_or_refuse
 from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
-from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory, Failure
-from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory, _mark_of
-from secagg import Identity, ParameterError
+from secagg import ParameterError
+from tests.doubles.refused import refused
 
-MODEL = bytes(32)
-
-
-@pytest.fixture
-def setups(make_setup: Callable[..., RoundSetup]) -> list[RoundSetup]:
-    """Rounds that differ in their number only."""
-    return [make_setup(coins=20_000, round_number=number) for number in range(5)]
-
-
-@pytest.fixture
-def goal(setups: list[RoundSetup]) -> PrivacyGoal:
-    """Enough for three of them."""
-    return PrivacyGoal(setups[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
+SETUPS = [make_setup(coins=20_000, round_number=number) for number in range(5)]
+"""Rounds that differ in their number only."""
+GOAL = PrivacyGoal(SETUPS[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-5, 3)), 1e-5, 3)
+"""Enough for three of them."""
 
 
 def take_part(history: ClientHistory, setup: RoundSetup) -> None:
@@ -49,74 +40,55 @@ def take_part(history: ClientHistory, setup: RoundSetup) -> None:
     history.charge(setup)
 
 
-def member(
-    identities: list[Identity],
-    index: int,
-    updates: UpdateSource,
-    history: StoredHistory | None = None,
-) -> RemoteClient:
+def member(index: int, updates: UpdateSource, history: StoredHistory | None = None) -> RemoteClient:
     """One client of a round, with its history or none."""
-    registry = frozenset(identity.public for identity in identities)
-    policy = ClientPolicy(minimum_noise_multiplier=0.0)
-    own = RoundClient(identities[index], registry, policy, history)
-    return RemoteClient(own, MODEL, lambda _: updates(index))
+    return RemoteClient(make_client(index, history), MODEL, lambda _: updates(index))
 
 
-def party(identities: list[Identity], updates: UpdateSource) -> list[RemoteClient]:
+def party(updates: UpdateSource) -> list[RemoteClient]:
     """All clients of a round, without histories."""
-    return [member(identities, index, updates) for index in range(len(identities))]
+    return [member(index, updates) for index in range(len(IDENTITIES))]
 
 
 class TestRestart:
     """What another process finds."""
 
-    def test_a_round_is_answered_once(self, tmp_path: Path, setups: list[RoundSetup]) -> None:
+    def test_a_round_is_answered_once(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path) as history:
-            history.answer(setups[0])
+            history.answer(SETUPS[0])
         with StoredHistory(tmp_path) as history:
-            with pytest.raises(PolicyError) as caught:
-                history.answer(setups[0])
-            assert caught.value.parameter == "round_number"
-            history.answer(setups[1])
+            with refused(PolicyError, "round_number"):
+                history.answer(SETUPS[0])
+            history.answer(SETUPS[1])
 
-    def test_rounds_that_failed_were_answered_all_the_same(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-    ) -> None:
+    def test_rounds_that_failed_were_answered_all_the_same(self, tmp_path: Path) -> None:
         """The announcement was answered; the process died before it came to an update."""
         with StoredHistory(tmp_path) as history:
-            assert member(identities, 0, updates, history).answer(setups[0].announce())
+            assert member(0, updates, history).answer(SETUPS[0].announce())
         with StoredHistory(tmp_path) as history:
             with pytest.raises(PolicyError, match="round_number"):
-                member(identities, 0, updates, history).answer(setups[0].announce())
+                member(0, updates, history).answer(SETUPS[0].announce())
             assert history.epsilon == 0.0
 
-    def test_the_budget_counts_across_processes(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> None:
+    def test_the_budget_counts_across_processes(self, tmp_path: Path) -> None:
         spent = []
-        for setup in setups[:3]:
-            with StoredHistory(tmp_path, goal) as history:
+        for setup in SETUPS[:3]:
+            with StoredHistory(tmp_path, GOAL) as history:
                 take_part(history, setup)
                 spent.append(history.epsilon)
-        memory = ClientHistory(goal)
-        for setup in setups[:3]:
+        memory = ClientHistory(GOAL)
+        for setup in SETUPS[:3]:
             take_part(memory, setup)
         assert spent == sorted(set(spent)) and spent[-1] == memory.epsilon
-        with StoredHistory(tmp_path, goal) as history:
+        with StoredHistory(tmp_path, GOAL) as history:
             assert history.epsilon == spent[-1]
             with pytest.raises(PolicyError, match="epsilon"):
-                history.answer(setups[3])
+                history.answer(SETUPS[3])
             with pytest.raises(PolicyError, match="epsilon"):
-                history.charge(setups[3])
+                history.charge(SETUPS[3])
             assert history.epsilon == spent[-1]
 
-    def test_another_session_is_another_round(
-        self, tmp_path: Path, setups: list[RoundSetup]
-    ) -> None:
+    def test_another_session_is_another_round(self, tmp_path: Path) -> None:
         folder = tmp_path / "h"
         with StoredHistory(folder) as history:
             assert history._enter(b"\1" * 16, 256, Failure(0.0))
@@ -127,31 +99,32 @@ class TestRestart:
             assert not history._enter(b"\2" * 16, 1, Failure(0.0))
             assert history._enter(b"\2" * 16, 256, Failure(0.0))
 
-    def test_it_works_in_a_process_of_its_own(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> None:
+    def test_another_process_is_kept_out_and_then_charges(self, tmp_path: Path) -> None:
         """Nothing of it lives in this one: another interpreter charges, and we find the charge."""
         script = (
-            "import sys; from pathlib import Path\n"
+            "import sys; from pathlib import Path; from dp import LedgerError\n"
             "from protocol import PrivacyGoal, RoundSetup, StoredHistory\n"
             "folder, epsilon, announcement = sys.argv[1:]\n"
+            "try: StoredHistory(Path(folder)); print('nobody has it', flush=True)\n"
+            "except LedgerError as error: print(error, flush=True)\n"
+            "input()\n"
             "setup = RoundSetup.from_announcement(bytes.fromhex(announcement), bytes(32))\n"
             "with StoredHistory(Path(folder), PrivacyGoal(float(epsilon), 1e-5, 3)) as history:\n"
             "    history.answer(setup); history.charge(setup)\n"
             "    print(repr(history.epsilon))\n"
         )
-        told = [str(tmp_path), repr(goal.epsilon), setups[0].announce().hex()]
-        done = subprocess.run(  # noqa: S603
-            [sys.executable, "-W", "error", "-c", script, *told],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr
-        with StoredHistory(tmp_path, goal) as history:
-            assert history.epsilon == float(done.stdout) > 0
+        told = [str(tmp_path), repr(GOAL.epsilon), SETUPS[0].announce().hex()]
+        command = [sys.executable, "-W", "error", "-c", script, *told]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, **pipes) as other:  # noqa: S603
+            with StoredHistory(tmp_path):
+                assert "another process" in other.stdout.readline()
+            said, _ = other.communicate("\n", timeout=300)
+        assert other.returncode == 0
+        with StoredHistory(tmp_path, GOAL) as history:
+            assert history.epsilon == float(said) > 0
             with pytest.raises(PolicyError, match="round_number"):
-                history.answer(setups[0])
+                history.answer(SETUPS[0])
 
 
 class TestGoals:
@@ -167,55 +140,43 @@ class TestGoals:
         ],
         ids=["epsilon", "delta", "rounds", "none"],
     )
-    def test_another_goal_is_refused(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        change: Callable[..., Any],
-    ) -> None:
-        with StoredHistory(tmp_path, goal) as history:
-            take_part(history, setups[0])
+    def test_another_goal_is_refused(self, tmp_path: Path, change: Callable[..., Any]) -> None:
+        with StoredHistory(tmp_path, GOAL) as history:
+            take_part(history, SETUPS[0])
         with pytest.raises(ParameterError, match="goal"):
-            StoredHistory(tmp_path, change(goal))
+            StoredHistory(tmp_path, change(GOAL))
         # And the folder is not left locked.
-        StoredHistory(tmp_path, goal).close()
+        StoredHistory(tmp_path, GOAL).close()
 
-    def test_rounds_without_a_goal_are_not_forgotten_under_one(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> None:
+    def test_rounds_without_a_goal_are_not_forgotten_under_one(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path) as history:
-            take_part(history, setups[0])
+            take_part(history, SETUPS[0])
             assert history.epsilon == 0.0
         with pytest.raises(ParameterError, match="goal"):
-            StoredHistory(tmp_path, goal)
+            StoredHistory(tmp_path, GOAL)
         with StoredHistory(tmp_path) as history, pytest.raises(PolicyError):
-            history.answer(setups[0])
+            history.answer(SETUPS[0])
 
-    def test_without_a_goal_rounds_without_noise_are_remembered_too(
-        self, tmp_path: Path, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_without_a_goal_rounds_without_noise_are_remembered_too(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path) as history:
             take_part(history, make_setup(coins=0))
         StoredHistory(tmp_path).close()
 
-    def test_a_folder_without_charges_takes_any_goal(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> None:
+    def test_a_folder_without_charges_takes_any_goal(self, tmp_path: Path) -> None:
         with StoredHistory(tmp_path) as history:
-            history.answer(setups[0])
-        with StoredHistory(tmp_path, goal) as history:
-            assert history.goal == goal
+            history.answer(SETUPS[0])
+        with StoredHistory(tmp_path, GOAL) as history:
+            assert history.goal == GOAL
 
 
 class TestDamage:
     """What was altered is refused; what a crash cut off is not."""
 
     @pytest.fixture
-    def charged(self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal) -> Path:
-        with StoredHistory(tmp_path, goal) as history:
-            take_part(history, setups[0])
-            take_part(history, setups[1])
+    def charged(self, tmp_path: Path) -> Path:
+        with StoredHistory(tmp_path, GOAL) as history:
+            take_part(history, SETUPS[0])
+            take_part(history, SETUPS[1])
         return tmp_path / "charges.jsonl"
 
     @pytest.mark.parametrize(
@@ -229,51 +190,47 @@ class TestDamage:
         ],
         ids=["more coins", "a line less", "another end", "an empty line", "zeros"],
     )
-    def test_an_altered_ledger_is_refused(
-        self, charged: Path, goal: PrivacyGoal, change: Callable[..., Any]
-    ) -> None:
+    def test_an_altered_ledger_is_refused(self, charged: Path, change: Callable[..., Any]) -> None:
         before = charged.read_bytes()
         changed = change(before)
         assert changed != before
         charged.write_bytes(changed)
         for _ in range(2):
             with pytest.raises(LedgerError):
-                StoredHistory(charged.parent, goal)
+                StoredHistory(charged.parent, GOAL)
         charged.write_bytes(before)
-        StoredHistory(charged.parent, goal).close()
+        StoredHistory(charged.parent, GOAL).close()
 
-    def test_a_line_that_was_being_written_did_not_count(
-        self, charged: Path, goal: PrivacyGoal, setups: list[RoundSetup]
-    ) -> None:
+    def test_a_line_that_was_being_written_did_not_count(self, charged: Path) -> None:
         """Its charge never returned, so its update never left."""
-        with StoredHistory(charged.parent, goal) as history:
+        with StoredHistory(charged.parent, GOAL) as history:
             two = history.epsilon
-            take_part(history, setups[2])
+            take_part(history, SETUPS[2])
             assert history.epsilon > two
         lines = charged.read_bytes().splitlines(keepends=True)
         charged.write_bytes(b"".join(lines[:-1]) + lines[-1][:-20])
         # Nor was its mark touched yet.
-        context = setups[2].context
+        context = SETUPS[2].context
         mark = charged.parent / "answered" / _mark_of(context.session_id, context.round_number)
         mark.with_suffix(".charged").rename(mark)
-        with StoredHistory(charged.parent, goal) as history:
+        with StoredHistory(charged.parent, GOAL) as history:
             assert history.epsilon == two
             # It was answered all the same.
             with pytest.raises(PolicyError, match="round_number"):
-                history.answer(setups[2])
+                history.answer(SETUPS[2])
 
     @pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<d", math.nan)])
     def test_a_mark_that_does_not_say_counts_as_a_whole_share(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal, content: bytes
+        self, tmp_path: Path, content: bytes
     ) -> None:
         """That of an earlier version, or of a host that was killed in between."""
-        with StoredHistory(tmp_path, goal) as history:
-            history.answer(setups[0])
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(SETUPS[0])
             assert history._rings == 0  # on the complete graph nothing can be tried
         (mark,) = (tmp_path / "answered").iterdir()
         mark.write_bytes(content)
-        with StoredHistory(tmp_path, goal) as history:
-            assert history._rings == goal.reserve.aggregation
+        with StoredHistory(tmp_path, GOAL) as history:
+            assert history._rings == GOAL.reserve.aggregation
 
     def test_files_are_private(self, charged: Path) -> None:
         for path in (charged, *(charged.parent / "answered").iterdir()):
@@ -292,20 +249,18 @@ class TestMarksAndCharges:
     """Each is held against the other: what is gone of one is seen in the other."""
 
     @pytest.fixture
-    def before(self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal) -> Path:
+    def before(self, tmp_path: Path) -> Path:
         """The folder after one charged round, kept aside."""
-        with StoredHistory(tmp_path / "h", goal) as history:
-            take_part(history, setups[0])
+        with StoredHistory(tmp_path / "h", GOAL) as history:
+            take_part(history, SETUPS[0])
         return shutil.copytree(tmp_path / "h", tmp_path / "before")
 
     @pytest.fixture
-    def folder(
-        self, tmp_path: Path, before: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> Path:
+    def folder(self, tmp_path: Path, before: Path) -> Path:
         """The same folder, two charged rounds later."""
-        with StoredHistory(tmp_path / "h", goal) as history:
-            take_part(history, setups[1])
-            take_part(history, setups[2])
+        with StoredHistory(tmp_path / "h", GOAL) as history:
+            take_part(history, SETUPS[1])
+            take_part(history, SETUPS[2])
         return tmp_path / "h"
 
     def cut(self, folder: Path, before: Path) -> None:
@@ -344,29 +299,21 @@ class TestMarksAndCharges:
         ],
     )
     def test_what_is_gone_of_one_is_noticed_by_the_other(
-        self,
-        folder: Path,
-        before: Path,
-        goal: PrivacyGoal,
-        tmp_path: Path,
-        change: Callable[..., Any],
-        told: str,
+        self, folder: Path, before: Path, tmp_path: Path, change: Callable[..., Any], told: str
     ) -> None:
         whole = shutil.copytree(folder, tmp_path / "whole")
         change(self, folder, before)
         for _ in range(2):
             with pytest.raises(LedgerError, match=told):
-                StoredHistory(folder, goal)
-        StoredHistory(whole, goal).close()
+                StoredHistory(folder, GOAL)
+        StoredHistory(whole, GOAL).close()
 
-    def test_another_clients_ledger_is_none_of_ours(
-        self, folder: Path, goal: PrivacyGoal, tmp_path: Path, make_setup: Callable[..., RoundSetup]
-    ) -> None:
-        with StoredHistory(tmp_path / "other", goal) as other:
+    def test_another_clients_ledger_is_none_of_ours(self, folder: Path, tmp_path: Path) -> None:
+        with StoredHistory(tmp_path / "other", GOAL) as other:
             take_part(other, make_setup(coins=20_000, round_number=99))
         shutil.copy(tmp_path / "other" / "charges.jsonl", folder / "charges.jsonl")
         with pytest.raises(LedgerError, match=r"3 rounds are marked .* 1 charges have no mark"):
-            StoredHistory(folder, goal)
+            StoredHistory(folder, GOAL)
 
     def test_a_ledger_of_something_else_is_refused(self, tmp_path: Path) -> None:
         with Ledger.open(tmp_path / "charges.jsonl") as ledger:
@@ -374,97 +321,70 @@ class TestMarksAndCharges:
         with pytest.raises(LedgerError, match="line 2 is not about a round"):
             StoredHistory(tmp_path)
 
-    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(
-        self, folder: Path, goal: PrivacyGoal, setups: list[RoundSetup]
-    ) -> None:
+    def test_a_charge_whose_mark_was_not_reached_is_marked_by_the_next(self, folder: Path) -> None:
         """We were killed between the two, or an earlier version did not write it."""
         for mark in marks_of(folder, ".charged"):
             mark.rename(mark.with_suffix(""))
-        with StoredHistory(folder, goal) as history:
+        with StoredHistory(folder, GOAL) as history:
             with pytest.raises(PolicyError, match="round_number"):
                 history._account = None
-                history.answer(setups[0])
+                history.answer(SETUPS[0])
         assert len(marks_of(folder, ".charged")) == 3
         self.no_charges(folder, None)
         with pytest.raises(LedgerError, match="3 rounds are marked"):
-            StoredHistory(folder, goal)
+            StoredHistory(folder, GOAL)
 
-    def test_answered_rounds_without_a_charge_are_no_alarm(
-        self, tmp_path: Path, setups: list[RoundSetup], goal: PrivacyGoal
-    ) -> None:
-        with StoredHistory(tmp_path, goal) as history:
-            history.answer(setups[0])
-            history.answer(setups[1])
-            history.charge(setups[1])
+    def test_answered_rounds_without_a_charge_are_no_alarm(self, tmp_path: Path) -> None:
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(SETUPS[0])
+            history.answer(SETUPS[1])
+            history.charge(SETUPS[1])
         for _ in range(2):
-            with StoredHistory(tmp_path, goal) as history, pytest.raises(PolicyError):
-                history.answer(setups[0])
+            with StoredHistory(tmp_path, GOAL) as history, pytest.raises(PolicyError):
+                history.answer(SETUPS[0])
 
 
 class TestOneProcess:
     """Two counts of one budget would each see half of what is spent."""
 
-    def test_an_open_folder_is_locked(self, tmp_path: Path, goal: PrivacyGoal) -> None:
-        with StoredHistory(tmp_path, goal), pytest.raises(LedgerError, match="another process"):
-            StoredHistory(tmp_path, goal)
-        StoredHistory(tmp_path, goal).close()
+    def test_an_open_folder_is_locked(self, tmp_path: Path) -> None:
+        with StoredHistory(tmp_path, GOAL), pytest.raises(LedgerError, match="another process"):
+            StoredHistory(tmp_path, GOAL)
+        StoredHistory(tmp_path, GOAL).close()
 
-    def test_another_process_is_kept_out(self, tmp_path: Path, goal: PrivacyGoal) -> None:
-        script = (
-            "import sys; from pathlib import Path; from dp import LedgerError\n"
-            "from protocol import StoredHistory\n"
-            "try: StoredHistory(Path(sys.argv[1]))\n"
-            "except LedgerError as error: print(error)\n"
-        )
-        command = [sys.executable, "-W", "error", "-c", script, str(tmp_path)]
-        with StoredHistory(tmp_path):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)  # noqa: S603
-        assert done.returncode == 0, done.stderr
-        assert "another process" in done.stdout
-
-    def test_a_closed_history_answers_and_charges_nothing(
-        self, tmp_path: Path, setups: list[RoundSetup]
-    ) -> None:
+    def test_a_closed_history_answers_and_charges_nothing(self, tmp_path: Path) -> None:
         history = StoredHistory(tmp_path)
         history.close()
         history.close()
         with pytest.raises(LedgerError, match="closed"):
-            history.answer(setups[0])
+            history.answer(SETUPS[0])
         with pytest.raises(LedgerError, match="closed"):
-            history.charge(setups[0])
+            history.charge(SETUPS[0])
         # Nothing was marked: another process may have the folder by now.
         with StoredHistory(tmp_path) as again:
-            again.answer(setups[0])
+            again.answer(SETUPS[0])
 
     def test_a_forked_process_must_open_its_own(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It has our lock, and a count of its own."""
-        with StoredHistory(tmp_path, goal) as history:
-            history.answer(setups[0])
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(SETUPS[0])
             ours = os.getpid()
             monkeypatch.setattr(os, "getpid", lambda: ours + 1)
             with pytest.raises(LedgerError, match="forked"):
-                history.answer(setups[1])
+                history.answer(SETUPS[1])
             with pytest.raises(LedgerError, match="forked"):
-                history.charge(setups[0])
+                history.charge(SETUPS[0])
             monkeypatch.undo()
-            history.charge(setups[0])
+            history.charge(SETUPS[0])
 
 
 class TestCrashes:
     """Killed anywhere, it counts too much and never too little."""
 
     def test_marks_and_charges_are_on_disk_before_the_call_returns(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Every write is followed by a sync of what was written, and of the folder it is in."""
         synced = []
@@ -476,27 +396,20 @@ class TestCrashes:
 
         monkeypatch.setattr(os, "fsync", fsync)
         folder = tmp_path / "new" / "history"
-        with StoredHistory(folder, goal) as history:
+        with StoredHistory(folder, GOAL) as history:
             assert {tmp_path, tmp_path / "new", folder} <= set(synced)
             synced.clear()
-            history.answer(setups[0])
-            context = setups[0].context
+            history.answer(SETUPS[0])
+            context = SETUPS[0].context
             mark = _mark_of(context.session_id, context.round_number)
             assert synced == [folder / "answered" / mark, folder / "answered"]
             synced.clear()
-            history.charge(setups[0])
+            history.charge(SETUPS[0])
             assert synced == [folder / "charges.jsonl", folder / "answered"]
 
     @pytest.mark.parametrize("call", range(5))
     def test_dying_at_any_write_never_counts_too_little(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        identities: list[Identity],
-        updates: Callable[[int], np.ndarray],
-        monkeypatch: pytest.MonkeyPatch,
-        call: int,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
     ) -> None:
         """A client dies at its n-th sync of a round; what left before is in the books of the next.
 
@@ -525,18 +438,18 @@ class TestCrashes:
                     continue
                 yield index, left[-1]
 
-        others = party(identities, updates)
+        others = party(updates)
         (tmp_path / "h").mkdir()
-        StoredHistory(tmp_path / "h", goal).close()
-        history = StoredHistory(tmp_path / "h", goal)
-        remote = member(identities, 0, updates, history)
+        StoredHistory(tmp_path / "h", GOAL).close()
+        history = StoredHistory(tmp_path / "h", GOAL)
+        remote = member(0, updates, history)
         monkeypatch.setattr(os, "fsync", fsync)
-        total = RemoteAggregator(exchange).run(setups[0]).total
+        total = RemoteAggregator(exchange).run(SETUPS[0]).total
         monkeypatch.undo()
         history.close()
-        with StoredHistory(tmp_path / "h", goal) as books:
+        with StoredHistory(tmp_path / "h", GOAL) as books:
             is_charged = books.epsilon > 0
-            is_marked = not books._enter(setups[0].context.session_id, 0, Failure(0.0))
+            is_marked = not books._enter(SETUPS[0].context.session_id, 0, Failure(0.0))
         # Advertisement, shares, update: the third to leave is the one that costs.
         assert is_marked or not left
         assert is_charged or len(left) < 3
@@ -544,47 +457,37 @@ class TestCrashes:
         assert [len(left), is_marked, is_charged] == EXPECTED[call]
 
     def test_a_charge_that_cannot_be_written_keeps_the_update(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        monkeypatch: pytest.MonkeyPatch,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*_: Any) -> NoReturn:
             raise OSError("disk full")
 
-        with StoredHistory(tmp_path, goal) as history:
-            history.answer(setups[0])
+        with StoredHistory(tmp_path, GOAL) as history:
+            history.answer(SETUPS[0])
             monkeypatch.setattr(os, "write", full)
             with pytest.raises(LedgerError, match="disk full"):
-                history.charge(setups[0])
+                history.charge(SETUPS[0])
             monkeypatch.undo()
             # What is on disk is not known any more: this object is of no use.
             with pytest.raises(LedgerError):
-                history.charge(setups[0])
-        with StoredHistory(tmp_path, goal) as history:
+                history.charge(SETUPS[0])
+        with StoredHistory(tmp_path, GOAL) as history:
             assert history.epsilon == 0.0
 
-    def test_a_bad_update_costs_nothing(
-        self,
-        tmp_path: Path,
-        setups: list[RoundSetup],
-        goal: PrivacyGoal,
-        identities: list[Identity],
-    ) -> None:
-        with StoredHistory(tmp_path, goal) as history:
-            clients = party(identities, lambda index: np.full(200, 0.01))
-            clients[0] = member(identities, 0, lambda _: np.full(200, np.nan), history)
+    def test_a_bad_update_costs_nothing(self, tmp_path: Path) -> None:
+        with StoredHistory(tmp_path, GOAL) as history:
+            clients = party(lambda index: np.full(200, 0.01))
+            clients[0] = member(0, lambda _: np.full(200, np.nan), history)
 
             def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
                 for index, data in messages:
                     yield index, answer_or_refuse(clients[index], data)[0]
 
-            total = RemoteAggregator(exchange).run(setups[0]).total
+            total = RemoteAggregator(exchange).run(SETUPS[0]).total
             assert total.survivors == (1, 2, 3, 4, 5)
             assert history.epsilon == 0.0
             with pytest.raises(PolicyError, match="round_number"):
-                history.answer(setups[0])
+                history.answer(SETUPS[0])
 
 
 EXPECTED = [

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from one_shot_rounds import Stream, secret
 from one_shot_worlds import DIGEST, SESSION, World, plan_of, update
+from round_kit import HOUR, OPENED
 
 from protocol import ClientHistory
 from protocol.errors import PolicyError
@@ -17,8 +18,18 @@ from protocol.round.stored_upload import UploadFolder, UploadReceipt, announced_
 from secagg.oneshot.committee import CommitteeKind
 from secagg.storage import StoredStateError
 
-OPENED = 1_750_000_000
-HOUR = 3600
+WORLD = World(plan_of(CommitteeKind.NAMED))
+
+
+def _setup() -> OneShotSetup:
+    """A round of an hour."""
+    made = WORLD.setup()
+    context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
+    return OneShotSetup(context, made.parameters, made.cohort)
+
+
+SETUP = _setup()
+ANNOUNCEMENT = SETUP.announce(0)
 
 
 @pytest.fixture
@@ -26,28 +37,18 @@ def folder(tmp_path: Path) -> UploadFolder:
     return UploadFolder(tmp_path / "upload")
 
 
-@pytest.fixture
-def world() -> World:
-    return World(plan_of(CommitteeKind.NAMED))
-
-
-@pytest.fixture
-def setup(world: World) -> OneShotSetup:
-    """A round of an hour."""
-    made = world.setup()
-    context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
-    return OneShotSetup(context, made.parameters, made.cohort)
-
-
-def client_of(world: World) -> OneShotRoundClient:
-    policy = world.client_policy
-    return OneShotRoundClient(
-        world.identities[0],
-        frozenset(world.keys),
+def client_of() -> OneShotRoundClient:
+    """Client 0, which has joined the round."""
+    policy = WORLD.client_policy
+    client = OneShotRoundClient(
+        WORLD.identities[0],
+        frozenset(WORLD.keys),
         policy,
         ClientHistory(policy.goal),
         Stream("client", 0),
     )
+    client.join(ANNOUNCEMENT, DIGEST)
+    return client
 
 
 def test_receipts_read_back() -> None:
@@ -59,47 +60,40 @@ def test_receipts_read_back() -> None:
 
 
 def test_an_upload_is_sent_again_for_its_announcement_only(
-    folder: UploadFolder, world: World, setup: OneShotSetup, tmp_path: Path
+    folder: UploadFolder, tmp_path: Path
 ) -> None:
-    client, announcement = client_of(world), setup.announce(0)
-    assert folder.again(announcement) is None and folder.receipt() is None
-    client.join(announcement, DIGEST)
+    assert folder.again(ANNOUNCEMENT) is None and folder.receipt() is None
+    client = client_of()
     upload = client.submit(update(0))
     folder.keep(client.receipt, upload)
     # Another process, on another day of the week.
     later = UploadFolder(tmp_path / "upload")
-    assert later.again(announcement) == upload == client.resend()
+    assert later.again(ANNOUNCEMENT) == upload == client.resend()
     assert later.receipt() == client.receipt
     assert (client.receipt.index, client.receipt.header_digest) == client.own_upload
-    for other in (setup.announce(1), announcement[:-1], b""):
+    for other in (SETUP.announce(1), ANNOUNCEMENT[:-1], b""):
         assert later.again(other) is None
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in (tmp_path / "upload").iterdir())
     later.begin()
-    assert folder.again(announcement) is None and list((tmp_path / "upload").iterdir()) == []
+    assert folder.again(ANNOUNCEMENT) is None and list((tmp_path / "upload").iterdir()) == []
 
 
-def test_nothing_is_sent_after_the_end_of_the_round(
-    folder: UploadFolder, world: World, setup: OneShotSetup
-) -> None:
-    client, announcement = client_of(world), setup.announce(0)
-    client.join(announcement, DIGEST)
+def test_nothing_is_sent_after_the_end_of_the_round(folder: UploadFolder) -> None:
+    client = client_of()
     upload = client.submit(update(0))
     folder.keep(client.receipt, upload)
-    assert folder.again(announcement, lambda: OPENED + HOUR) is not None
+    assert folder.again(ANNOUNCEMENT, lambda: OPENED + HOUR) is not None
     with pytest.raises(PolicyError, match="opened_at"):
-        folder.again(announcement, lambda: OPENED + HOUR + 1)
+        folder.again(ANNOUNCEMENT, lambda: OPENED + HOUR + 1)
 
 
-def test_a_receipt_without_its_upload_sends_nothing(
-    folder: UploadFolder, world: World, setup: OneShotSetup, tmp_path: Path
-) -> None:
+def test_a_receipt_without_its_upload_sends_nothing(folder: UploadFolder, tmp_path: Path) -> None:
     """As a crash may leave it; and an older receipt never stands beside a newer upload."""
-    client, announcement = client_of(world), setup.announce(0)
-    client.join(announcement, DIGEST)
+    client = client_of()
     upload = client.submit(update(0))
     folder.keep(client.receipt, upload)
     (tmp_path / "upload" / "upload").unlink()
-    assert folder.again(announcement) is None
+    assert folder.again(ANNOUNCEMENT) is None
     (tmp_path / "upload" / "upload").mkdir()
     with pytest.raises(OSError, match="upload"):
         folder.keep(client.receipt, b"new")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,44 +14,27 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from round_kit import (
+    IDENTITIES,
+    MODEL,
+    make_client,
+    make_setup,
+    noise,
+    updates,
+)
 
-from dp import NoiseSeed
-from dp.mechanisms import MECHANISMS, DistributedMechanism
+from dp.mechanisms import DistributedMechanism
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.round import stored_round
-from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
-from protocol.round.policy import ClientPolicy
 from protocol.round.setup import Announcement, RoundSetup
-from secagg import FieldSum, Identity, LocalProtocolError, Mode, ServerSession, SessionAbortedError
+from secagg import FieldSum, LocalProtocolError, Mode, ServerSession, SessionAbortedError
 from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import StoredStateError, TokenFolder
 from sketch import SketchSpec
-
-OPEN_POLICY = ClientPolicy(
-    minimum_noise_multiplier=0.0,
-    schemes=(PairwiseClauses(allow_semi_honest=True),),
-    mechanisms=tuple(MECHANISMS),
-)
-MODEL = bytes(32)
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> TokenFolder:
-    return TokenFolder(tmp_path / "tokens")
-
-
-@pytest.fixture
-def make_client(
-    identities: list[Identity], registry: frozenset[bytes]
-) -> Callable[..., RoundClient]:
-    def make(index: int = 0, history: ClientHistory | None = None) -> RoundClient:
-        return RoundClient(identities[index], registry, OPEN_POLICY, history)
-
-    return make
 
 
 class Restarted(_Peer):
@@ -81,69 +65,44 @@ class Restarted(_Peer):
         return super().submit()
 
 
-@pytest.fixture
 def run_restarted(
-    make_client: Callable[..., RoundClient],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    tokens: TokenFolder,
-) -> Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]]:
+    tokens: TokenFolder, setup: RoundSetup, dropouts: dict[int, Stage] | None = None
+) -> tuple[FieldSum, dict[ClientPhase, bytes]]:
     """A whole round in which client 0 restarts before every message; what it stored, by phase."""
+    keep, histories = {}, {}
 
-    def run(
-        setup: RoundSetup, dropouts: dict[int, Stage] | None = None, tokens: TokenFolder = tokens
-    ) -> tuple[FieldSum, dict[ClientPhase, bytes]]:
-        keep, histories = {}, {}
+    def peer(index: int) -> _Peer | Restarted:
+        history = histories.setdefault(index, ClientHistory())
+        rest = setup.announce(), MODEL, lambda: (updates(index), noise(index))
+        make = lambda: make_client(index, history)  # noqa: E731
+        return Restarted(make, tokens, keep, *rest) if index == 0 else _Peer(make(), *rest)
 
-        def peer(index: int) -> _Peer | Restarted:
-            history = histories.setdefault(index, ClientHistory())
-            rest = setup.announce(), MODEL, lambda: (updates(index), noise(index))
-            make = lambda: make_client(index, history)  # noqa: E731
-            return Restarted(make, tokens, keep, *rest) if index == 0 else _Peer(make(), *rest)
-
-        peers = {index: peer(index) for index in range(len(identities))}
-        server = ServerSession(setup.context)
-        outcome = MemoryRound(server, setup.context.mode, peers, dropouts or {}).run()
-        assert outcome.refused == {}
-        return outcome.total, keep
-
-    return run
+    peers = {index: peer(index) for index in range(len(IDENTITIES))}
+    server = ServerSession(setup.context)
+    outcome = MemoryRound(server, setup.context.mode, peers, dropouts or {}).run()
+    assert outcome.refused == {}
+    return outcome.total, keep
 
 
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_round_with_restarts_gives_the_same_sum(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
+    tokens: TokenFolder,
     mode: Mode,
     mechanism: DistributedMechanism,
 ) -> None:
-    _same_sum(make_setup(mode=mode, mechanism=mechanism), updates, noise, run_restarted)
+    _same_sum(make_setup(mode=mode, mechanism=mechanism), tokens)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_so_does_one_with_noise_to_be_taken_off(
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
-    mode: Mode,
-) -> None:
+def test_so_does_one_with_noise_to_be_taken_off(tokens: TokenFolder, mode: Mode) -> None:
     setup = make_setup(mode=mode, removable=True, coins=20_000)
-    _same_sum(setup, updates, noise, run_restarted)
+    _same_sum(setup, tokens)
 
 
-def _same_sum(
-    setup: RoundSetup,
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
-) -> None:
+def _same_sum(setup: RoundSetup, tokens: TokenFolder) -> None:
     mode, removable = setup.context.mode, bool(setup.context.removal)
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
-    total, stored = run_restarted(setup, lost)
+    total, stored = run_restarted(tokens, setup, lost)
     assert total.survivors == (0, 1, 2, 3, 4)
     if not removable:
         ideal = IdealAggregator(noise=noise).run(setup, updates, lost).total
@@ -154,24 +113,27 @@ def _same_sum(
     assert set(stored) == expected
 
 
-@pytest.fixture
-def stored(
-    make_setup: Callable[..., RoundSetup],
-    run_restarted: Callable[..., tuple[FieldSum, dict[ClientPhase, bytes]]],
-    tmp_path: Path,
-) -> dict[ClientPhase, bytes]:
-    """Client 0 in every phase that waits, stored; that run has not destroyed a key.
-
-    So every state opens once more, as it would for a host that rolled back states and keys.
-    """
+@pytest.fixture(scope="module")
+def whole_round(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[ClientPhase, bytes]]:
+    """Client 0 in every phase that waits, stored; that run has not destroyed a key."""
 
     class Forgetful(TokenFolder):
         def consume(self, token: bytes) -> bool:
             return True
 
+    folder = tmp_path_factory.mktemp("whole") / "tokens"
     setup = expiring(make_setup(removable=True, coins=20_000))
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
-    return run_restarted(setup, lost, Forgetful(tmp_path / "tokens"))[1]
+    return folder, run_restarted(Forgetful(folder), setup, lost)[1]
+
+
+@pytest.fixture
+def stored(
+    whole_round: tuple[Path, dict[ClientPhase, bytes]], tmp_path: Path
+) -> dict[ClientPhase, bytes]:
+    """Every state opens once more, as it would for a host that rolled back states and keys."""
+    shutil.copytree(whole_round[0], tmp_path / "tokens", dirs_exist_ok=True)
+    return whole_round[1]
 
 
 def expiring(setup: RoundSetup) -> RoundSetup:
@@ -195,11 +157,7 @@ class TestStoredRounds:
     """What holds in whatever phase a round was stored."""
 
     def test_it_is_resumed_once(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        phase: ClientPhase,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
     ) -> None:
         first = make_client()
         first.resume(stored[phase], tokens)
@@ -210,22 +168,14 @@ class TestStoredRounds:
         assert second.phase is ClientPhase.FRESH
 
     def test_another_process_knows_that_it_was(
-        self,
-        make_client: Callable[..., RoundClient],
-        tmp_path: Path,
-        stored: dict[ClientPhase, bytes],
-        phase: ClientPhase,
+        self, tmp_path: Path, stored: dict[ClientPhase, bytes], phase: ClientPhase
     ) -> None:
         make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
         with pytest.raises(StoredStateError, match="before"):
             make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
 
     def test_it_is_no_use_to_another_client(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        phase: ClientPhase,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
     ) -> None:
         with pytest.raises(StoredStateError, match="cannot be opened"):
             make_client(1).resume(stored[phase], tokens)
@@ -233,11 +183,7 @@ class TestStoredRounds:
         make_client().resume(stored[phase], tokens)
 
     def test_a_changed_announcement_does_not_open_it(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        phase: ClientPhase,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
     ) -> None:
         for announcement in changed_announcements(decoded(stored[phase])[1]):
             with pytest.raises(StoredStateError):
@@ -245,11 +191,7 @@ class TestStoredRounds:
         make_client().resume(stored[phase], tokens)
 
     def test_another_model_does_not_open_it(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        phase: ClientPhase,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
     ) -> None:
         for digest in (b"\1" * 32, b"", bytes(31)):
             with pytest.raises(StoredStateError):
@@ -312,10 +254,7 @@ class TestChangedBytes:
     """A stored round comes from a disk that others may write to."""
 
     def test_no_single_changed_bit_is_accepted(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes]
     ) -> None:
         """Unless it changes nothing: there may be more than one way to write a number."""
         data = stored[ClientPhase.ADVERTISED]
@@ -329,11 +268,7 @@ class TestChangedBytes:
 
     @pytest.mark.parametrize("cut", [0, 1, 2, 30, -40, -1])
     def test_cut_or_extended_bytes_are_refused(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        cut: int,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], cut: int
     ) -> None:
         data = stored[ClientPhase.MASKED]
         for damaged in (data[:cut], data + b"\0", data * 2):
@@ -342,38 +277,26 @@ class TestChangedBytes:
 
     @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.binary(max_size=300))
-    def test_anything_else_is_refused(
-        self, make_client: Callable[..., RoundClient], tokens: TokenFolder, data: bytes
-    ) -> None:
+    def test_anything_else_is_refused(self, tokens: TokenFolder, data: bytes) -> None:
         with pytest.raises(StoredStateError):
             make_client().resume(data, tokens)
 
     @pytest.mark.parametrize("sealed", [b"", b"\1", b"\1" * 17, b"\1" * 200])
     def test_a_seal_of_ones_own_is_refused(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        sealed: bytes,
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], sealed: bytes
     ) -> None:
         with pytest.raises(StoredStateError):
             make_client().resume(encoded(stored[ClientPhase.READY], sealed=sealed), tokens)
 
     def test_the_version_is_checked(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes]
     ) -> None:
         changed = encoded(stored[ClientPhase.READY], version=stored_round.VERSION + 1)
         with pytest.raises(StoredStateError, match="version"):
             make_client().resume(changed, tokens)
 
     def test_the_state_of_another_phase_is_one_of_its_own(
-        self,
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes]
     ) -> None:
         """Each has its token: going back to an earlier one works once, if it was never resumed."""
         make_client().resume(stored[ClientPhase.MASKED], tokens)
@@ -383,13 +306,7 @@ class TestChangedBytes:
                 make_client().resume(stored[phase], tokens)
 
     def test_a_cohort_without_us_is_that_of_another_client(
-        self,
-        make_client: Callable[..., RoundClient],
-        make_setup: Callable[..., RoundSetup],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
-        identities: list[Identity],
-        registry: frozenset[bytes],
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes]
     ) -> None:
         setup = make_setup()
         others = (*setup.context.cohort[1:], b"\7" * 32)
@@ -403,12 +320,7 @@ class TestChangedBytes:
 class TestObjects:
     """What becomes of the objects on both sides."""
 
-    def test_secrets_are_not_readable(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-    ) -> None:
+    def test_secrets_are_not_readable(self, tokens: TokenFolder) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         state = client._joined_round[0]._state
@@ -416,12 +328,7 @@ class TestObjects:
         for secret in (state.sealing, state.masking):
             assert secret.expose() not in stored
 
-    def test_a_suspended_client_is_of_no_use(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-    ) -> None:
+    def test_a_suspended_client_is_of_no_use(self, tokens: TokenFolder) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
         client.suspend(tokens)
@@ -434,10 +341,7 @@ class TestObjects:
             client.join(make_setup(round_number=4).announce(), MODEL)
 
     def test_there_is_nothing_to_suspend_before_a_round_or_after_it(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
+        self, tokens: TokenFolder
     ) -> None:
         client = make_client()
         with pytest.raises(LocalProtocolError, match="join"):
@@ -447,12 +351,7 @@ class TestObjects:
         with pytest.raises(SessionAbortedError):
             client.suspend(tokens)
 
-    def test_a_client_with_a_round_takes_no_other(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-    ) -> None:
+    def test_a_client_with_a_round_takes_no_other(self, tokens: TokenFolder) -> None:
         first, second = make_client(), make_client()
         first.join(make_setup().announce(), MODEL)
         second.join(make_setup().announce(), MODEL)
@@ -464,11 +363,7 @@ class TestObjects:
         make_client().resume(stored, tokens)
 
     def test_the_key_is_destroyed_before_there_is_a_client(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        tmp_path: Path,
+        self, tokens: TokenFolder, tmp_path: Path
     ) -> None:
         class Failing(TokenFolder):
             def consume(self, token: bytes) -> NoReturn:
@@ -481,11 +376,7 @@ class TestObjects:
         assert other.phase is ClientPhase.FRESH
 
     def test_a_resumed_round_is_charged_to_the_history_of_its_new_object(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-        stored: dict[ClientPhase, bytes],
+        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes]
     ) -> None:
         class Counting(ClientHistory):
             charged = 0
@@ -502,12 +393,7 @@ class TestObjects:
         client.submit(np.zeros(200))
         assert history.charged == 1
 
-    def test_stored_rounds_of_one_client_differ(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tokens: TokenFolder,
-    ) -> None:
+    def test_stored_rounds_of_one_client_differ(self, tokens: TokenFolder) -> None:
         """A fresh token each time: two stored states never share a key."""
         client = make_client()
         client.join(make_setup().announce(), MODEL)
@@ -520,11 +406,7 @@ class TestObjects:
         assert len({seal[1:17] for seal in seals}) == 3 == len(set(seals))
 
     def test_nothing_is_left_of_a_round_that_was_resumed(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tmp_path: Path,
-        tokens: TokenFolder,
+        self, tmp_path: Path, tokens: TokenFolder
     ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)
@@ -535,11 +417,7 @@ class TestObjects:
         assert list((tmp_path / "tokens").iterdir()) == []
 
     def test_a_round_that_is_given_up_opens_for_nobody(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        make_client: Callable[..., RoundClient],
-        tmp_path: Path,
-        tokens: TokenFolder,
+        self, tmp_path: Path, tokens: TokenFolder
     ) -> None:
         client = make_client()
         client.join(make_setup().announce(), MODEL)

@@ -29,12 +29,8 @@ from sketch.controllers import FixedRate
 
 N, D, ROUNDS = 100, 40, 14
 VOTE = Vote(share=0.05, rate=0.6)
+CROWD = [hashlib.sha256(b"a%d" % i).digest() for i in range(N)]
 CONTROLLER = ClipController(smallest=0.01, largest=3.0, window=3)
-
-
-@pytest.fixture(scope="module")
-def crowd() -> list[bytes]:
-    return [hashlib.sha256(b"a%d" % i).digest() for i in range(N)]
 
 
 def plan(cohort: int = N, epsilon: float = 100.0, clip_l2: float = 4.0) -> TrainingPlan:
@@ -102,34 +98,30 @@ class TestVote:
             Vote(rate=rate)
 
 
-def test_clip_and_threshold_find_norms_far_from_where_they_began(
-    crowd: list[bytes], ledger: Ledger
-) -> None:
+def test_clip_and_threshold_find_norms_far_from_where_they_began(ledger: Ledger) -> None:
     """Updates that agree: the least error is at a clip near their norm."""
     run = training(ledger, clip=0.1, threshold=0.05)
     for _ in range(ROUNDS):
-        result = run.run_round(crowd, MODEL, alike(0.5))
+        result = run.run_round(CROWD, MODEL, alike(0.5))
     assert 0.35 < run.state.threshold < 0.65
     assert 0.35 < run.state.clip.clip < 0.65
     assert np.linalg.norm(result.update - 0.5 * DIRECTION) < 0.25
 
 
-def test_the_clip_is_shorter_where_noise_dominates(crowd: list[bytes], ledger: Ledger) -> None:
+def test_the_clip_is_shorter_where_noise_dominates(ledger: Ledger) -> None:
     """Updates that point everywhere: their mean is next to nothing, and noise is all it gets."""
     rng = np.random.default_rng(1)
     everywhere = rng.normal(size=(N, D)) / math.sqrt(D) * 0.5
     run = training(ledger, made=plan(epsilon=2.0), clip=0.5, threshold=0.5)
-    for _ in range(ROUNDS):
-        run.run_round(crowd, MODEL, everywhere.__getitem__)
+    for _ in range(ROUNDS // 2):
+        run.run_round(CROWD, MODEL, everywhere.__getitem__)
     assert run.state.clip.clip < 0.25
 
 
-def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(
-    crowd: list[bytes], ledger: Ledger
-) -> None:
+def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(ledger: Ledger) -> None:
     run = training(ledger, clip=0.1, threshold=1.0)
-    first = run.run_round(crowd, MODEL, alike(0.5))
-    second = run.run_round(crowd, MODEL, alike(0.5))
+    first = run.run_round(CROWD, MODEL, alike(0.5))
+    second = run.run_round(CROWD, MODEL, alike(0.5))
     for result in (first, second):
         parameters = result.inner.setup.parameters
         assert parameters.clip_l2 == result.before.clip.clip * VOTE.whole
@@ -143,9 +135,9 @@ def test_a_round_is_accounted_with_its_own_clip_and_the_same_noise(
     assert events[0].coins == events[1].coins
 
 
-def test_clients_bind_clip_and_threshold(crowd: list[bytes], ledger: Ledger) -> None:
+def test_clients_bind_clip_and_threshold(ledger: Ledger) -> None:
     run = training(ledger, clip=0.5, threshold=0.8)
-    result = run.run_round(crowd, MODEL, alike(0.5))
+    result = run.run_round(CROWD, MODEL, alike(0.5))
     bound = result.inner.setup.parameters.model_digest
     assert bound == clip_digest(MODEL, 0.5, 0.8, VOTE.share)
     others = {
@@ -169,20 +161,20 @@ def test_the_real_protocol_runs_it(ledger: Ledger) -> None:
     assert run.state.clip.clip != 0.3
 
 
-def test_a_clip_beyond_the_plan_is_refused(crowd: list[bytes], ledger: Ledger) -> None:
+def test_a_clip_beyond_the_plan_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="largest"):
         training(ledger, made=plan(clip_l2=3.0))
     private = PrivateTraining(plan(), D, FixedRate(1.0), IdealAggregator(), ledger)
     for clip in (4.1, math.nan):
         with pytest.raises(ParameterError, match="clip_l2"):
-            private.next_setup(crowd, MODEL, clip)
+            private.next_setup(CROWD, MODEL, clip)
 
 
-def test_a_failed_round_leaves_the_clip_as_it_was(crowd: list[bytes], ledger: Ledger) -> None:
+def test_a_failed_round_leaves_the_clip_as_it_was(ledger: Ledger) -> None:
     run = training(ledger)
     before = run.state
     with pytest.raises(ParameterError):
-        run.run_round(crowd[:5], MODEL, alike(0.5))
+        run.run_round(CROWD[:5], MODEL, alike(0.5))
     assert run.state is before
 
 
@@ -194,23 +186,21 @@ def test_a_threshold_that_is_no_length_is_refused_before_a_round(
         training(ledger, threshold=threshold)
 
 
-def test_the_largest_clip_is_within_the_plan_whatever_is_rounded(
-    crowd: list[bytes], ledger: Ledger
-) -> None:
+def test_the_largest_clip_is_within_the_plan_whatever_is_rounded(ledger: Ledger) -> None:
     vote = Vote(share=0.2)
     largest = 5.0 / vote.whole
     assert largest * vote.whole > 5.0
     private = PrivateTraining(plan(clip_l2=5.0), D + 1, FixedRate(1.0), IdealAggregator(), ledger)
     controller = ClipController(smallest=0.01, largest=largest)
     run = AdaptiveClipTraining(private, controller, starting(controller, largest), vote)
-    result = run.run_round(crowd, MODEL, alike(9.0))
+    result = run.run_round(CROWD, MODEL, alike(9.0))
     assert not result.inner.outcome.refused
     assert result.inner.setup.parameters.clip_l2 == 5.0
 
 
-def test_a_threshold_does_not_vanish(crowd: list[bytes], ledger: Ledger) -> None:
+def test_a_threshold_does_not_vanish(ledger: Ledger) -> None:
     """Of updates that are all zero every share is below it, so that it shrinks for ever."""
     run = training(ledger, threshold=1e-100)
-    result = run.run_round(crowd, MODEL, lambda index: np.zeros(D))
+    result = run.run_round(CROWD, MODEL, lambda index: np.zeros(D))
     assert result.below > 0.5
     assert run.state.threshold == 1e-100

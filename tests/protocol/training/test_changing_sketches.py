@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, REGISTRY, make_setup, noise, updates
 from training_doubles import keys, plan_of
 
-from dp import Ledger, NoiseSeed
+from dp import Ledger
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.planning.policies import client_policy
 from protocol.round.client import RoundClient
 from protocol.round.losses import stages_of
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup
 from protocol.training.private import PrivateTraining
-from secagg import Identity, RemoteProtocolError, ServerSession
+from secagg import RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import ControllerState, Decision, Prior, Rationale, ReleasedStats
 
@@ -54,32 +52,24 @@ class Scripted:
 
 
 @pytest.mark.parametrize("spec", SPECS[1:], ids=lambda spec: f"{spec.kind.name} {spec.size}")
-def test_both_aggregators_agree_bit_for_bit(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    updates: Callable[[int], np.ndarray],
-    noise: Callable[[int], NoiseSeed],
-    spec: SketchSpec,
-) -> None:
+def test_both_aggregators_agree_bit_for_bit(spec: SketchSpec) -> None:
     setup = make_setup(sketch=spec, removable=False)
     assert setup.context.length == spec.size
-    real = RealAggregator(identities, OPEN_POLICY, noise=noise).run(setup, updates, {})
+    real = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, {})
     ideal = IdealAggregator(noise=noise).run(setup, updates, {})
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
 
 
-def test_rounds_of_a_run_have_the_shapes_that_were_decided(
-    identities: list[Identity], ledger: Ledger
-) -> None:
+def test_rounds_of_a_run_have_the_shapes_that_were_decided(ledger: Ledger) -> None:
     """And release the mean, with a squared error of at most six times what is expected."""
     few = {"tolerated_dropouts": 1, "tolerated_colluders": 0}
-    plan = plan_of(len(SPECS), 100.0, cohort=len(identities), **few)
+    plan = plan_of(len(SPECS), 100.0, cohort=len(IDENTITIES), **few)
     mean, controller = np.full(D, 0.5 / np.sqrt(D)), Scripted()
-    real = RealAggregator(identities, client_policy(plan, D))
+    real = RealAggregator(IDENTITIES, client_policy(plan, D))
     training = PrivateTraining(plan, D, controller, real, ledger)
     assert controller.told == [plan.prior]
     for number, spec in enumerate(SPECS):
-        result = training.run_round(keys(identities), bytes(32), lambda _: mean, {})
+        result = training.run_round(keys(IDENTITIES), bytes(32), lambda _: mean, {})
         assert result.setup.parameters.sketch == spec
         assert result.setup.context.length == spec.size
         noise = result.release.noise_variance / spec.main_weight**2
@@ -94,17 +84,11 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(
 
 
 @pytest.mark.parametrize("changed", range(1, len(SPECS)))
-def test_a_client_that_was_told_another_shape_cannot_contribute(
-    make_setup: Callable[..., RoundSetup],
-    identities: list[Identity],
-    registry: frozenset[bytes],
-    updates: Callable[[int], np.ndarray],
-    changed: int,
-) -> None:
+def test_a_client_that_was_told_another_shape_cannot_contribute(changed: int) -> None:
     """Its messages are bound to another context; the others finish without it."""
-    told = [make_setup(sketch=SPECS[0])] * len(identities)
+    told = [make_setup(sketch=SPECS[0])] * len(IDENTITIES)
     told[2] = make_setup(sketch=SPECS[changed], bits=told[0].context.bits)
-    clients = [RoundClient(identity, registry, OPEN_POLICY) for identity in identities]
+    clients = [RoundClient(identity, REGISTRY, OPEN_POLICY) for identity in IDENTITIES]
     server = ServerSession(told[0].context)
     for index, client in enumerate(clients):
         message = client.join(told[index].announce(), bytes(32))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from training_doubles import MODEL, N, keys, plan_of
+from training_doubles import COHORT, KEYS, MODEL, N, keys, plan_of
 
 from dp import (
     BudgetExceededError,
@@ -20,8 +20,9 @@ from dp import (
     Sensitivities,
     replay,
 )
+from dp.events import Event
 from dp.mechanisms import MECHANISMS, MechanismName, mechanism_of
-from protocol import RoundOutcome, TrainingPlan
+from protocol import RoundOutcome, RoundResult, TrainingPlan
 from protocol.errors import PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator, UpdateSource
 from protocol.exchange.stages import ReleaseHook
@@ -82,9 +83,9 @@ def constant(_: int) -> np.ndarray:
     return np.full(D, 0.02)
 
 
-def aggregator_of(kind: str, cohort: list[Identity]) -> Aggregator:
+def aggregator_of(kind: str) -> Aggregator:
     return (
-        IdealAggregator() if kind == "ideal" else RealAggregator(cohort, client_policy(plan(), D))
+        IdealAggregator() if kind == "ideal" else RealAggregator(COHORT, client_policy(plan(), D))
     )
 
 
@@ -110,11 +111,9 @@ class Watched:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_epsilon_adds_up_and_meets_the_goal(
-    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
-) -> None:
+def test_epsilon_adds_up_and_meets_the_goal(ledger: Ledger, mechanism: MechanismName) -> None:
     run = training(ledger, mechanism=mechanism)
-    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(3)]
+    results = [run.run_round(KEYS, MODEL, constant, {}) for _ in range(3)]
     spent = [result.epsilons.server for result in results]
     assert spent == sorted(spent)
     assert 0 < spent[0] and spent[-1] <= 8.0
@@ -126,11 +125,11 @@ def test_epsilon_adds_up_and_meets_the_goal(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_with_the_most_dropouts_the_goal_is_still_met(
-    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
+    ledger: Ledger, mechanism: MechanismName
 ) -> None:
     run = training(ledger, mechanism=mechanism)
     lost = dict.fromkeys(range(3), Stage.INPUT)
-    result = [run.run_round(keys(cohort), MODEL, constant, lost) for _ in range(3)][-1]
+    result = [run.run_round(KEYS, MODEL, constant, lost) for _ in range(3)][-1]
     assert result.epsilons.server <= 8.0
     # ... and without slack to spare: the noise was not made for fewer.
     assert result.epsilons.server > 7.9
@@ -138,11 +137,11 @@ def test_with_the_most_dropouts_the_goal_is_still_met(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_budget_stops_a_round_before_any_client_is_asked(
-    cohort: list[Identity], ledger: Ledger, mechanism: MechanismName
+    ledger: Ledger, mechanism: MechanismName
 ) -> None:
     run = training(ledger, mechanism=mechanism)
     for _ in range(3):
-        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
+        run.run_round(KEYS, MODEL, constant, dict.fromkeys(range(3), Stage.INPUT))
     asked = []
 
     def watched(index: int) -> np.ndarray:
@@ -151,24 +150,24 @@ def test_the_budget_stops_a_round_before_any_client_is_asked(
 
     before = ledger.head
     with pytest.raises(BudgetExceededError):
-        run.run_round(keys(cohort), MODEL, watched, {})
+        run.run_round(KEYS, MODEL, watched, {})
     assert asked == []
     assert ledger.head == before
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(
-    cohort: list[Identity], ledger: Ledger, kind: str
+    ledger: Ledger, kind: str
 ) -> None:
-    run = training(ledger, aggregator_of(kind, cohort))
-    first = run.run_round(keys(cohort), MODEL, constant, {})
+    run = training(ledger, aggregator_of(kind))
+    first = run.run_round(KEYS, MODEL, constant, {})
     head, entries = ledger.head, ledger.entries()
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(4), Stage.INPUT))
+        run.run_round(KEYS, MODEL, constant, dict.fromkeys(range(4), Stage.INPUT))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(keys(cohort), MODEL, lambda _: np.full(D, np.inf), {})
+        run.run_round(KEYS, MODEL, lambda _: np.full(D, np.inf), {})
     assert (ledger.head, ledger.entries()) == (head, entries)
-    second = run.run_round(keys(cohort), MODEL, constant, {})
+    second = run.run_round(KEYS, MODEL, constant, {})
     assert (first.number, second.number) == (0, 1)
     assert second.epsilons.server > first.epsilons.server
 
@@ -176,16 +175,16 @@ def test_an_aborted_round_leaves_ledger_and_earlier_rounds_intact(
 @pytest.mark.parametrize("stage", [Stage.CONFIRM, Stage.UNMASK])
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
-    cohort: list[Identity], ledger: Ledger, kind: str, stage: Stage
+    ledger: Ledger, kind: str, stage: Stage
 ) -> None:
     """Some clients may have given up their shares, and whoever deviates may know the sum."""
-    run = training(ledger, aggregator_of(kind, cohort))
+    run = training(ledger, aggregator_of(kind))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
+        run.run_round(KEYS, MODEL, constant, dict.fromkeys(range(8), stage))
     (entry,) = ledger.entries()
     assert entry.metadata["survivors"] == 12
     paid = replay(ledger.events(), DominationAccountant(plan().goal.reserve))
-    result = run.run_round(keys(cohort), MODEL, constant, {})
+    result = run.run_round(KEYS, MODEL, constant, {})
     assert result.number == 0
     assert len(ledger.entries()) == 2
     assert result.epsilons.server > 1.3 * paid.epsilon(1e-5)
@@ -193,44 +192,40 @@ def test_a_round_that_fails_after_its_survivors_are_decided_is_paid_for_once(
 
 @pytest.mark.parametrize("stage", [Stage.ADVERTISE, Stage.SHARE, Stage.INPUT])
 @pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_a_round_that_fails_before_costs_nothing(
-    cohort: list[Identity], ledger: Ledger, kind: str, stage: Stage
-) -> None:
-    run = training(ledger, aggregator_of(kind, cohort))
+def test_a_round_that_fails_before_costs_nothing(ledger: Ledger, kind: str, stage: Stage) -> None:
+    run = training(ledger, aggregator_of(kind))
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), stage))
+        run.run_round(KEYS, MODEL, constant, dict.fromkeys(range(8), stage))
     assert ledger.entries() == ()
-    assert run.run_round(keys(cohort), MODEL, constant, {}).epsilons.server < 5
+    assert run.run_round(KEYS, MODEL, constant, {}).epsilons.server < 5
 
 
-def test_a_round_that_fails_in_the_last_stage_is_paid_for(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
+def test_a_round_that_fails_in_the_last_stage_is_paid_for(ledger: Ledger) -> None:
     def fail(setup: RoundSetup, before_release: ReleaseHook) -> NoReturn:
         before_release(range(11))
         raise TooFewSurvivorsError(str(Stage.RECOVER), 2, 7)
 
     run = training(ledger, Watched(instead=fail))
     with pytest.raises(TooFewSurvivorsError, match="recover"):
-        run.run_round(keys(cohort), MODEL, constant, {})
+        run.run_round(KEYS, MODEL, constant, {})
     (entry,) = ledger.entries()
     assert entry.metadata["survivors"] == 11
 
 
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 def test_nothing_is_released_if_the_ledger_cannot_be_written(
-    cohort: list[Identity], ledger: Ledger, kind: str, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Real clients are never asked for a share: the last thing they did was to upload."""
     phases = []
-    run = training(ledger, aggregator_of(kind, cohort))
+    run = training(ledger, aggregator_of(kind))
     monkeypatch.setattr(
         ClientSession, "receive_bytes", lambda session, data: _traced(phases, session, data)
     )
     monkeypatch.setattr(Pipeline, "decode", lambda *_: pytest.fail("decoded"))
     ledger.close()
     with pytest.raises(LedgerError):
-        run.run_round(keys(cohort), MODEL, constant, {})
+        run.run_round(KEYS, MODEL, constant, {})
     assert set(phases) <= {ClientPhase.ADVERTISED, ClientPhase.SHARED}
     assert (phases == []) == (kind == "ideal")
 
@@ -244,7 +239,7 @@ RECEIVE_BYTES = ClientSession.receive_bytes
 
 
 def test_the_ledger_is_written_before_the_sum_is_decoded(
-    cohort: list[Identity], ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decode = Pipeline.decode
     written = []
@@ -256,13 +251,11 @@ def test_the_ledger_is_written_before_the_sum_is_decoded(
     monkeypatch.setattr(Pipeline, "decode", watched)
     run = training(ledger)
     for _ in range(2):
-        run.run_round(keys(cohort), MODEL, constant, {})
+        run.run_round(KEYS, MODEL, constant, {})
     assert written == [1, 2]
 
 
-def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
+def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(ledger: Ledger) -> None:
     def silent(setup: RoundSetup, before_release: ReleaseHook) -> RoundOutcome:
         return IdealAggregator().run(setup, constant, {})
 
@@ -272,15 +265,15 @@ def test_an_aggregator_that_does_not_announce_its_release_is_not_believed(
 
     for instead in (silent, another):
         with pytest.raises(LocalProtocolError, match="nothing is decoded"):
-            training(ledger, Watched(instead=instead)).run_round(keys(cohort), MODEL, constant, {})
+            training(ledger, Watched(instead=instead)).run_round(KEYS, MODEL, constant, {})
 
 
-def test_no_round_is_announced_twice(cohort: list[Identity], ledger: Ledger) -> None:
-    watched = Watched(RealAggregator(cohort, client_policy(plan(), D)))
+def test_no_round_is_announced_twice(ledger: Ledger) -> None:
+    watched = Watched(RealAggregator(COHORT, client_policy(plan(), D)))
     run = training(ledger, watched)
     with pytest.raises(TooFewSurvivorsError):
-        run.run_round(keys(cohort), MODEL, constant, dict.fromkeys(range(8), Stage.SHARE))
-    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(2)]
+        run.run_round(KEYS, MODEL, constant, dict.fromkeys(range(8), Stage.SHARE))
+    results = [run.run_round(KEYS, MODEL, constant, {}) for _ in range(2)]
     contexts = [setup.context for setup in watched.setups]
     assert [context.round_number for context in contexts] == [0, 1, 2]
     assert len({context.session_id for context in contexts}) == 1
@@ -289,51 +282,48 @@ def test_no_round_is_announced_twice(cohort: list[Identity], ledger: Ledger) -> 
     assert [entry.metadata["round"] for entry in ledger.entries()] == [0, 1]
 
 
-def test_bad_notes_stop_a_round_before_any_client_is_asked(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
+def test_bad_notes_stop_a_round_before_any_client_is_asked(ledger: Ledger) -> None:
     watched = Watched()
     with pytest.raises(ParameterError, match="notes"):
-        training(ledger, watched).run_round(keys(cohort), MODEL, constant, {}, notes={"x": [1]})
+        training(ledger, watched).run_round(KEYS, MODEL, constant, {}, notes={"x": [1]})
     assert watched.setups == []
     assert ledger.entries() == ()
 
 
-def test_clients_that_were_invited_and_dropped_out_pay_too(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
+def test_clients_that_were_invited_and_dropped_out_pay_too(ledger: Ledger) -> None:
     run = training(ledger, rounds=2, exact_noise=False)
     others = [Identity.from_private_bytes(hashlib.sha256(b"p%d" % i).digest()) for i in range(N)]
-    run.run_round(keys(cohort), MODEL, constant, {0: Stage.ADVERTISE})
-    assert cohort[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
-    once = run.run_round(keys([*others[1:], cohort[1]]), MODEL, constant, {}).epsilons.server
-    twice = run.run_round(keys([*others[1:], cohort[0]]), MODEL, constant, {}).epsilons.server
+    run.run_round(KEYS, MODEL, constant, {0: Stage.ADVERTISE})
+    assert COHORT[0].public[:8].hex() in ledger.entries()[-1].metadata["cohort"]
+    once = run.run_round(keys([*others[1:], COHORT[1]]), MODEL, constant, {}).epsilons.server
+    twice = run.run_round(keys([*others[1:], COHORT[0]]), MODEL, constant, {}).epsilons.server
     # Others have two rounds behind them as well; the lost client's first one counts as much.
     assert once == twice
     with pytest.raises(BudgetExceededError):
-        run.run_round(keys([others[0], cohort[0], *_strangers(10)]), MODEL, constant, {})
+        run.run_round(keys([others[0], COHORT[0], *_strangers(10)]), MODEL, constant, {})
 
 
 def _strangers(count: int) -> list[Identity]:
     return [Identity.from_private_bytes(bytes([i + 1]) * 32) for i in range(count)]
 
 
-def test_a_run_goes_on_with_its_own_goal_only(cohort: list[Identity], tmp_path: Path) -> None:
+def test_a_run_goes_on_with_its_own_goal_only_and_counts_what_was_spent(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     with Ledger.open(path) as first:
-        training(first).run_round(keys(cohort), MODEL, constant, {})
+        one = training(first).run_round(KEYS, MODEL, constant, {})
     with Ledger.open(path) as second, pytest.raises(ParameterError, match="goal"):
         training(second, goal=PrivacyGoal(20.0, 1e-5, 3))
     with Ledger.open(path) as third:
-        training(third)
+        two = training(third).run_round(KEYS, MODEL, constant, {})
+    assert two.epsilons.server > one.epsilons.server
 
 
 class TestClientPolicy:
     """The policy that goes with a plan accepts the plan's own rounds and nothing weaker."""
 
-    def setup_of(self, cohort: list[Identity], ledger: Ledger, **overrides: Any) -> RoundSetup:
+    def setup_of(self, ledger: Ledger, **overrides: Any) -> RoundSetup:
         watched = Watched()
-        training(ledger, watched, **overrides).run_round(keys(cohort), MODEL, constant, {})
+        training(ledger, watched, **overrides).run_round(KEYS, MODEL, constant, {})
         return watched.setups[0]
 
     def weaker(self, setup: RoundSetup, **changes: float) -> RoundSetup:
@@ -348,16 +338,11 @@ class TestClientPolicy:
     @pytest.mark.parametrize("mode", list(Mode))
     @pytest.mark.parametrize("mechanism", MECHANISMS)
     def test_it_accepts_the_plans_rounds(
-        self,
-        cohort: list[Identity],
-        tmp_path: Path,
-        rate: float,
-        mode: Mode,
-        mechanism: MechanismName,
+        self, tmp_path: Path, rate: float, mode: Mode, mechanism: MechanismName
     ) -> None:
         chosen = {"mode": mode, "mechanism": mechanism}
         with Ledger.open(tmp_path / "l.jsonl") as ledger:
-            setup = self.setup_of(cohort, ledger, controller=FixedRate(rate), **chosen)
+            setup = self.setup_of(ledger, controller=FixedRate(rate), **chosen)
         client_policy(plan(**chosen), D).check(setup)
         for other in set(MECHANISMS) - {mechanism}:
             with pytest.raises(PolicyError, match="mechanism"):
@@ -365,19 +350,15 @@ class TestClientPolicy:
 
     @pytest.mark.parametrize("share", [0.0, 0.5, 0.9, 0.97])
     @pytest.mark.parametrize("name", MECHANISMS)
-    def test_it_refuses_less_noise(
-        self, cohort: list[Identity], ledger: Ledger, share: float, name: str
-    ) -> None:
-        setup = self.setup_of(cohort, ledger, mechanism=name)
+    def test_it_refuses_less_noise(self, ledger: Ledger, share: float, name: str) -> None:
+        setup = self.setup_of(ledger, mechanism=name)
         amount = max(setup.parameters.mechanism.amount * share, 0.001)
         less = mechanism_of(name, int(amount) if name == "binomial" else amount)
         with pytest.raises(PolicyError, match=r"noise_multiplier|epsilon"):
             client_policy(plan(mechanism=name), D).check(self.weaker(setup, mechanism=less))
 
-    def test_it_refuses_what_else_the_plan_does_not_say(
-        self, cohort: list[Identity], ledger: Ledger
-    ) -> None:
-        setup = self.setup_of(cohort, ledger)
+    def test_it_refuses_what_else_the_plan_does_not_say(self, ledger: Ledger) -> None:
+        setup = self.setup_of(ledger)
         policy = client_policy(plan(), D)
         with pytest.raises(PolicyError, match="clip_l2"):
             policy.check(self.weaker(setup, clip_l2=1.5))
@@ -388,23 +369,21 @@ class TestClientPolicy:
         with pytest.raises(PolicyError, match="tolerated_colluders"):
             client_policy(plan(tolerated_colluders=2), D).check(setup)
 
-    def test_it_refuses_a_server_that_only_promises(
-        self, cohort: list[Identity], ledger: Ledger
-    ) -> None:
-        setup = self.setup_of(cohort, ledger, mode=Mode.SEMI_HONEST)
+    def test_it_refuses_a_server_that_only_promises(self, ledger: Ledger) -> None:
+        setup = self.setup_of(ledger, mode=Mode.SEMI_HONEST)
         with pytest.raises(PolicyError, match="mode"):
             client_policy(plan(), D).check(setup)
 
-    def test_clients_count_for_themselves(self, cohort: list[Identity], tmp_path: Path) -> None:
+    def test_clients_count_for_themselves(self, tmp_path: Path) -> None:
         """Two servers, each within the goal; the client is the one who sees both."""
-        real = RealAggregator(cohort, client_policy(plan(), D))
+        real = RealAggregator(COHORT, client_policy(plan(), D))
         for number in range(2):
             with Ledger.open(tmp_path / f"{number}.jsonl") as ledger:
                 run = training(ledger, real)
                 rounds = 3 if number == 0 else 1
                 try:
                     for _ in range(rounds):
-                        run.run_round(keys(cohort), MODEL, constant, {})
+                        run.run_round(KEYS, MODEL, constant, {})
                 except TooFewSurvivorsError as error:
                     assert number == 1
                     assert "epsilon" in error.__notes__[0]
@@ -412,20 +391,9 @@ class TestClientPolicy:
                     assert number == 0
 
 
-def test_spending_before_a_restart_is_counted(cohort: list[Identity], tmp_path: Path) -> None:
-    path = tmp_path / "ledger.jsonl"
-    with Ledger.open(path) as first:
-        one = training(first).run_round(keys(cohort), MODEL, constant, {})
-    with Ledger.open(path) as second:
-        two = training(second).run_round(keys(cohort), MODEL, constant, {})
-    assert two.epsilons.server > one.epsilons.server
-
-
-def test_the_event_on_record_has_the_coins_that_remained(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
+def test_the_event_on_record_has_the_coins_that_remained(ledger: Ledger) -> None:
     run = training(ledger)
-    result = run.run_round(keys(cohort), MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
+    result = run.run_round(KEYS, MODEL, constant, {0: Stage.SHARE, 5: Stage.UNMASK})
     event = ledger.entries()[-1].event
     # Eleven survivors (a client lost at unmasking is in the sum), one of them a colluder, and
     # each keeps what is needed when one is lost: less than with three lost.
@@ -434,54 +402,54 @@ def test_the_event_on_record_has_the_coins_that_remained(
     assert kept < result.setup.parameters.mechanism.coins
 
 
-@pytest.mark.parametrize("kind", ["ideal", "real"])
-def test_noise_is_exact_however_many_are_lost(
-    cohort: list[Identity], tmp_path: Path, kind: str
-) -> None:
-    """The coins that stay are the target, give or take one for each honest survivor."""
+def rounds_with_losses(
+    folder: Path, kind: str, chosen: TrainingPlan
+) -> Iterator[tuple[int, RoundResult, Event]]:
+    """A round for each number of lost clients, and what is on record of it.
+
+    Uncompressed, so that the error is noise alone.
+    """
     for lost in range(4):
-        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(cohort, client_policy(plan(), D))
-            # Uncompressed, so that the error is noise alone: chi-square with D degrees of freedom,
-            # whose mean of squares leaves 0.5 .. 1.5 with probability below 1e-7.
-            chosen = IdealAggregator() if kind == "ideal" else real
-            run = training(ledger, chosen, FixedRate(1.0))
-            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
-            result = run.run_round(keys(cohort), MODEL, constant, gone)
-            target = result.setup.schedule.target_coins
-            event = ledger.entries()[-1].event
-            assert 0 <= event.coins - target < N - lost - 1
-            error = result.release.update - constant(0)
-            expected = result.release.noise_variance * D
-            assert 0.5 * expected < float(error @ error) < 1.5 * expected
-            assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
+        real = RealAggregator(COHORT, client_policy(chosen, D))
+        aggregator = IdealAggregator() if kind == "ideal" else real
+        gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
+        with Ledger.open(folder / f"{lost}.jsonl") as ledger:
+            run = PrivateTraining(chosen, D, FixedRate(1.0), aggregator, ledger)
+            yield lost, run.run_round(KEYS, MODEL, constant, gone), ledger.entries()[-1].event
+
+
+def is_as_noisy(result: RoundResult, variance: float) -> bool:
+    """The squares of noise are chi-square with D = 300 degrees of freedom.
+
+    Their mean leaves 0.5 .. 1.5 with probability below 1e-7.
+    """
+    error = result.release.update - constant(0)
+    return 0.5 * variance * D < float(error @ error) < 1.5 * variance * D
+
+
+@pytest.mark.parametrize("kind", ["ideal", "real"])
+def test_noise_is_exact_however_many_are_lost(tmp_path: Path, kind: str) -> None:
+    """The coins that stay are the target, give or take one for each honest survivor."""
+    for lost, result, event in rounds_with_losses(tmp_path, kind, plan()):
+        assert 0 <= event.coins - result.setup.schedule.target_coins < N - lost - 1
+        assert is_as_noisy(result, result.release.noise_variance)
+        assert len(result.outcome.total.removed) == (N - lost if lost < 3 else 0)
 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", ["ideal", "real"])
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
 def test_noise_that_comes_as_a_whole_stays_as_a_whole(
-    cohort: list[Identity], tmp_path: Path, kind: str, mechanism: MechanismName
+    tmp_path: Path, kind: str, mechanism: MechanismName
 ) -> None:
     """However many are lost: what is charged is that of all honest survivors, and it is there."""
-    chosen = plan(mechanism=mechanism)
-    for lost in range(4):
-        with Ledger.open(tmp_path / f"{lost}.jsonl") as ledger:
-            real = RealAggregator(cohort, client_policy(chosen, D))
-            aggregator = IdealAggregator() if kind == "ideal" else real
-            run = training(ledger, aggregator, FixedRate(1.0), mechanism=mechanism)
-            gone = {i: Stage.INPUT if i else Stage.SHARE for i in range(lost)}
-            result = run.run_round(keys(cohort), MODEL, constant, gone)
-            parameters = result.setup.parameters
-            bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
-            event = parameters.mechanism.event(bounds, N - lost - 1, D)
-            assert ledger.entries()[-1].event == event
-            error = result.release.update - constant(0)
-            # As in the test of coins above.
-            expected = (parameters.mechanism.variance + 1 / 6) * D
-            expected /= (N - lost) * parameters.scale**2
-            assert 0.5 * expected < float(error @ error) < 1.5 * expected
-            assert result.outcome.total.removed == {}
+    for lost, result, event in rounds_with_losses(tmp_path, kind, plan(mechanism=mechanism)):
+        parameters = result.setup.parameters
+        bounds = Sensitivities(parameters.l2_bound, parameters.linf_bound)
+        assert event == parameters.mechanism.event(bounds, N - lost - 1, D)
+        variance = (parameters.mechanism.variance + 1 / 6) / ((N - lost) * parameters.scale**2)
+        assert is_as_noisy(result, variance)
+        assert result.outcome.total.removed == {}
 
 
 @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
@@ -506,38 +474,26 @@ def test_a_plan_names_a_mechanism_that_there_is() -> None:
         plan(mechanism="laplace")
 
 
-def test_without_exact_noise_the_surplus_stays(cohort: list[Identity], ledger: Ledger) -> None:
+def test_without_exact_noise_the_surplus_stays(ledger: Ledger) -> None:
     run = training(ledger, exact_noise=False)
-    result = run.run_round(keys(cohort), MODEL, constant, {})
+    result = run.run_round(KEYS, MODEL, constant, {})
     assert result.setup.schedule is None
     assert result.outcome.total.removed == {}
     assert ledger.entries()[-1].event.coins == 11 * result.setup.parameters.mechanism.coins
 
 
-def test_the_mean_is_unbiased_and_as_noisy_as_promised(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
-    run = training(ledger, controller=FixedRate(1.0))
-    result = run.run_round(keys(cohort), MODEL, constant, {})
-    error = result.release.update - constant(0)
-    expected = result.release.noise_variance * D
-    # A chi-square variable with 300 degrees of freedom is within 50 % of its mean (p < 1e-6).
-    assert 0.5 * expected < float(error @ error) < 1.5 * expected
-
-
-def test_the_controller_changes_the_size_between_rounds(
-    cohort: list[Identity], ledger: Ledger
-) -> None:
-    aggregator = RealAggregator(cohort, client_policy(plan(rounds=4), D))
-    run = training(ledger, aggregator, Halving(), rounds=4)
-    results = [run.run_round(keys(cohort), MODEL, constant, {}) for _ in range(4)]
+def test_the_controller_changes_the_size_between_rounds(ledger: Ledger) -> None:
+    few_coins = {"rounds": 4, "epsilon": 100.0}
+    aggregator = RealAggregator(COHORT, client_policy(plan(**few_coins), D))
+    run = training(ledger, aggregator, Halving(), **few_coins)
+    results = [run.run_round(KEYS, MODEL, constant, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
     assert len({result.setup.context.hash for result in results}) == 4
 
 
-def test_every_round_has_its_own_seed_and_context(cohort: list[Identity], ledger: Ledger) -> None:
+def test_every_round_has_its_own_seed_and_context(ledger: Ledger) -> None:
     run = training(ledger)
-    setups = [run.run_round(keys(cohort), MODEL, constant, {}).setup for _ in range(2)]
+    setups = [run.run_round(KEYS, MODEL, constant, {}).setup for _ in range(2)]
     assert setups[0].parameters.public_seed != setups[1].parameters.public_seed
     assert setups[0].context.hash != setups[1].context.hash
 
@@ -558,27 +514,25 @@ def test_plans_that_leave_too_few_are_refused(overrides: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize("threshold", [6, 13])
-def test_an_unsafe_threshold_is_refused_before_any_message(
-    cohort: list[Identity], ledger: Ledger, threshold: int
-) -> None:
+def test_an_unsafe_threshold_is_refused_before_any_message(ledger: Ledger, threshold: int) -> None:
     """2 t > n + n_C is broken by 6; 13 is above the cohort of 12."""
     with pytest.raises(ParameterError, match=r"threshold|tolerated"):
-        training(ledger, threshold=threshold).run_round(keys(cohort), MODEL, constant, {})
+        training(ledger, threshold=threshold).run_round(KEYS, MODEL, constant, {})
 
 
-def test_a_cohort_of_another_size_is_refused(cohort: list[Identity], ledger: Ledger) -> None:
+def test_a_cohort_of_another_size_is_refused(ledger: Ledger) -> None:
     with pytest.raises(ParameterError, match="cohort"):
-        training(ledger).run_round(keys(cohort[:-1]), MODEL, constant, {})
+        training(ledger).run_round(keys(COHORT[:-1]), MODEL, constant, {})
 
 
-def test_clients_that_sat_out_have_budget_left(cohort: list[Identity], ledger: Ledger) -> None:
+def test_clients_that_sat_out_have_budget_left(ledger: Ledger) -> None:
     """Two halves of a population take turns: each pays for its own rounds."""
     others = [Identity.from_private_bytes(hashlib.sha256(b"o%d" % i).digest()) for i in range(N)]
     run = training(ledger, rounds=2)
     lost = dict.fromkeys(range(3), Stage.INPUT)
     spent = [
         run.run_round(keys(half), MODEL, constant, lost).epsilons.server
-        for half in (cohort, others, cohort, others)
+        for half in (COHORT, others, COHORT, others)
     ]
     assert spent[0] == spent[1] < spent[2] == spent[3] <= 8.0
     with pytest.raises(BudgetExceededError):

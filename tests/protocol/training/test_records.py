@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
 import pytest
+from round_kit import IDENTITIES, make_setup
 
 from dp import (
     BinomialRelease,
@@ -43,9 +43,10 @@ from protocol.training.records import (
     listed_cohort,
     replayed_events,
 )
-from secagg import Identity, LocalProtocolError, ParameterError
+from secagg import LocalProtocolError, ParameterError
 
 GOAL = PrivacyGoal(8.0, 1e-5, 2)
+SETUP = make_setup(coins=40_000)
 EVENT = BinomialRelease(40_000, 20.0, 8, 100)
 SKELLAM = SkellamRelease(10_000.0, 20.0, 8, 100)
 GAUSSIANS = DiscreteGaussianRelease(2_500.0, 4, 20.0, 8, 100)
@@ -56,11 +57,6 @@ def epsilon_of(goal: PrivacyGoal, *events: Event) -> float:
     for event in events:
         accountant.compose(event)
     return accountant.epsilon(goal.delta)
-
-
-@pytest.fixture
-def setup(make_setup: Callable[..., RoundSetup]) -> RoundSetup:
-    return make_setup(coins=40_000)
 
 
 class TestNotes:
@@ -85,9 +81,9 @@ class TestNotes:
         with pytest.raises(ParameterError, match="notes"):
             checked_notes(notes)
 
-    def test_plain_remarks_are_kept(self, setup: RoundSetup, ledger: Ledger) -> None:
+    def test_plain_remarks_are_kept(self, ledger: Ledger) -> None:
         notes = {"name": "\ud800 é", "number": 2**70, "share": 0.25, "survivors": -1}
-        Records(ledger, GOAL).prepare(setup, 0, notes)(range(6))
+        Records(ledger, GOAL).prepare(SETUP, 0, notes)(range(6))
         metadata = ledger.entries()[-1].metadata
         assert metadata["notes"] == notes
         assert metadata["survivors"] == 6
@@ -132,18 +128,15 @@ class TestCohort:
         ],
     )
     def test_what_is_no_list_of_labels_is_charged_to_everybody(
-        self,
-        ledger: Ledger,
-        cohort: list[list[str] | int | str] | dict[str, int] | str | None,
-        setup: RoundSetup,
+        self, ledger: Ledger, cohort: list[list[str] | int | str] | dict[str, int] | str | None
     ) -> None:
         ledger.append(EVENT, {"goal": goal_entry(GOAL), "cohort": cohort})
         records = Records(ledger, GOAL)
         assert records.epsilons(1).server == epsilon_of(GOAL, EVENT)
-        records.prepare(setup, 1, None)(range(6))
+        records.prepare(SETUP, 1, None)(range(6))
         # The clients of the new round had paid for the first one too.
         spent = records.epsilons(1).server
-        assert spent == epsilon_of(GOAL, EVENT, setup.events(6).server)
+        assert spent == epsilon_of(GOAL, EVENT, SETUP.events(6).server)
 
     def test_an_entry_without_one_is_charged_to_everybody(self, ledger: Ledger) -> None:
         ledger.append(EVENT, {"goal": goal_entry(GOAL)})
@@ -161,9 +154,9 @@ class TestGoal:
         ],
     )
     def test_a_ledger_is_continued_with_its_own_goal_only(
-        self, ledger: Ledger, setup: RoundSetup, other: PrivacyGoal
+        self, ledger: Ledger, other: PrivacyGoal
     ) -> None:
-        Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
+        Records(ledger, GOAL).prepare(SETUP, 0, None)(range(6))
         Records(ledger, GOAL)
         with pytest.raises(ParameterError, match="goal"):
             Records(ledger, other)
@@ -173,8 +166,8 @@ class TestGoal:
         with pytest.raises(ParameterError, match="goal"):
             Records(ledger, GOAL)
 
-    def test_an_entry_says_what_is_set_aside(self, ledger: Ledger, setup: RoundSetup) -> None:
-        Records(ledger, GOAL).prepare(setup, 0, None)(range(6))
+    def test_an_entry_says_what_is_set_aside(self, ledger: Ledger) -> None:
+        Records(ledger, GOAL).prepare(SETUP, 0, None)(range(6))
         goal = ledger.entries()[-1].metadata["goal"]
         assert goal == {
             "epsilon": 8.0,
@@ -186,16 +179,14 @@ class TestGoal:
 
 
 class TestCharge:
-    def test_everybody_invited_is_on_record(
-        self, ledger: Ledger, setup: RoundSetup, identities: list[Identity]
-    ) -> None:
-        Records(ledger, GOAL).prepare(setup, 0, None)(range(4))
+    def test_everybody_invited_is_on_record(self, ledger: Ledger) -> None:
+        Records(ledger, GOAL).prepare(SETUP, 0, None)(range(4))
         cohort = ledger.entries()[-1].metadata["cohort"]
-        assert cohort == [identity.public[:8].hex() for identity in identities]
+        assert cohort == [identity.public[:8].hex() for identity in IDENTITIES]
 
-    def test_a_round_is_charged_once(self, ledger: Ledger, setup: RoundSetup) -> None:
+    def test_a_round_is_charged_once(self, ledger: Ledger) -> None:
         records = Records(ledger, GOAL)
-        charge = records.prepare(setup, 0, None)
+        charge = records.prepare(SETUP, 0, None)
         charge(range(6))
         spent = records.epsilons(1)
         with pytest.raises(LocalProtocolError, match="already"):
@@ -204,23 +195,23 @@ class TestCharge:
         assert len(ledger.entries()) == 1
 
     def test_nothing_is_charged_on_a_ledger_that_grew_since_the_budget_was_checked(
-        self, ledger: Ledger, setup: RoundSetup
+        self, ledger: Ledger
     ) -> None:
         one, two = (Records(ledger, GOAL) for _ in range(2))
-        first, second = one.prepare(setup, 0, None), two.prepare(setup, 1, None)
+        first, second = one.prepare(SETUP, 0, None), two.prepare(SETUP, 1, None)
         first(range(6))
         with pytest.raises(LedgerError, match="another run"):
             second(range(6))
         assert len(ledger.entries()) == 1
-        two.prepare(setup, 1, None)(range(6))
+        two.prepare(SETUP, 1, None)(range(6))
         assert two.epsilons(1) == one.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
     def test_two_rounds_of_one_run_that_overlap_do_not_both_fit_into_a_goal_for_one(
-        self, ledger: Ledger, setup: RoundSetup
+        self, ledger: Ledger
     ) -> None:
         """Each was looked at before the other was written."""
         one = Records(ledger, GOAL)
-        first, second = (one.prepare(setup, number, None) for number in range(2))
+        first, second = (one.prepare(SETUP, number, None) for number in range(2))
         first(range(6))
         spent = one.epsilons(1)
         with pytest.raises(LedgerError, match="another run"):
@@ -228,11 +219,11 @@ class TestCharge:
         assert one.epsilons(1) == spent == Records(ledger, GOAL).epsilons(1)
 
     def test_books_are_read_while_a_charge_is_being_written(
-        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A reader waits: it finds the charge in ledger and accounts, or in neither."""
         records = Records(ledger, GOAL)
-        charge, before = records.prepare(setup, 0, None), records.epsilons(1)
+        charge, before = records.prepare(SETUP, 0, None), records.epsilons(1)
         append, reading = Ledger.append, []
 
         def append_and_look(self: Ledger, *arguments: Any) -> Entry:
@@ -250,14 +241,14 @@ class TestCharge:
         assert reading[0].result() == records.epsilons(1) == replayed != before
 
     def test_a_signal_handler_is_refused_while_its_thread_writes(
-        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         records = Records(ledger, GOAL)
-        charge = records.prepare(setup, 0, None)
+        charge = records.prepare(SETUP, 0, None)
         real = os.fsync
 
         def signalled(descriptor: int) -> None:
-            for use in (lambda: records.epsilons(1), lambda: records.prepare(setup, 1, None)):
+            for use in (lambda: records.epsilons(1), lambda: records.prepare(SETUP, 1, None)):
                 with pytest.raises(LedgerError, match="by this thread"):
                     use()
             real(descriptor)
@@ -268,10 +259,10 @@ class TestCharge:
         assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
     def test_an_interrupted_charge_counts_no_less_than_it_wrote(
-        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         records = Records(ledger, GOAL)
-        charge = records.prepare(setup, 0, None)
+        charge = records.prepare(SETUP, 0, None)
 
         def interrupted(*arguments: Any) -> NoReturn:
             raise KeyboardInterrupt
@@ -283,15 +274,15 @@ class TestCharge:
         assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
 
     def test_a_forked_process_keeps_no_books(
-        self, ledger: Ledger, setup: RoundSetup, monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         records = Records(ledger, GOAL)
-        charge = records.prepare(setup, 0, None)
+        charge = records.prepare(SETUP, 0, None)
         ours = os.getpid()
         with records._lock, ThreadPoolExecutor(1) as pool:
             monkeypatch.setattr(os, "getpid", lambda: ours + 1)
             for use in (
-                lambda: records.prepare(setup, 1, None),
+                lambda: records.prepare(SETUP, 1, None),
                 lambda: charge(range(6)),
                 lambda: records.epsilons(1),
             ):
@@ -303,7 +294,7 @@ class TestCharge:
     @pytest.mark.parametrize("removable", [False, True])
     @pytest.mark.parametrize("name", MECHANISMS)
     def test_a_replay_knows_what_every_adversary_met(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], removable: bool, name: str
+        self, ledger: Ledger, removable: bool, name: str
     ) -> None:
         """The running books, those of who goes on with the ledger, and the second reader."""
         records = Records(ledger, GOAL)
@@ -324,9 +315,7 @@ class TestCharge:
         assert alone == pytest.approx(known.sybil, rel=1e-5)
 
     @pytest.mark.parametrize("name", MECHANISMS)
-    def test_an_entry_says_whose_noise_is_how_much(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], name: str
-    ) -> None:
+    def test_an_entry_says_whose_noise_is_how_much(self, ledger: Ledger, name: str) -> None:
         """Of coins in coins, as ever; of other noise the parameter of its law."""
         amount, unit = (40_000, "coins") if name == "binomial" else (10_000.0, "variance")
         setup = make_setup(mechanism=mechanism_of(name, amount))
@@ -339,9 +328,7 @@ class TestCharge:
         bounds = Sensitivities(setup.parameters.l2_bound, setup.parameters.linf_bound)
         assert entry.event == mechanism_of(name, amount).event(bounds, 5, 200)
 
-    def test_made_up_peers_open_every_batch_but_one(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_made_up_peers_open_every_batch_but_one(self, ledger: Ledger) -> None:
         """What is charged for them is the batch that was never shared, however many stay."""
         setup = make_setup(coins=40_000, removable=True)
         records = Records(ledger, GOAL)
@@ -403,8 +390,8 @@ class TestCharge:
         assert without_peers(read) == [encode_event(replayed_events(entry).sybil)]
         assert epsilons.sybil == epsilon_of(GOAL, replayed_events(entry).sybil)
 
-    def test_the_sum_must_be_the_one_paid_for(self, ledger: Ledger, setup: RoundSetup) -> None:
-        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+    def test_the_sum_must_be_the_one_paid_for(self, ledger: Ledger) -> None:
+        charge = Records(ledger, GOAL).prepare(SETUP, 0, None)
         with pytest.raises(LocalProtocolError, match="announced none"):
             charge.settle(range(6))
         charge(range(5))
@@ -413,34 +400,26 @@ class TestCharge:
                 charge.settle(others)
         charge.settle(range(5))
 
-    def test_fewer_survivors_than_agreed_are_not_paid_for(
-        self, ledger: Ledger, setup: RoundSetup
-    ) -> None:
-        charge = Records(ledger, GOAL).prepare(setup, 0, None)
+    def test_fewer_survivors_than_agreed_are_not_paid_for(self, ledger: Ledger) -> None:
+        charge = Records(ledger, GOAL).prepare(SETUP, 0, None)
         with pytest.raises(LocalProtocolError, match="over 3 clients"):
             charge(range(3))
         assert ledger.entries() == ()
 
-    def test_a_budget_for_full_survivors_is_not_enough(
-        self, ledger: Ledger, setup: RoundSetup
-    ) -> None:
+    def test_a_budget_for_full_survivors_is_not_enough(self, ledger: Ledger) -> None:
         """The budget is checked with the fewest survivors the round may end with."""
         one = PrivacyGoal(8.0, 1e-5, 1)
-        full, fewest = (epsilon_of(one, setup.events(survivors).server) for survivors in (6, 4))
+        full, fewest = (epsilon_of(one, SETUP.events(survivors).server) for survivors in (6, 4))
         tight = PrivacyGoal((full + fewest) / 2, 1e-5, 1)
         with pytest.raises(BudgetExceededError):
-            Records(ledger, tight).prepare(setup, 0, None)
-        Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(setup, 0, None)
+            Records(ledger, tight).prepare(SETUP, 0, None)
+        Records(ledger, PrivacyGoal(fewest * 1.0001, 1e-5, 1)).prepare(SETUP, 0, None)
 
-    def test_rounds_without_noise_have_no_budget(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_rounds_without_noise_have_no_budget(self, ledger: Ledger) -> None:
         with pytest.raises(BudgetExceededError):
             Records(ledger, GOAL).prepare(make_setup(coins=0), 0, None)
 
-    def test_more_survivors_than_tables_reach_are_refused_beforehand(
-        self, make_setup: Callable[..., RoundSetup], ledger: Ledger
-    ) -> None:
+    def test_more_survivors_than_tables_reach_are_refused_beforehand(self, ledger: Ledger) -> None:
         # Noise that cannot be taken off: four survivors cost 0.75, of five there is no table.
         goal = PrivacyGoal(8.0, 1e-5, 4, moment_order=12.0)
         setup = make_setup(mechanism=mechanism_of("skellam", 4.4e6), wrap_probability=1e-9)
@@ -453,7 +432,7 @@ class TestCharge:
         assert not ledger.entries()
 
     def test_coins_beyond_every_table_are_refused_beforehand(
-        self, ledger: Ledger, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
+        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The fewest survivors fit, all of them with an outsider's view do not."""
         monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)

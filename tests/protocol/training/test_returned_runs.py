@@ -13,21 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 from one_shot_rounds import Stream, identity, secret
-from one_shot_worlds import rounding
+from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, rounding, update
 from returned_worlds import (
     APART,
-    DIGEST,
-    DIMENSION,
     EVERYBODY,
-    GOAL,
     ROUNDS,
-    SESSION,
     N,
     ReturnedWorld,
     noise_of,
     open_ledger,
     record,
-    update,
 )
 from rich.console import Console
 

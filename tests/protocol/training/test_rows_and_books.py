@@ -8,12 +8,12 @@ import gc
 import os
 import pickle
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, make_client, make_setup
 
 from dp import BinomialMechanism, LedgerError, NonFiniteUpdateError
 from protocol.errors import PolicyError
@@ -21,13 +21,12 @@ from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.round import setup as setups
 from protocol.round.account import IndependentAccount
-from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.parameters import MAX_SKETCH_ROWS
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
-from secagg import Identity, ParameterError
+from secagg import ParameterError
 from sketch import SketchKind, SketchSpec
 
 GOAL = PrivacyGoal(epsilon=5.0, delta=1e-6, rounds=2)
@@ -44,9 +43,7 @@ class TestRows:
             SketchSpec(SketchKind.COUNT_MEDIAN, 100_000, 99, 2, copies=99),
         ],
     )
-    def test_no_round_has_more_than_some_thousand(
-        self, make_setup: Callable[..., RoundSetup], spec: SketchSpec
-    ) -> None:
+    def test_no_round_has_more_than_some_thousand(self, spec: SketchSpec) -> None:
         with pytest.raises(ParameterError, match=r"sketch = .*at most 4096 rows"):
             make_setup(sketch=spec)
 
@@ -57,17 +54,11 @@ class TestRows:
             SketchSpec(SketchKind.COUNT_MEDIAN, 200, 2, 2, copies=15),
         ],
     )
-    def test_a_client_takes_fewer(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        spec: SketchSpec,
-    ) -> None:
+    def test_a_client_takes_fewer(self, spec: SketchSpec) -> None:
         announcement = make_setup(sketch=spec).announce()
         for rows, accepted in ((30, True), (29, False)):
             policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=rows)
-            client = RoundClient(identities[0], registry, policy)
+            client = make_client(policy=policy)
             if accepted:
                 client.join(announcement, bytes(32))
                 continue
@@ -89,22 +80,14 @@ class TestWhoCounts:
         [None, ClientHistory(), ClientHistory(dataclasses.replace(GOAL, epsilon=50.0))],
         ids=["none", "counts nothing", "another goal"],
     )
-    def test_somebody_must_count(
-        self,
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        history: ClientHistory | None,
-        equal: bool,
-    ) -> None:
+    def test_somebody_must_count(self, history: ClientHistory | None, equal: bool) -> None:
         policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
         with pytest.raises(ParameterError, match=r"history = .*ClientHistory or Stored") as caught:
-            RoundClient(identities[0], registry, policy, history)
+            make_client(0, history, policy)
         assert caught.value.argument == "history"
 
-    def test_who_counts_is_taken(
-        self, identities: list[Identity], registry: frozenset[bytes]
-    ) -> None:
-        RoundClient(identities[0], registry, self.POLICY, ClientHistory(GOAL))
+    def test_who_counts_is_taken(self) -> None:
+        make_client(0, ClientHistory(GOAL), self.POLICY)
 
 
 class TestUncountedGoal:
@@ -124,12 +107,7 @@ class TestUncountedGoal:
         ids=["none", "epsilon", "delta", "rounds"],
     )
     def test_every_history_without_that_very_goal_is_refused(
-        self,
-        identities: list[Identity],
-        registry: frozenset[bytes],
-        tmp_path: Path,
-        other: PrivacyGoal | None,
-        equal: bool,
+        self, tmp_path: Path, other: PrivacyGoal | None, equal: bool
     ) -> None:
         policy = dataclasses.replace(self.POLICY, equal_rounds=equal)
 
@@ -141,25 +119,23 @@ class TestUncountedGoal:
         with StoredHistory(tmp_path, other) as stored:
             for history in (ClientHistory(other), stored, Custom(other)):
                 with pytest.raises(ParameterError, match=r"history = .*epsilon=5\.0") as caught:
-                    RoundClient(identities[0], registry, policy, history)
+                    make_client(0, history, policy)
                 assert caught.value.argument == "history"
 
     def test_a_history_with_the_goal_is_taken_and_a_policy_without_one_asks_for_none(
-        self, identities: list[Identity], registry: frozenset[bytes], tmp_path: Path
+        self, tmp_path: Path
     ) -> None:
         with StoredHistory(tmp_path, dataclasses.replace(GOAL)) as stored:
-            RoundClient(identities[0], registry, self.POLICY, stored)
+            make_client(0, stored, self.POLICY)
         without = ClientPolicy(minimum_noise_multiplier=0.0)
         for history in (None, ClientHistory(), ClientHistory(GOAL)):
-            RoundClient(identities[0], registry, without, history)
+            make_client(0, history, without)
 
 
 class TestOverlap:
     """Rounds of one client that overlap each see what the others spent."""
 
-    def test_charges_in_threads_stay_within_the_goal(
-        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_charges_in_threads_stay_within_the_goal(self, monkeypatch: pytest.MonkeyPatch) -> None:
         rounds = [make_setup(coins=3000, round_number=number) for number in range(8)]
         one = rounds[0].released.epsilon_of_rounds(PrivacyGoal(1.0, 1e-6, 1))
         goal = PrivacyGoal(2.5 * one, 1e-6, 2)
@@ -186,9 +162,7 @@ class TestOverlap:
         assert 0 < paid < 8
         assert history.epsilon <= goal.epsilon
 
-    def test_one_round_is_answered_once(
-        self, make_setup: Callable[..., RoundSetup], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_round_is_answered_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         history, setup = ClientHistory(), make_setup()
         check = IndependentAccount.check
         monkeypatch.setattr(
@@ -211,10 +185,7 @@ class TestForksAndCopies:
 
     @pytest.mark.parametrize("goal", [None, dataclasses.replace(GOAL, epsilon=50.0)])
     def test_a_forked_process_answers_charges_and_reports_nothing(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        monkeypatch: pytest.MonkeyPatch,
-        goal: PrivacyGoal | None,
+        self, monkeypatch: pytest.MonkeyPatch, goal: PrivacyGoal | None
     ) -> None:
         history, setup = ClientHistory(goal), make_setup(coins=20_000)
         ours = os.getpid()
@@ -233,11 +204,7 @@ class TestForksAndCopies:
 
     @pytest.mark.parametrize("asked", ["epsilon", "answer", "charge"])
     def test_a_signal_handler_is_refused_while_its_thread_counts(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        asked: str,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
     ) -> None:
         """It would wait for its own thread for ever; another thread waits for its turn."""
         goal = dataclasses.replace(GOAL, epsilon=50.0)
@@ -276,9 +243,7 @@ class TestForksAndCopies:
 class TestSharedReading:
     """Clients of one process read an announcement once, and forget it with the last of them."""
 
-    def test_the_same_object_while_somebody_uses_it(
-        self, make_setup: Callable[..., RoundSetup]
-    ) -> None:
+    def test_the_same_object_while_somebody_uses_it(self) -> None:
         data = make_setup().announce()
         first = RoundSetup.from_announcement(data, bytes(32))
         assert RoundSetup.from_announcement(bytearray(data), bytes(32)) is first
@@ -289,33 +254,26 @@ class TestSharedReading:
         other = RoundSetup.from_announcement(data, bytes([1]) * 32)
         assert other.parameters.model_digest != first.parameters.model_digest
 
-    def test_nothing_is_kept_of_what_was_refused(
-        self,
-        make_setup: Callable[..., RoundSetup],
-        identities: list[Identity],
-        registry: frozenset[bytes],
-    ) -> None:
+    def test_nothing_is_kept_of_what_was_refused(self) -> None:
         gc.collect()
         before = len(setups._SETUPS)
         policy = ClientPolicy(minimum_noise_multiplier=1e9)
         # Of a round that no other test reads, or it might be kept from there already.
         announcement = make_setup(round_number=7741).announce()
         with pytest.raises(PolicyError):
-            RoundClient(identities[0], registry, policy).join(announcement, bytes(32))
+            make_client(policy=policy).join(announcement, bytes(32))
         gc.collect()
         assert len(setups._SETUPS) == before
 
 
-def test_a_source_that_refuses_loses_its_client_in_both_aggregators(
-    make_setup: Callable[..., RoundSetup], identities: list[Identity]
-) -> None:
+def test_a_source_that_refuses_loses_its_client_in_both_aggregators() -> None:
     def source(index: int) -> np.ndarray:
         if index == 2:
             raise NonFiniteUpdateError("3 of 200 coordinates are NaN or infinite")
         return np.zeros(200)
 
     policy = ClientPolicy(minimum_noise_multiplier=0.0)
-    for aggregator in (IdealAggregator(), RealAggregator(identities, policy)):
+    for aggregator in (IdealAggregator(), RealAggregator(IDENTITIES, policy)):
         outcome = aggregator.run(make_setup(), source, {})
         assert list(outcome.refused) == [2]
         assert outcome.total.survivors == (0, 1, 3, 4, 5)
