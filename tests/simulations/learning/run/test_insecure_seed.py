@@ -6,16 +6,17 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+import run_kit
 import tomli_w
 from command_line import invoke, run_json
 from rich.console import Console
-from small_runs import CHUNKED, config_of, lines, run, run_on_ranks, timeless
+from run_kit import left
+from small_runs import CHUNKED, config_of, lines, run, run_on_ranks
 
 from dp import Ledger
 from protocol.errors import ConfigurationError
@@ -23,9 +24,7 @@ from secagg import ServerSession
 from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.data import Dataset
-from simulations.learning.federated import load_data
 from simulations.learning.insecure import seed_in_notes
-from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.records import Record
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
@@ -34,48 +33,17 @@ from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView
 from simulations.reports.demo import run_demo
 
-KINDS: Mapping[str, Mapping[str, Any]] = {
-    "ideal": {"engine.aggregator": "ideal"},
-    "real": {"engine.aggregator": "real"},
-    "central": {"engine.aggregator": "central"},
-    "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
-    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
-    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "fedsel": {"engine.aggregator": "local", "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
-    "secure levels": {
-        "engine.aggregator": "local",
-        "privacy.epsilon": 300.0,
-        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
-    },
-}
+KINDS = ("ideal", "real", "central", "skellam", "powersgd", "clipping", "fedsel", "secure levels")
 WITH_WIRE = ("real", "skellam", "secure levels")
 WITH_LEDGER = ("ideal", "real", "skellam", "powersgd", "clipping")
 SAYS = "protects nobody: all its secrets follow from insecure_seed = 7"
 """What every output says, and none of a run with secrets of its own."""
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(of_kind("ideal", None))
-
-
 def of_kind(kind: str, insecure_seed: int | None = 7, **changes: Any) -> RunConfig:
     """A small run; `None` for one that draws its secrets."""
     seed = {} if insecure_seed is None else {"engine.insecure_seed": insecure_seed}
-    return config_of(CHUNKED, KINDS[kind], seed, **changes)
-
-
-def left(path: Path) -> dict[str, Any]:
-    """All that a run leaves but for times: models, records, ledger, what clients remember."""
-    with np.load(path / "checkpoint.npz") as arrays:
-        kept = {name: arrays[name].tobytes() for name in arrays.files if name != "public"}
-    ledger = path / "ledger.jsonl"
-    return {
-        **kept,
-        "records": timeless(lines(path / "rounds.jsonl")),
-        "ledger": ledger.read_bytes() if ledger.exists() else b"",
-        **{file.name: file.read_bytes() for file in path.glob(PATTERN)},
-    }
+    return config_of(CHUNKED, run_kit.KINDS[kind], seed, **changes)
 
 
 @pytest.fixture
@@ -135,9 +103,8 @@ def test_any_number_of_ranks_repeats_it(data: Dataset, tmp_path: Path, kind: str
 
     def played(path: Path, size: int) -> dict[str, Any]:
         run_on_ranks(config, data, path, size)
-        found = left(path)
         # What is measured, and never released, adds up in another order.
-        return {**found, "records": timeless(found["records"], "error")}
+        return left(path, "error")
 
     alone = played(tmp_path / "1", 1)
     assert played(tmp_path / "2", 2) == played(tmp_path / "3", 3) == alone
