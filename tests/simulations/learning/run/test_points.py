@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -45,15 +44,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     folder = tmp_path_factory.mktemp("alone")
     file = write_config(CONFIG, folder / "config.toml")
     return figures(run_json("sweep", file, *CHANGES, "--out", folder / "sweep"))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        yield cluster.scheduler_address
 
 
 @pytest.mark.slow

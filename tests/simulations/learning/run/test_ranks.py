@@ -60,13 +60,15 @@ def left(path: Path) -> dict[str, Any]:
     return run_kit.left(path, "error")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_ranks_leaves_the_same(data: Dataset, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "sizes"), [*((kind, (3,)) for kind in KINDS), ("ideal", (2, 7))])
+def test_any_number_of_ranks_leaves_the_same(
+    data: Dataset, tmp_path: Path, kind: str, sizes: tuple[int, ...]
+) -> None:
     config = of_kind(kind)
-    folders = {size: folder_of(tmp_path / str(size), config) for size in (1, 2, 3, 7)}
+    folders = {size: folder_of(tmp_path / str(size), config) for size in (1, *sizes)}
     for size, path in folders.items():
         played(config, data, path, size)
-    for size in (2, 3, 7):
+    for size in sizes:
         assert left(folders[size]) == left(folders[1]), size
         for one, alone in zip(
             lines(folders[size] / "rounds.jsonl"), lines(folders[1] / "rounds.jsonl"), strict=True

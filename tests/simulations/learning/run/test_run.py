@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -94,11 +94,27 @@ class Listener(RunCallback):
         self.records.append(record)
 
 
+Uncut: TypeAlias = Callable[[str], tuple[RunConfig, RunResult, Path]]
+
+
+@pytest.fixture(scope="module")
+def uncut(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Uncut:
+    """A run of a kind that is never stopped: its configuration, what came of it, its folder."""
+
+    @cache
+    def found(kind: str) -> tuple[RunConfig, RunResult, Path]:
+        # A controller that looks at the release before: a checkpoint has to keep it.
+        config = of_kind(kind, sketch={"controller": "adapt_progress", "first_rate": 4.0})
+        path = folder_of(tmp_path_factory.mktemp("uncut") / "run", config)
+        return config, run(config, data, path), path
+
+    return found
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str) -> None:
-    config = of_kind(kind)
-    result = run(config, data, tmp_path / "run")
-    names = {path.name for path in (tmp_path / "run").iterdir()}
+def test_a_run_leaves_everything_behind(uncut: Uncut, kind: str) -> None:
+    config, result, path = uncut(kind)
+    names = {each.name for each in path.iterdir()}
     expected = {"config.toml", "environment.json", "rounds.jsonl", "checkpoint.npz", "summary.json"}
     assert expected <= names
     assert ("ledger.jsonl" in names) is (kind in SUMS)
@@ -106,10 +122,10 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
     assert sum(name.startswith("memory-") for name in names) == remembers
     # Nobody can take the noise off a run that is over.
     assert "secrets.key" not in names
-    assert load(tmp_path / "run" / "config.toml", RunConfig) == config
-    assert lines(tmp_path / "run" / "rounds.jsonl") == result.records
+    assert load(path / "config.toml", RunConfig) == config
+    assert lines(path / "rounds.jsonl") == result.records
     assert [record["round"] for record in result.records] == [1, 2, 3, 4]
-    made = json.loads((tmp_path / "run" / "environment.json").read_text())
+    made = json.loads((path / "environment.json").read_text())
     assert made["packages"]["numpy"] == np.__version__
     assert made["source"] == provenance().source and made["commit"] == provenance().commit
     for record in result.records:
@@ -118,7 +134,7 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
         if kind != "plain":
             assert record["error"]["measured"] > 0.0
     summary = result.summary()
-    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary == json.loads((path / "summary.json").read_text())
     assert summary["rounds"] == 4
     sizes, dimension = [r["sketch_size"] for r in result.records], result.records[0]["dimension"]
     assert summary["compression"] == pytest.approx(4 * dimension / sum(sizes))
@@ -149,35 +165,32 @@ class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
     """The process went away."""
 
 
-@pytest.fixture(scope="module")
-def uncut(
-    data: Dataset, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], tuple[RunConfig, RunResult, Path]]:
-    """A run of a kind that is never stopped: its configuration, what came of it, its folder."""
-
-    @cache
-    def found(kind: str) -> tuple[RunConfig, RunResult, Path]:
-        # A controller that looks at the release before: a checkpoint has to keep it.
-        config = of_kind(kind, sketch={"controller": "adapt_progress", "first_rate": 4.0})
-        path = folder_of(tmp_path_factory.mktemp("uncut") / "run", config)
-        return config, run(config, data, path), path
-
-    return found
+EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd")
+"""Kinds that are cut at every moment by `make test`; the others are by `make test-long`."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("moment", ["charge", "checkpoint", "record", "after"])
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [
+        pytest.param(
+            kind,
+            moment,
+            marks=() if kind in EVERY_MOMENT or moment == "checkpoint" else pytest.mark.slow,
+        )
+        for kind in KINDS
+        for moment in ("charge", "checkpoint", "record", "after")
+        if moment != "charge" or kind in SUMS
+    ],
+)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
     data: Dataset,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    uncut: Callable[[str], tuple[RunConfig, RunResult, Path]],
+    uncut: Uncut,
     kind: str,
     moment: str,
 ) -> None:
     """Stopped between any two of the steps of a round, with the secrets that the run began with."""
-    if kind not in SUMS and moment == "charge":
-        pytest.skip("this run has no ledger")
     config, whole, path = uncut(kind)
     cut_short(config, data, folder_of(tmp_path / "cut", config), monkeypatch, moment, 2)
     seen = Listener()
