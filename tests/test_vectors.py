@@ -139,6 +139,7 @@ def test_primitive(name: str) -> None:
     runner_of(name).run_primitive(FILES[name])
 
 
+@pytest.mark.slow
 def test_the_generator_gives_the_same_files(tmp_path: Path) -> None:
     count = load("generate").write(tmp_path)
     fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("*/*.json")}
