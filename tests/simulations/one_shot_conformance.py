@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from span_conformance import Conformance
 
-from secagg import ProtocolError, SessionAbortedError
 from secagg.framing import decode_set
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.context import Cohort, OneShotContext
@@ -200,15 +199,6 @@ class _Walk:
     def _accepted(
         self, state: MemberState, message: AnyMessage
     ) -> tuple[MemberState, AnyMessage] | None:
-        """The member's next state and answer; None if it refuses, which must end the session."""
+        """The member's next state and answer; None if it refuses."""
         session = OneShotMember.from_state(self.party, state)
-        try:
-            answer = session.receive(message)
-        except ProtocolError:
-            if session.phase is not MemberPhase.ABORTED:
-                self.result.disagreements.append(f"{message}: refused, and the session goes on")
-            return None
-        try:
-            return session.hand_over()[1], answer
-        except SessionAbortedError:  # it is over: nothing can be asked of it any more
-            return Finished(), answer
+        return self.result.accepted(session, message, MemberPhase.ABORTED, Finished())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -80,6 +80,19 @@ class Conformance:
         self.decisions += 1
         if model != real:
             self.disagreements.append(f"{what}: the model says {model}, the client {real}")
+
+    def accepted(self, session: Any, message: object, aborted: object, over: Any) -> Any:
+        """The next state and the answer; None if it refuses, which must end the session."""
+        try:
+            answer = session.receive(message)
+        except ProtocolError:
+            if session.phase is not aborted:
+                self.disagreements.append(f"{message}: refused, and the session goes on")
+            return None
+        try:
+            return session.hand_over()[1], answer
+        except SessionAbortedError:  # it is over: nothing can be asked of it any more
+            return over, answer
 
 
 def context_of(p: Parameters) -> SessionContext:
@@ -248,18 +261,9 @@ class _Walk:
     def _accepted(
         self, state: State, message: AnyMessage
     ) -> tuple[State, AnyMessage | None] | None:
-        """The client's next state and answer; None if it refuses, which must end the session."""
+        """The client's next state and answer; None if it refuses."""
         session = ClientSession.from_state(self.party, state)
-        try:
-            answer = session.receive(message)
-        except ProtocolError:
-            if session.phase is not ClientPhase.ABORTED:
-                self.result.disagreements.append(f"{message}: refused, and the session goes on")
-            return None
-        try:
-            return session.hand_over()[1], answer
-        except SessionAbortedError:  # it is over: nothing can be asked of it any more
-            return Finished(), answer
+        return self.result.accepted(session, message, ClientPhase.ABORTED, Finished())
 
     # -- what the server sends ------------------------------------------------------------------
 
