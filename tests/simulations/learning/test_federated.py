@@ -74,6 +74,7 @@ def test_the_baseline_learns(plain: list[federated.Trained]) -> None:
     assert plain[-1].tested.accuracy > 0.9
 
 
+@pytest.mark.slow
 def test_a_private_run_learns_within_its_budget(data: Dataset, tmp_path: Path) -> None:
     """The whole private path with the ideal aggregator: the sum is the same, bit for bit."""
     config = demo_config()
