@@ -69,6 +69,7 @@ def test_more_error_is_less_epsilon_everywhere(rows: dict[str, Any]) -> None:
         assert float(louder[name]["epsilon"][0]) < float(row["epsilon"][0]), name
 
 
+@pytest.mark.slow
 def test_every_system_is_on_the_page(written: Callable[..., Any]) -> None:
     figures, folder = written(CAMPAIGN, replace(CAMPAIGN.presets["quick"], noises=(4.0, 1.0)))
     assert [point["noise"] for point in figures["points"]] == [1.0, 4.0]
