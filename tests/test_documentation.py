@@ -22,6 +22,7 @@ import tomllib
 import zipfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -414,7 +415,8 @@ def commands(page: Path) -> Iterator[tuple[list[str], Path]]:
         yield shlex.split(re.sub(r" --[\w-]+$", "", text)), ROOT
 
 
-def exists(words: list[str], folder: Path) -> bool:
+@cache
+def exists(words: tuple[str, ...], folder: Path) -> bool:
     """Whether there is such a command, with such options."""
     program, rest = Path(words[0]).name, words[1:]
     if program == "veilsum":
@@ -424,7 +426,7 @@ def exists(words: list[str], folder: Path) -> bool:
         return subprocess.run(dry, capture_output=True).returncode == 0  # noqa: S603
     if program == "torchrun":
         launched = launched_words(rest)
-        return launched is not None and exists(["veilsum", *launched], folder)
+        return launched is not None and exists(("veilsum", *launched), folder)
     if program in ("python", "python3") and rest[0] == "-m":
         return importlib.util.find_spec(rest[1]) is not None
     if program in FOREIGN:
@@ -436,7 +438,7 @@ def exists(words: list[str], folder: Path) -> bool:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_exist(page: Path) -> None:
     for words, folder in commands(page):
-        assert exists(words, folder), f"{name_of(page)}: {shlex.join(words)}"
+        assert exists(tuple(words), folder), f"{name_of(page)}: {shlex.join(words)}"
 
 
 @pytest.mark.parametrize(
@@ -454,7 +456,7 @@ def test_commands_exist(page: Path) -> None:
     ],
 )
 def test_wrong_commands_would_be_noticed(line: str) -> None:
-    assert not exists(line.split(), ROOT)
+    assert not exists(tuple(line.split()), ROOT)
 
 
 def test_no_page_has_two_versions_of_a_passage() -> None:

@@ -101,43 +101,27 @@ ONE_SHOT_SIDES = {
 }
 
 
-@pytest.mark.parametrize("name", names("rounds"))
+def runner_of(name: str) -> Any:
+    """The runner of a file's protocol."""
+    return one_shot if "one-shot-" in name else runner
+
+
+@pytest.mark.parametrize("name", names("rounds") + names("one-shot-rounds"))
 def test_round(name: str) -> None:
     assert FILES[name]["success"]
-    runner.run_round(FILES[name])
+    runner_of(name).run_round(FILES[name])
 
 
-@pytest.mark.parametrize("name", names("refusals"))
+@pytest.mark.parametrize("name", names("refusals") + names("one-shot-refusals"))
 def test_refusal(name: str) -> None:
     vector = FILES[name]
     assert not vector["success"]
     assert [step for step in vector["operations"] if "error" in step] == vector["operations"][-1:]
     if "base" in vector:
-        runner.run_refusal(vector, FILES[f"rounds/{vector['base']}"])
+        rounds = name.partition("/")[0].replace("refusals", "rounds")
+        runner_of(name).run_refusal(vector, FILES[f"{rounds}/{vector['base']}"])
     else:
-        runner.run_round(vector)
-
-
-@pytest.mark.parametrize("name", names("one-shot-rounds"))
-def test_one_shot_round(name: str) -> None:
-    assert FILES[name]["success"]
-    one_shot.run_round(FILES[name])
-
-
-@pytest.mark.parametrize("name", names("one-shot-refusals"))
-def test_one_shot_refusal(name: str) -> None:
-    vector = FILES[name]
-    assert not vector["success"]
-    assert [step for step in vector["operations"] if "error" in step] == vector["operations"][-1:]
-    if "base" in vector:
-        one_shot.run_refusal(vector, FILES[f"one-shot-rounds/{vector['base']}"])
-    else:
-        one_shot.run_round(vector)
-
-
-def runner_of(name: str) -> Any:
-    """The runner of a file's protocol."""
-    return one_shot if "/one-shot-" in name else runner
+        runner_of(name).run_round(vector)
 
 
 @pytest.mark.parametrize("name", names("messages"))
@@ -155,6 +139,7 @@ def test_primitive(name: str) -> None:
     runner_of(name).run_primitive(FILES[name])
 
 
+@pytest.mark.slow
 def test_the_generator_gives_the_same_files(tmp_path: Path) -> None:
     count = load("generate").write(tmp_path)
     fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.glob("*/*.json")}
@@ -164,61 +149,56 @@ def test_the_generator_gives_the_same_files(tmp_path: Path) -> None:
     assert [str(path) for path in frozen if fresh[path] != frozen[path]] == []
 
 
-@pytest.mark.parametrize("reason", Reason, ids=lambda reason: reason.name)
-def test_every_reason_has_a_refusal_on_every_side_that_checks_it(reason: Reason) -> None:
-    found = {
-        step["op"].split("_")[0]
-        for name in names("refusals")
-        for step in errors(FILES[name])
-        if step["error"].get("reason") == reason.name
-    }
-    assert reason.name in SIDES, f"{reason.name} has no test vector: see docs/test-vectors.md"
-    assert found == SIDES[reason.name]
-
-
-def test_every_reason_of_the_one_shot_protocol_has_a_refusal_on_every_side() -> None:
+def refused(kind: str) -> dict[str, set[str]]:
+    """Which sides refuse something, for each reason."""
     found: dict[str, set[str]] = {}
-    for name in names("one-shot-refusals"):
+    for name in names(kind):
         for step in errors(FILES[name]):
             if reason := step["error"].get("reason"):
                 found.setdefault(reason, set()).add(step["op"].split("_")[0])
-    assert found == ONE_SHOT_SIDES
+    return found
 
 
-def test_every_way_to_end_a_one_shot_round_without_a_sum_has_a_vector() -> None:
-    ends = [step["error"] for name in names("one-shot-refusals") for step in errors(FILES[name])]
-    stages = {end["stage"] for end in ends if end["type"] == "TooFewSurvivorsError"}
-    assert stages == {"upload", "check", "confirm", "open"}
-    assert "OpeningFailedError" in {end["type"] for end in ends}
+@pytest.mark.parametrize(
+    ("kind", "sides"), [("refusals", SIDES), ("one-shot-refusals", ONE_SHOT_SIDES)]
+)
+def test_every_reason_has_a_refusal_on_every_side_that_checks_it(
+    kind: str, sides: dict[str, set[str]]
+) -> None:
+    assert refused(kind) == sides
 
 
-def test_every_one_shot_message_has_a_vector() -> None:
-    rounds = [FILES[name] for name in names("one-shot-rounds")]
-    numbers = {int(data[4:6], 16) for each in rounds for data in each["messages"].values()}
-    assert numbers == {*range(32, 39)}
-    framed = {case["name"] for case in FILES["messages/one-shot-every-message"]["cases"]}
-    assert len(framed) == 7
+def test_every_reason_has_its_sides() -> None:
+    missing = {reason.name for reason in Reason} - set(SIDES)
+    assert not missing, f"no test vector: see docs/test-vectors.md: {missing}"
 
 
-def test_every_way_to_end_short_has_a_vector() -> None:
-    found = {
-        step["error"]["stage"]
-        for name in names("refusals")
-        for step in errors(FILES[name])
-        if step["error"]["type"] == "TooFewSurvivorsError"
-    }
-    assert found == {"advertise", "share", "masked input", "confirm", "unmask"}
+@pytest.mark.parametrize(
+    ("kind", "stages"),
+    [
+        ("refusals", {"advertise", "share", "masked input", "confirm", "unmask"}),
+        ("one-shot-refusals", {"upload", "check", "confirm", "open"}),
+    ],
+)
+def test_every_way_to_end_without_a_sum_has_a_vector(kind: str, stages: set[str]) -> None:
+    ends = [step["error"] for name in names(kind) for step in errors(FILES[name])]
+    assert {each["stage"] for each in ends if each["type"] == "TooFewSurvivorsError"} == stages
+    assert ("OpeningFailedError" in {each["type"] for each in ends}) is (kind != "refusals")
+
+
+@pytest.mark.parametrize(
+    ("before", "numbers"), [("", {*range(1, 12)}), ("one-shot-", {*range(32, 39)})]
+)
+def test_every_message_has_a_vector(before: str, numbers: set[int]) -> None:
+    rounds = [FILES[name] for name in names(f"{before}rounds")]
+    assert {int(data[4:6], 16) for v in rounds for data in v["messages"].values()} == numbers
+    framed = {case["name"] for case in FILES[f"messages/{before}every-message"]["cases"]}
+    assert len(framed) == len(numbers)
 
 
 def test_every_message_has_a_vector_in_every_role() -> None:
-    rounds = [FILES[name] for name in names("rounds")]
-    kinds = {name.split()[0] for vector in rounds for name in vector["messages"]}
-    assert {int(data[4:6], 16) for v in rounds for data in v["messages"].values()} == {
-        *range(1, 12)
-    }
+    kinds = {name.split()[0] for each in names("rounds") for name in FILES[each]["messages"]}
     assert len(kinds - {"changed"}) == 11
-    framed = {case["name"] for case in FILES["messages/every-message"]["cases"]}
-    assert len(framed) == 11
 
 
 def test_every_field_size_and_usage_that_was_promised_is_there() -> None:
@@ -242,30 +222,35 @@ def changed(data: str) -> str:
     return data[:-1] + ("0" if data[-1] != "0" else "1")
 
 
-@pytest.mark.parametrize("name", sorted(FILES["rounds/active"]["messages"]))
-def test_the_runner_sees_a_change_of_any_message(name: str) -> None:
-    vector = copy.deepcopy(FILES["rounds/active"])
-    vector["messages"][name] = changed(vector["messages"][name])
-    with pytest.raises((MismatchError, ProtocolError)):
-        runner.run_round(vector)
+CHANGED = ("rounds/active", "one-shot-rounds/losses")
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("file", "name"), [(file, name) for file in CHANGED for name in sorted(FILES[file]["messages"])]
+)
+def test_the_runner_sees_a_change_of_any_message(file: str, name: str) -> None:
+    vector = copy.deepcopy(FILES[file])
+    vector["messages"][name] = changed(vector["messages"][name])
+    with pytest.raises((MismatchError, ProtocolError)):
+        runner_of(file).run_round(vector)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
     [
-        ("total", [0] * 5),
-        ("survivors", [0, 1]),
-        ("culprits", [1]),
-        ("seeds", {"0": ["00"]}),
+        *((file, "total", [0] * size) for file, size in zip(CHANGED, (5, 3), strict=True)),
+        *((file, "survivors", [0, 1]) for file in CHANGED),
+        *((file, "seeds", {"0": ["00"]}) for file in CHANGED),
+        ("rounds/active", "culprits", [1]),
+        *(("one-shot-rounds/losses", key, [1]) for key in ("excluded", "wrong_members")),
+        ("one-shot-rounds/losses", "noisy", [0]),
     ],
 )
-def test_the_runner_sees_a_change_of_the_result(
-    key: str, value: list[int] | dict[str, list[str]]
-) -> None:
-    vector = copy.deepcopy(FILES["rounds/active"])
+def test_the_runner_sees_a_change_of_the_result(file: str, key: str, value: Any) -> None:
+    vector = copy.deepcopy(FILES[file])
     vector["operations"][-1]["expect"][key] = value
-    with pytest.raises(MismatchError, match="server_unmask"):
-        runner.run_round(vector)
+    with pytest.raises(MismatchError, match=r"server_(unmask|open)"):
+        runner_of(file).run_round(vector)
 
 
 @pytest.mark.parametrize("name", ["client-malformed", "server-malformed", "client-bad-share"])
@@ -284,53 +269,27 @@ def test_the_runner_sees_another_error(name: str, error: dict[str, int | str]) -
         runner.run_refusal(vector, FILES["rounds/active"])
 
 
-@pytest.mark.parametrize("side", ["client", "server"])
-def test_the_runner_sees_that_a_message_is_not_refused(side: str) -> None:
-    vector = copy.deepcopy(FILES[f"refusals/{side}-malformed"])
-    last = vector["operations"][-1]
-    last["data"] = last["instead_of"]
-    with pytest.raises(MismatchError, match="accepted"):
-        runner.run_refusal(vector, FILES["rounds/active"])
-
-
-@pytest.mark.parametrize("name", sorted(FILES["one-shot-rounds/losses"]["messages"]))
-def test_the_one_shot_runner_sees_a_change_of_any_message(name: str) -> None:
-    vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
-    vector["messages"][name] = changed(vector["messages"][name])
-    with pytest.raises((MismatchError, ProtocolError)):
-        one_shot.run_round(vector)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("total", [0] * 3),
-        ("survivors", [0, 1]),
-        ("excluded", [1]),
-        ("wrong_members", [1]),
-        ("noisy", [0]),
-        ("seeds", {"0": ["00"]}),
-    ],
-)
-def test_the_one_shot_runner_sees_a_change_of_the_result(key: str, value: Any) -> None:
-    vector = copy.deepcopy(FILES["one-shot-rounds/losses"])
-    vector["operations"][-1]["expect"][key] = value
-    with pytest.raises(MismatchError, match="server_open"):
-        one_shot.run_round(vector)
+@pytest.mark.parametrize("name", ["refusals/client", "refusals/server"])
+def test_the_runner_sees_that_a_message_is_not_refused(name: str) -> None:
+    _sees_acceptance(f"{name}-malformed", FILES["rounds/active"])
 
 
 @pytest.mark.parametrize("side", ["member", "server"])
 def test_the_one_shot_runner_sees_another_error_and_none(side: str) -> None:
-    vector, base = FILES[f"one-shot-refusals/{side}-malformed"], FILES["one-shot-rounds/plain"]
-    other = copy.deepcopy(vector)
+    name, base = f"one-shot-refusals/{side}-malformed", FILES["one-shot-rounds/plain"]
+    other = copy.deepcopy(FILES[name])
     other["operations"][-1]["error"]["reason"] = "DUPLICATE_KEY"
     with pytest.raises(MismatchError):
         one_shot.run_refusal(other, base)
-    accepted = copy.deepcopy(vector)
-    last = accepted["operations"][-1]
+    _sees_acceptance(name, base)
+
+
+def _sees_acceptance(name: str, base: dict[str, Any]) -> None:
+    vector = copy.deepcopy(FILES[name])
+    last = vector["operations"][-1]
     last["data"] = last["instead_of"]
     with pytest.raises(MismatchError, match="accepted"):
-        one_shot.run_refusal(accepted, base)
+        runner_of(name).run_refusal(vector, base)
 
 
 def test_the_runner_sees_changed_primitives() -> None:

@@ -74,11 +74,16 @@ COINS = [(module, "accumulate_binomial", _drop_a_third) for module in (dp.coins,
     ("name", "faults"),
     [
         ("privacy-noise-law", COINS),
-        ("privacy-noise-removal", COINS),
-        ("privacy-noise-colluders", COINS),
-        ("privacy-two-worlds-path", COINS),
-        ("privacy-two-worlds-run", [(Charge, "reserve", _reserve_nothing)]),
-        ("privacy-two-worlds-run", [(Parts, "_counted", _leave_out_once)]),
+        *(
+            pytest.param(f"privacy-{name}", faults, marks=pytest.mark.slow)
+            for name, faults in (
+                ("noise-removal", COINS),
+                ("noise-colluders", COINS),
+                ("two-worlds-path", COINS),
+                ("two-worlds-run", [(Charge, "reserve", _reserve_nothing)]),
+                ("two-worlds-run", [(Parts, "_counted", _leave_out_once)]),
+            )
+        ),
     ],
 )
 def test_the_same_fault_in_the_product_is_found(

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from command_line import invoke, run_json
+from command_line import Refused, invoke, run_json
 
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.planning.configuration import load
-from protocol.planning.training_plan import TrainingPlan
 from protocol.round.policy import ClientPolicy
 from protocol.training import local
-from simulations.__main__ import main
 from simulations.commands import cli
 from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
 from veilsum.extras import install_command
@@ -63,14 +61,8 @@ def test_people_get_a_table() -> None:
     assert "ratio_to_keystream" in result.stdout
 
 
-def test_a_field_that_does_not_exist_is_one_line_and_status_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["veilsum", "bench", "mask", "--bits", "63"])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    assert "bits = 63: must be an int in 8 .. 62" in capsys.readouterr().err
+def test_a_field_that_does_not_exist_is_one_line_and_status_2(refused: Refused) -> None:
+    assert "bits = 63: must be an int in 8 .. 62" in refused("bench", "mask", "--bits", 63)
 
 
 @pytest.mark.slow
@@ -135,7 +127,11 @@ def small(**scheme: str) -> RunConfig:
 
 
 @pytest.mark.parametrize(
-    ("mode", "words"), [("active", "may deviate at will"), ("semi_honest", "only looks")]
+    ("mode", "words"),
+    [
+        ("active", "may deviate at will"),
+        pytest.param("semi_honest", "only looks", marks=pytest.mark.slow),
+    ],
 )
 def test_the_demo_says_what_it_trusts_the_server_with(
     tmp_path: Path, mode: str, words: str
@@ -160,58 +156,38 @@ def test_the_demo_refuses_what_it_does_not_run(tmp_path: Path) -> None:
 
 
 def test_clients_that_refuse_are_one_line_and_status_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     """A server that forgets the noise gets no round, and the reason is told."""
-    monkeypatch.setattr(local, "client_policy", _strict)
+    strict = ClientPolicy(minimum_noise_multiplier=1e9)
+    monkeypatch.setattr(local, "client_policy", lambda *_: strict)
     given = write_config(small(), tmp_path / "given.toml")
-    arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report"), "--quiet"]
-    monkeypatch.setattr(sys, "argv", ["veilsum", *arguments])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    error = " ".join(capsys.readouterr().err.split())
-    assert "TooFewSurvivorsError" in error and "noise_multiplier" in error
-
-
-def _strict(plan: TrainingPlan, dimension: int, *_: object) -> ClientPolicy:
-    return ClientPolicy(minimum_noise_multiplier=1e9)
+    error = refused("demo", "--config", given, "--out", tmp_path / "report", "--quiet")
+    assert "TooFewSurvivorsError" in error and "noise_multiplier" in " ".join(error.split())
 
 
 def test_a_refusal_by_policy_is_one_line_and_status_2(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     def refuse() -> NoReturn:
         raise PolicyError("coins", 0, "at least [some]")
 
     monkeypatch.setattr(cli, "app", refuse)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    assert "at least [some]" in capsys.readouterr().err
+    assert "at least [some]" in refused()
 
 
-def test_an_unknown_key_is_one_line_and_status_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text("colour = 1\n")
-    monkeypatch.setattr(sys, "argv", ["veilsum", "demo", "--config", str(path)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    assert "ConfigurationError: colour: unknown key" in capsys.readouterr().err
+def test_an_unknown_key_is_one_line_and_status_2(tmp_path: Path, refused: Refused) -> None:
+    (tmp_path / "config.toml").write_text("colour = 1\n")
+    error = refused("demo", "--config", tmp_path / "config.toml")
+    assert "ConfigurationError: colour: unknown key" in error
 
 
 def test_a_missing_extra_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     monkeypatch.setitem(sys.modules, "typer", None)
     monkeypatch.delitem(sys.modules, "simulations.commands.cli", raising=False)
     monkeypatch.delattr("simulations.commands.cli", raising=False)
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    error = capsys.readouterr().err
+    error = refused()
     assert "needs typer" in error and install_command("cli") in error
     assert error.count("\n") == 1

@@ -52,16 +52,29 @@ def test_no_application_prints_locals_in_a_traceback() -> None:
     assert {each.get("pretty_exceptions_show_locals") for each in found} == {"False"}
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_import_no_command(option: str) -> None:
-    code = (
+def python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603
+        [sys.executable, *arguments],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+
+
+def imported(heavy: set[str], *arguments: str) -> str:
+    """A program that is the command, and says at its end what it imported of these packages."""
+    return (
         "import atexit, sys\n"
-        f"atexit.register(lambda: print(sorted({HEAVY!r} & sys.modules.keys()), file=sys.stderr))\n"
-        f"sys.argv = ['veilsum', {option!r}]\n"
+        f"atexit.register(lambda: print(sorted({heavy!r} & sys.modules.keys()), file=sys.stderr))\n"
+        f"sys.argv = {['veilsum', *arguments]!r}\n"
         "from veilsum.__main__ import main\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_no_command(option: str) -> None:
+    done = python("-c", imported(HEAVY, option))
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
@@ -77,22 +90,12 @@ def completed(line: str) -> tuple[set[str], str]:
 
     Typer itself reads the requests of shells by pydantic.
     """
-    heavy = HEAVY - {"pydantic"}
-    code = (
-        "import atexit, sys\n"
-        f"atexit.register(lambda: print(sorted({heavy!r} & sys.modules.keys()), file=sys.stderr))\n"
-        "sys.argv = ['veilsum']\n"
-        "from veilsum.__main__ import main\n"
-        "main()\n"
-    )
     request = {
         "_VEILSUM_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(line.split()) - 1),
     }
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **request}
-    )
+    done = python("-c", imported(HEAVY - {"pydantic"}), **request)
     return set(done.stdout.split()), done.stderr.strip()
 
 
@@ -114,12 +117,8 @@ def test_a_shell_completes_the_options_of_a_command() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_is_shown(shell: str) -> None:
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-m", "veilsum", "--show-completion", shell],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
-    )
+    detection = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    done = python("-m", "veilsum", "--show-completion", shell, **detection)
     assert done.returncode == 0 and f"COMPLETE=complete_{shell}" in done.stdout
 
 
@@ -141,9 +140,7 @@ MAIN = "from veilsum.__main__ import main\nmain()"
 
 def without_extras(*arguments: str) -> tuple[int, str]:
     """Exit status and standard error of a command that has the extra `cli` alone."""
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", WITHOUT + MAIN, *arguments], capture_output=True, text=True
-    )
+    done = python("-c", WITHOUT + MAIN, *arguments)
     return done.returncode, done.stderr
 
 
@@ -181,9 +178,7 @@ def test_what_trains_says_which_extra_is_missing(line: str) -> None:
 )
 def test_windows_is_told_that_it_is_not_supported(work: str) -> None:
     without = f"{WITHOUT}MISSING |= {{'fcntl'}}\n{work}"
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", without, "account"], capture_output=True, text=True
-    )
+    done = python("-c", without, "account")
     assert done.returncode == (2 if work is MAIN else 1)
     line = done.stderr.splitlines()[-1]
     assert line.startswith("ImportError: veilsum does not run on Windows: ")

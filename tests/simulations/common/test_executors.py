@@ -180,15 +180,6 @@ def test_what_has_not_begun_when_it_closes_is_not_begun() -> None:
     assert done == []
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        yield cluster.scheduler_address
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_a_dask_cluster_does_the_same(cluster: str) -> None:

@@ -49,6 +49,7 @@ def test_a_little_of_the_million_learns(data_dir: Path, tmp_path: Path) -> None:
     assert summary["loss"] < rounds[0]["loss"] < 4.41
 
 
+@pytest.mark.slow
 def test_the_quick_one_runs(tmp_path: Path) -> None:
     path = next(path for path in CONFIGS if path.stem == "digits")
     arguments = ["run", str(path), "--out", str(tmp_path), "--set", "engine.aggregator=ideal"]

@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.errors import ConfigurationError
 from simulations.reproduce.adaptive_mean import growth
 from simulations.reproduce.adaptive_mean.campaign import CAMPAIGN, genie
 from simulations.reproduce.adaptive_mean.means import LENGTH, Point, Setting, needed, vectors
-from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
 
 
@@ -125,13 +123,3 @@ def test_growth_is_measured_within_budgets_on_a_page_of_its_own(
     assert all(1 <= run["needed"] <= run["dimension"] for run in figures["runs"])
     assert "Growth with d" in (tmp_path / "adaptive-mean-growth.md").read_text()
     assert (tmp_path / "adaptive-mean-growth.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_two_dimensions_tell_no_growth() -> None:
-    with pytest.raises(ConfigurationError, match="dimensions must be at least 3"):
-        CAMPAIGN.plan(Options(preset="growth", changes={"dimensions": [64, 128]}))
-
-
-def test_a_single_data_set_has_no_interval() -> None:
-    with pytest.raises(ConfigurationError, match="seeds must be at least 2"):
-        CAMPAIGN.plan(Options(seeds=1))

@@ -118,6 +118,7 @@ class TestNoise:
         wrong = planned_noise(TINY.config(Setting("digits", other, 8.0, "constant"), 0, 1))
         assert np.any(np.abs(measured / wrong - 1.0) > tolerance)
 
+    @pytest.mark.slow
     def test_integers_that_nobody_is_trusted_with_cost_a_little_more(
         self, tiny: tuple[dict[str, Any], Path]
     ) -> None:
@@ -146,6 +147,7 @@ class TestFindings:
         assert lost["verdict"] == NOT_REPRODUCED
 
 
+@pytest.mark.slow
 class TestPage:
     def test_all_settings_are_on_it(self, tiny: tuple[dict[str, Any], Path]) -> None:
         figures, folder = tiny

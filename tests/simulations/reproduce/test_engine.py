@@ -510,6 +510,43 @@ class TestPlans:
             CAMPAIGN.plan(options)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "told"),
+    [
+        (
+            "adaptive-mean",
+            Options("growth", {"dimensions": [64, 128]}),
+            "dimensions must be at least 3",
+        ),
+        ("adaptive-mean", Options(seeds=1), "seeds must be at least 2"),
+        ("autotune", Options("quick", {"rates": [0.5]}), "rates must be 1 at least"),
+        ("compression", Options("snli"), "names, fashion-mnist, cifar10, quick"),
+        *(
+            ("cpsgd-mnist", Options(changes=changes), r"steps >= 1|epsilons must be")
+            for changes in ({"levels": [1]}, {"epsilons": [9.0]}, {"steps": [0]})
+        ),
+        *(
+            ("equal-error", Options(changes=changes), "must be in")
+            for changes in ({"noises": [0.01]}, {"clients": [1]})
+        ),
+        *(
+            ("fedsel", Options(changes={field: [1]}), f"{field} must be at least 2, got 1")
+            for field in ("repeats", "sweep_repeats", "folds")
+        ),
+        ("fedsel", Options(changes={"tuning_repeats": [0]}), "tuning_repeats must be at least 1"),
+        ("sqsgd", Options("vgg"), "lenet5, resnet110, quick"),
+        ("sqsgd", Options(changes={"model": ["vgg"]}), "lenet5, resnet110, tiny"),
+        ("sqsgd", Options("resnet110"), "a machine with a GPU, or --set force=true"),
+    ],
+)
+def test_a_campaign_refuses_plans_that_say_nothing(
+    name: str, options: Options, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ConfigurationError, match=told):
+        catalog.campaign(name).plan(options)
+
+
 @pytest.mark.parametrize("name", list(catalog.CAMPAIGNS))
 def test_every_campaign_can_be_loaded_and_is_quick(name: str) -> None:
     campaign = catalog.campaign(name)

@@ -310,12 +310,7 @@ class TestCampaign:
         assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
         assert sorted(np.concatenate(first).tolist()) == list(range(4000))
 
-    def test_plans_are_checked(self) -> None:
-        for name in ("repeats", "sweep_repeats", "folds"):
-            with pytest.raises(ConfigurationError, match=f"{name} must be at least 2, got 1"):
-                CAMPAIGN.plan(Options(changes={name: [1]}))
-        with pytest.raises(ConfigurationError, match="tuning_repeats must be at least 1"):
-            CAMPAIGN.plan(Options(changes={"tuning_repeats": [0]}))
+    def test_a_plan_of_one_table(self) -> None:
         assert CAMPAIGN.plan(Options(changes={"tables": ["BANK"]})).tables == ("BANK",)
 
 

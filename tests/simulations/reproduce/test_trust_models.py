@@ -125,6 +125,7 @@ class TestRecords:
             one_each(digits, 9999, 1)
 
 
+@pytest.mark.slow
 class TestRuns:
     def test_bytes_of_the_distributed_sum_are_what_its_deployment_plans(
         self, tiny: tuple[dict[str, Any], Path]
@@ -254,6 +255,7 @@ class TestFindings:
         assert found["by_bytes"]["bytes_factor"] == pytest.approx(50.0)
 
 
+@pytest.mark.slow
 def test_the_page_has_every_method(tiny: tuple[dict[str, Any], Path]) -> None:
     figures, folder = tiny
     text = (folder / "trust-models.md").read_text()

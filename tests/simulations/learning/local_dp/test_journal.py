@@ -122,35 +122,37 @@ def test_a_memory_without_vectors_is_counts(tmp_path: Path) -> None:
     assert again.sent == memory.sent
 
 
-@pytest.mark.parametrize("at", [0, 7, 20, 41, 90, -1])
-def test_damage_is_told(tmp_path: Path, at: int) -> None:
+@pytest.fixture
+def kept(tmp_path: Path) -> tuple[Path, np.ndarray]:
+    """The file with what three clients remember, and its place."""
     memory = ClientMemory(D)
     journal = MemoryJournal(tmp_path, memory)
     report(memory, range(3), 1.0)
     journal.keep([0, 1, 2])
-    path = tmp_path / "memory-0.rows"
+    return tmp_path / "memory-0.rows", journal.place
+
+
+@pytest.mark.parametrize("at", [0, 7, 20, 41, 90, -1])
+def test_damage_is_told(kept: tuple[Path, np.ndarray], at: int) -> None:
+    path, place = kept
     damaged = bytearray(path.read_bytes())
     damaged[at] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(ConfigurationError, match="damaged") as caught:
-        read(tmp_path, journal.place)
+        read(path.parent, place)
     assert caught.value.key == str(path)
 
 
-def test_a_file_that_is_short_missing_or_of_another_model_is_damaged(tmp_path: Path) -> None:
-    memory = ClientMemory(D)
-    journal = MemoryJournal(tmp_path, memory)
-    report(memory, range(3), 1.0)
-    journal.keep([0, 1, 2])
-    path = tmp_path / "memory-0.rows"
+def test_a_file_that_is_short_missing_or_of_another_model_is_damaged(
+    kept: tuple[Path, np.ndarray],
+) -> None:
+    path, place = kept
     with pytest.raises(ConfigurationError, match="damaged"):
-        MemoryJournal(tmp_path, ClientMemory(D + 1), journal.place)
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ConfigurationError, match="damaged"):
-        read(tmp_path, journal.place)
-    path.unlink()
-    with pytest.raises(ConfigurationError, match="damaged"):
-        read(tmp_path, journal.place)
+        MemoryJournal(path.parent, ClientMemory(D + 1), place)
+    for damage in (lambda: path.write_bytes(path.read_bytes()[:-1]), path.unlink):
+        damage()
+        with pytest.raises(ConfigurationError, match="damaged"):
+            read(path.parent, place)
 
 
 def test_a_run_that_failed_keeps_both_files(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from protocol.errors import ConfigurationError
-from simulations.learning.models import MlpTask, ModuleTask
+from simulations.learning.models import ModuleTask
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -39,26 +39,6 @@ def test_it_computes_what_the_module_computes() -> None:
         task.loss(torch.tensor(vector), INPUTS, LABELS, torch.ones(6)), expected
     )
     assert task.classes_of(INPUTS, LABELS) == 3
-
-
-def test_it_agrees_with_a_model_of_the_package() -> None:
-    ours = MlpTask(features=5, hidden=4, classes=3)
-    vector = torch.randn(ours.dimension, generator=torch.Generator().manual_seed(1))
-    named = ours.layout.unflatten(vector)
-    module = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3))
-    module.load_state_dict(
-        {
-            f"{place}.{part}": named[f"{layer}.{part}"]
-            for place, layer in ((0, "hidden"), (2, "output"))
-            for part in ("weight", "bias")
-        }
-    )
-    task = ModuleTask(module)
-    # Pixels of the package's model are centred: this one gets them so.
-    scores = task.scores(
-        task.layout.unflatten(torch.tensor(task.initial(torch.Generator()))), INPUTS
-    )
-    torch.testing.assert_close(scores, ours.scores(named, (INPUTS + 1) / 2))
 
 
 def test_the_module_stays_as_it_is_and_a_copy_has_the_result() -> None:

@@ -20,7 +20,6 @@ from simulations.commands.run import Tracker
 from simulations.common.failures import CallbackError, one_line
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
-from simulations.learning.federated import load_data
 from simulations.learning.records import Record, RunSummary
 from simulations.learning.run.callbacks import CallbackWarning, RunCallback
 from simulations.learning.run.experiment import RunResult
@@ -30,11 +29,6 @@ from simulations.learning.run.points import Sweep
 from simulations.learning.run.trackers import TRACKERS, figures, remembered, tracker
 
 CONFIG = config_of(BARE, rounds=3, engine={"workers": 1, "evaluate_every": 2})
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(CONFIG)
 
 
 class Listener(RunCallback):

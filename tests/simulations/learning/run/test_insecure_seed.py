@@ -6,16 +6,20 @@ import hashlib
 import json
 import os
 import random
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
 import pytest
+import run_kit
 import tomli_w
 from command_line import invoke, run_json
 from rich.console import Console
-from small_runs import CHUNKED, config_of, lines, run, run_on_ranks, timeless
+from run_kit import left
+from small_runs import CHUNKED, config_of, lines, run, run_on_ranks
 
 from dp import Ledger
 from protocol.errors import ConfigurationError
@@ -23,64 +27,40 @@ from secagg import ServerSession
 from simulations.common.files import write_whole
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.data import Dataset
-from simulations.learning.federated import load_data
 from simulations.learning.insecure import seed_in_notes
-from simulations.learning.local_dp.journal import PATTERN
 from simulations.learning.records import Record
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
+from simulations.learning.run.experiment import RunResult
 from simulations.learning.run.overrides import changed
 from simulations.learning.run.secrets import RunSecrets
 from simulations.learning.run.view import LiveView
 from simulations.reports.demo import run_demo
 
-KINDS: Mapping[str, Mapping[str, Any]] = {
-    "ideal": {"engine.aggregator": "ideal"},
-    "real": {"engine.aggregator": "real"},
-    "central": {"engine.aggregator": "central"},
-    "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
-    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
-    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "fedsel": {"engine.aggregator": "local", "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
-    "secure levels": {
-        "engine.aggregator": "local",
-        "privacy.epsilon": 300.0,
-        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
-    },
-}
+KINDS = ("ideal", "real", "central", "skellam", "powersgd", "clipping", "fedsel", "secure levels")
 WITH_WIRE = ("real", "skellam", "secure levels")
 WITH_LEDGER = ("ideal", "real", "skellam", "powersgd", "clipping")
 SAYS = "protects nobody: all its secrets follow from insecure_seed = 7"
 """What every output says, and none of a run with secrets of its own."""
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(of_kind("ideal", None))
-
-
 def of_kind(kind: str, insecure_seed: int | None = 7, **changes: Any) -> RunConfig:
     """A small run; `None` for one that draws its secrets."""
     seed = {} if insecure_seed is None else {"engine.insecure_seed": insecure_seed}
-    return config_of(CHUNKED, KINDS[kind], seed, **changes)
+    return config_of(CHUNKED, run_kit.KINDS[kind], seed, **changes)
 
 
-def left(path: Path) -> dict[str, Any]:
-    """All that a run leaves but for times: models, records, ledger, what clients remember."""
-    with np.load(path / "checkpoint.npz") as arrays:
-        kept = {name: arrays[name].tobytes() for name in arrays.files if name != "public"}
-    ledger = path / "ledger.jsonl"
-    return {
-        **kept,
-        "records": timeless(lines(path / "rounds.jsonl")),
-        "ledger": ledger.read_bytes() if ledger.exists() else b"",
-        **{file.name: file.read_bytes() for file in path.glob(PATTERN)},
-    }
+@dataclass(frozen=True)
+class Made:
+    """What came of a run, its folder, and hashes of all messages that servers received."""
+
+    result: RunResult
+    path: Path
+    wire: list[str]
 
 
-@pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Hashes of all messages that servers receive: masks, keys and shares are in them."""
+def heard(kind: str, seed: int | None, data: Dataset, path: Path) -> Made:
+    """Run; masks, keys and shares are in the messages."""
     messages: list[str] = []
     receive = ServerSession.receive_bytes
 
@@ -88,30 +68,40 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         messages.append(f"{sender} {hashlib.sha256(message).hexdigest()}")
         receive(session, sender, message)
 
-    monkeypatch.setattr(ServerSession, "receive_bytes", listen)
-    yield messages
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServerSession, "receive_bytes", listen)
+        return Made(run(of_kind(kind, seed), data, path), path, sorted(messages))
 
 
-@pytest.fixture
-def no_entropy(monkeypatch: pytest.MonkeyPatch) -> None:
+Making: TypeAlias = Callable[[str, int | None], Made]
+
+
+@pytest.fixture(scope="module")
+def made(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Making:
+    """The run of a kind with a seed, or with none, once for all tests that look at it."""
+    return cache(lambda kind, seed: heard(kind, seed, data, tmp_path_factory.mktemp("m") / "run"))
+
+
+def forbid_entropy(patch: pytest.MonkeyPatch) -> None:
     """Let whoever asks the operating system for secrets fail."""
 
     def refuse(_: random.SystemRandom, count: int) -> bytes:
         raise AssertionError(f"{count} bytes were drawn from the operating system")
 
     # What `secrets.token_bytes` draws from; NumPy draws in another way, and throws it away.
-    monkeypatch.setattr(random.SystemRandom, "randbytes", refuse)
+    patch.setattr(random.SystemRandom, "randbytes", refuse)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_seed_repeats_everything_and_another_does_not(
-    data: Dataset, tmp_path: Path, heard: list[str], kind: str
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Making, kind: str
 ) -> None:
-    found, wires = {}, {}
-    for name, seed in {"one": 7, "again": 7, "other": 8, "drawn": None}.items():
-        heard.clear()
-        run(of_kind(kind, seed), data, tmp_path / name)
-        found[name], wires[name] = left(tmp_path / name), sorted(heard)
+    """And draws no secret."""
+    runs = {name: made(kind, seed) for name, seed in {"one": 7, "other": 8, "drawn": None}.items()}
+    forbid_entropy(monkeypatch)
+    runs["again"] = heard(kind, 7, data, tmp_path / "again")
+    found = {name: left(each.path) for name, each in runs.items()}
+    wires = {name: each.wire for name, each in runs.items()}
     assert found["one"] == found["again"] and wires["one"] == wires["again"]
     assert bool(wires["one"]) is (kind in WITH_WIRE)
     for other in ("other", "drawn"):
@@ -120,35 +110,31 @@ def test_one_seed_repeats_everything_and_another_does_not(
         assert not set(wires["one"]) & set(wires[other])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_secret_is_drawn(data: Dataset, tmp_path: Path, no_entropy: None, kind: str) -> None:
-    run(of_kind(kind), data, tmp_path / "run")
-    if kind != "central":
-        # The control: without the seed it would be.
-        with pytest.raises(AssertionError, match="drawn from the operating system"):
-            run(of_kind(kind, None), data, tmp_path / "drawn")
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "central"])
+def test_without_a_seed_secrets_are_drawn(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The control of the test above."""
+    forbid_entropy(monkeypatch)
+    with pytest.raises(AssertionError, match="drawn from the operating system"):
+        run(of_kind(kind, None), data, tmp_path / "drawn")
 
 
 @pytest.mark.parametrize("kind", ["ideal", "central", "powersgd", "fedsel"])
-def test_any_number_of_ranks_repeats_it(data: Dataset, tmp_path: Path, kind: str) -> None:
-    config = of_kind(kind)
-
-    def played(path: Path, size: int) -> dict[str, Any]:
-        run_on_ranks(config, data, path, size)
-        found = left(path)
+def test_any_number_of_ranks_repeats_it(
+    data: Dataset, tmp_path: Path, made: Making, kind: str
+) -> None:
+    for size in (1, 2, 3):
+        run_on_ranks(of_kind(kind), data, tmp_path / str(size), size)
         # What is measured, and never released, adds up in another order.
-        return {**found, "records": timeless(found["records"], "error")}
-
-    alone = played(tmp_path / "1", 1)
-    assert played(tmp_path / "2", 2) == played(tmp_path / "3", 3) == alone
+        assert left(tmp_path / str(size), "error") == left(made(kind, 7).path, "error")
 
 
 def test_a_run_goes_on_where_it_stopped(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Making
 ) -> None:
     """Stopped after a charge: the round that was paid for is released again, at no further cost."""
     config = of_kind("ideal")
-    run(config, data, tmp_path / "whole")
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
@@ -159,7 +145,7 @@ def test_a_run_goes_on_where_it_stopped(
             run(config, data, tmp_path / "cut")
     assert not (tmp_path / "cut" / "secrets.key").exists()
     run(config, data, tmp_path / "cut")
-    assert left(tmp_path / "cut") == left(tmp_path / "whole")
+    assert left(tmp_path / "cut") == left(made("ideal", 7).path)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +161,7 @@ def test_a_run_goes_on_where_it_stopped(
 def test_no_folder_goes_on_with_another_seed_or_without_one(
     data: Dataset,
     tmp_path: Path,
+    made: Making,
     kind: str,
     edited: bool,
     begun: int | None,
@@ -183,7 +170,7 @@ def test_no_folder_goes_on_with_another_seed_or_without_one(
 ) -> None:
     """Not even if somebody edits its configuration: the checkpoint says so too."""
     first, then = of_kind(kind, begun), of_kind(kind, given)
-    run(first, data, tmp_path / "run")
+    shutil.copytree(made(kind, begun).path, tmp_path / "run")
     (tmp_path / "run" / "summary.json").unlink()
     if edited:
         text = tomli_w.dumps(then.model_dump(exclude_none=True))
@@ -217,11 +204,9 @@ def test_the_key_is_still_a_secret_and_its_own_for_every_seed(tmp_path: Path) ->
 
 @pytest.mark.parametrize("kind", ["ideal", "real", "central", "fedsel", "powersgd", "clipping"])
 @pytest.mark.parametrize("insecure", [True, False])
-def test_records_summary_and_ledger_say_so(
-    data: Dataset, tmp_path: Path, kind: str, insecure: bool
-) -> None:
-    result = run(of_kind(kind, 7 if insecure else None), data, tmp_path / "run")
-    path = tmp_path / "run"
+def test_records_summary_and_ledger_say_so(made: Making, kind: str, insecure: bool) -> None:
+    found = made(kind, 7 if insecure else None)
+    result, path = found.result, found.path
     records = lines(path / "rounds.jsonl")
     assert [r.get("insecure_seed") for r in records] == [7 if insecure else None] * 3
     summary = json.loads((path / "summary.json").read_text())

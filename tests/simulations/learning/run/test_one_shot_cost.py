@@ -53,7 +53,7 @@ def test_a_million_clients_on_one_rank_and_on_many() -> None:
     assert many.memory == 1_000_000 * (700 + 800 + 1800) + 1000 * 50_000
 
 
-@pytest.fixture(params=list(CommitteeKind), ids=lambda kind: str(kind.value))
+@pytest.fixture(scope="module", params=list(CommitteeKind), ids=lambda kind: str(kind.value))
 def cost(request: pytest.FixtureRequest) -> Iterator[tuple[Any, OneShotCost]]:
     plan = plan_of(request.param)
     deployment = plan_deployment(plan, SketchSpec.identity(DIMENSION))

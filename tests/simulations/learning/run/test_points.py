@@ -6,15 +6,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import invoke, run_json
+from run_kit import process_of, torchrun
 from small_runs import BARE, config_of
 
 from protocol.errors import ConfigurationError
@@ -45,15 +44,6 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, ...]]:
     folder = tmp_path_factory.mktemp("alone")
     file = write_config(CONFIG, folder / "config.toml")
     return figures(run_json("sweep", file, *CHANGES, "--out", folder / "sweep"))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    distributed = pytest.importorskip("distributed")
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-    ) as cluster:
-        yield cluster.scheduler_address
 
 
 @pytest.mark.slow
@@ -123,11 +113,6 @@ def test_who_does_not_see_the_folder_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep").exists()
 
 
-def torchrun(*words: object) -> list[str]:
-    engine = ["torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    return [sys.executable, "-m", *engine, "-m", "simulations", *map(str, words)]
-
-
 @pytest.mark.slow
 def test_ranks_run_the_points_and_what_is_finished_outlives_one_of_them(
     tmp_path: Path, alone: list[tuple[Any, ...]]
@@ -138,32 +123,19 @@ def test_ranks_run_the_points_and_what_is_finished_outlives_one_of_them(
     # The first point is short; the others would take minutes.
     words = ["sweep", file, "--set", "rounds=2,4000", *CHANGES, "--out", folder]
     ranks = subprocess.Popen(  # noqa: S603 - our own program
-        torchrun(*words, "--quiet"), stderr=subprocess.PIPE, text=True
+        torchrun(2, *words, "--quiet"), stderr=subprocess.PIPE, text=True
     )
     finished = folder / "rounds=2,seed=1" / "summary.json"
     begun = [folder / f"rounds={r},seed={s}" for r, s in ((2, 1), (2, 2), (2, 3), (4000, 1))]
     while not (finished.exists() and all(path.exists() for path in begun)):
         assert ranks.poll() is None
         time.sleep(0.05)
-    os.kill(rank_one(folder), signal.SIGKILL)
+    os.kill(process_of(1, folder), signal.SIGKILL)
     _, told = ranks.communicate(timeout=60)
     assert ranks.returncode and "rank      : 1" in told
     # The same folder, and what is left of a shorter list, with one process.
     again = run_json("sweep", file, "--set", "rounds=2", *CHANGES, "--out", folder)
     assert figures(again) == alone
-
-
-def rank_one(folder: Path) -> int:
-    """The process of rank 1 of the command with a folder."""
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_bytes().split(b"\0")
-            told = (place / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if os.fsencode(folder) in words and b"RANK=1" in told:
-            return int(place.name)
-    raise AssertionError("no rank 1")
 
 
 @pytest.mark.parametrize(

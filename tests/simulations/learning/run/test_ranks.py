@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -15,8 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import run_kit
 from rank_doubles import on_ranks
-from small_runs import CHUNKED, config_of, lines, timeless
+from run_kit import KEY, folder_of, process_of, torchrun
+from small_runs import CHUNKED, config_of, lines
 from small_runs import run_on_ranks as played
 
 from protocol.errors import ConfigurationError
@@ -26,42 +27,21 @@ from simulations.common.ranks import own_cores
 from simulations.learning import federated
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
-from simulations.learning.federated import Federation, load_data
-from simulations.learning.local_dp.journal import PATTERN
+from simulations.learning.federated import Federation
 from simulations.learning.run import assembly, experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.secrets import RunSecrets
 
 # Twice as many rounds as ask everybody, or nobody's memory would be looked at.
 LOCAL = {"engine.aggregator": "local", "rounds": 6}
+SHARED = ("ideal", "central", "plain", "powersgd", "clipping", "denoised", "one-shot", "named")
 KINDS: Mapping[str, Mapping[str, Any]] = {
-    "ideal": {"engine.aggregator": "ideal"},
-    "central": {"engine.aggregator": "central"},
-    "plain": {"engine.aggregator": "plain"},
-    "noise that stays": {
-        "engine.aggregator": "ideal",
-        "noise.mechanism": "skellam",
-    },
-    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
-    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
-    "fedsel": {**LOCAL, "local_dp": {"algorithm": "fedsel", "momentum": 0.5}},
+    **{name: run_kit.KINDS[name] for name in SHARED},
+    "noise that stays": {"engine.aggregator": "ideal", "noise.mechanism": "skellam"},
+    "fedsel": {**run_kit.KINDS["fedsel"], **LOCAL},
     "residuals": {**LOCAL, "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05}},
     "nothing remembered": {**LOCAL, "local_dp": {"algorithm": "piecewise"}},
-    "one-shot": {"engine.aggregator": "real", "scheme.kind": "one-shot"},
-    "one-shot, a named committee": {
-        "engine.aggregator": "real",
-        "scheme.kind": "one-shot",
-        "scheme.committee.kind": "named",
-        "scheme.committee.size": 8,
-        "scheme.committee.corrupt": 1,
-        "scheme.committee.away": 1,
-    },
-    "one-shot, two sums": {
-        "engine.aggregator": "real",
-        "scheme.kind": "one-shot",
-        "powersgd": {"rank": 2},
-    },
+    "one-shot, two sums": {**run_kit.KINDS["one-shot"], "powersgd": {"rank": 2}},
     "passes, one after another": {
         "engine.aggregator": "ideal",
         "engine.strategy": "loop",
@@ -69,49 +49,30 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
         "local.epochs": 1,
     },
 }
-KEY = bytes(range(32))
 
 
 def of_kind(kind: str, **changes: Any) -> RunConfig:
     return config_of(CHUNKED, KINDS[kind], **changes)
 
 
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(of_kind("ideal"))
+def left(path: Path) -> dict[str, Any]:
+    """Errors are figures that nothing depends on, from sums of floats in another order."""
+    return run_kit.left(path, "error")
 
 
-def folder_of(path: Path, config: RunConfig) -> Path:
-    """A folder of a run that has not begun, with secrets that are always the same."""
-    with RunFolder(path, config) as folder:
-        folder.key.write_bytes(KEY)
-    return path
-
-
-def left(
-    path: Path,
-) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]], dict[str, bytes]]:
-    """The model, the records without times and measured errors, the ledger, clients' memories."""
-    with np.load(path / "checkpoint.npz") as arrays:
-        model = arrays["model"].tobytes()
-    records = lines(path / "rounds.jsonl")
-    ledger = path / "ledger.jsonl"
-    remembered = {file.name: file.read_bytes() for file in path.glob(PATTERN)}
-    return model, timeless(records, "error"), lines(ledger) if ledger.exists() else [], remembered
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_any_number_of_ranks_leaves_the_same(data: Dataset, tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "sizes"), [*((kind, (3,)) for kind in KINDS), ("ideal", (2, 7))])
+def test_any_number_of_ranks_leaves_the_same(
+    data: Dataset, tmp_path: Path, kind: str, sizes: tuple[int, ...]
+) -> None:
     config = of_kind(kind)
-    folders = {size: folder_of(tmp_path / str(size), config) for size in (1, 2, 3, 7)}
+    folders = {size: folder_of(tmp_path / str(size), config) for size in (1, *sizes)}
     for size, path in folders.items():
         played(config, data, path, size)
-    for size in (2, 3, 7):
+    for size in sizes:
         assert left(folders[size]) == left(folders[1]), size
         for one, alone in zip(
             lines(folders[size] / "rounds.jsonl"), lines(folders[1] / "rounds.jsonl"), strict=True
         ):
-            # Figures that nothing depends on, from sums of floats in another order.
             assert one.get("error", {}) == pytest.approx(alone.get("error", {}), rel=1e-9)
 
 
@@ -174,10 +135,8 @@ def test_with_other_secrets_a_run_leaves_something_else(data: Dataset, tmp_path:
     """The control: what is compared depends on noise."""
     config = of_kind("ideal")
     played(config, data, folder_of(tmp_path / "one", config), 2)
-    with RunFolder(tmp_path / "other", config) as folder:
-        folder.key.write_bytes(KEY[::-1])
-    played(config, data, tmp_path / "other", 2)
-    assert left(tmp_path / "one")[0] != left(tmp_path / "other")[0]
+    played(config, data, folder_of(tmp_path / "other", config, KEY[::-1]), 2)
+    assert left(tmp_path / "one")["model"] != left(tmp_path / "other")["model"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -252,21 +211,10 @@ def test_ranks_that_compute_another_model_are_found_out(
 
 
 @pytest.mark.parametrize(
-    ("key", "changes"),
-    [
-        ("engine.aggregator", {"engine.aggregator": "real"}),
-        (
-            "local_dp.through",
-            {
-                "engine.aggregator": "local",
-                "privacy.epsilon": 300.0,
-                "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
-            },
-        ),
-    ],
+    ("key", "kind"), [("engine.aggregator", "real"), ("local_dp.through", "secure levels")]
 )
-def test_the_pairwise_protocol_stays_in_one_process(key: str, changes: dict[str, Any]) -> None:
-    config = config_of(CHUNKED, changes)
+def test_the_pairwise_protocol_stays_in_one_process(key: str, kind: str) -> None:
+    config = config_of(CHUNKED, run_kit.KINDS[kind])
     config.check()
     with pytest.raises(ConfigurationError, match="among 2 ranks") as caught:
         config.check(2)
@@ -303,11 +251,6 @@ def test_ranks_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -
         assert own_cores() == cores == of_kind("ideal").engine.threads
 
 
-def torchrun(size: int, *words: str | Path) -> list[str]:
-    engine = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(size), "-m"]
-    return [sys.executable, "-m", *(engine if size > 1 else []), "simulations", *map(str, words)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ideal", "fedsel", "one-shot"])
 def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
@@ -331,7 +274,7 @@ def test_processes_of_torchrun_leave_the_same_and_go_on_after_one_is_killed(
     while len(lines(cut / "rounds.jsonl") if (cut / "rounds.jsonl").exists() else []) < 3:
         assert ranks.poll() is None
         time.sleep(0.02)
-    os.kill(rank_of(1, cut), signal.SIGKILL)
+    os.kill(process_of(1, cut), signal.SIGKILL)
     _, told = ranks.communicate(timeout=60)
     assert ranks.returncode
     assert "rank 1 of 2 (process " in told and "died; what was finished is kept" in told
@@ -354,16 +297,3 @@ def test_ranks_with_nothing_to_do_end_well(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["rounds"] == 3
-
-
-def rank_of(number: int, folder: Path) -> int:
-    """The process of a rank of the run in a folder."""
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (place / "cmdline").read_bytes().split(b"\0")
-            told = (place / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if os.fsencode(folder) in words and b"RANK=%d" % number in told:
-            return int(place.name)
-    raise AssertionError(f"no rank {number}")

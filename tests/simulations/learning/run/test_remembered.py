@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -14,40 +13,29 @@ from typing import Any
 
 import numpy as np
 import pytest
+import small_runs
+from run_kit import KINDS, folder_of
+from small_runs import BARE, config_of, lines, timeless
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
-from simulations.learning.federated import load_data
 from simulations.learning.local_dp.journal import PATTERN, MemoryJournal
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.run.checkpoint import Checkpoint
-from simulations.learning.run.experiment import run_experiment
-from simulations.learning.run.folder import RunFolder
 from simulations.learning.sources.local import PLACE
 
-CONFIG = parse(
-    {
-        "seed": 3,
-        "rounds": 5,
-        # Everybody reports in every round, so that the file is soon twice what is remembered.
-        "task": {"population": 10, "hidden": 4, "minimum_examples": 3},
-        "local": {"algorithm": "fedsgd"},
-        "server": {"learning_rate": 2.0},
-        "privacy": {"epsilon": 30.0, "delta": 1e-5, "clip_l2": 0.25},
-        "cohort": {"size": 10, "tolerated_dropouts": 2, "tolerated_colluders": 1},
-        "faults": {"dropout": 0.1},
-        "engine": {"aggregator": "local", "evaluate_every": 5},
-        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
-    },
-    RunConfig,
+# Everybody reports in every round, so that the file is soon twice what is remembered.
+CONFIG = config_of(
+    BARE,
+    KINDS["fedsel"],
+    rounds=5,
+    task__population=10,
+    task__hidden=4,
+    local={"algorithm": "fedsgd"},
+    faults__dropout=0.1,
+    engine__evaluate_every=5,
 )
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(CONFIG)
 
 
 class Killed(BaseException):
@@ -55,10 +43,9 @@ class Killed(BaseException):
 
 
 def run(data: Dataset, path: Path, config: RunConfig = CONFIG) -> None:
-    with RunFolder(path, config) as folder:
-        if not folder.checkpoint.exists():
-            folder.key.write_bytes(bytes(range(32)))
-        run_experiment(config, data, folder)
+    if not (path / "checkpoint.npz").exists():
+        folder_of(path, config)
+    small_runs.run(config, data, path)
 
 
 def left(path: Path) -> tuple[bytes, list[dict[str, Any]], dict[int, Any]]:
@@ -72,9 +59,7 @@ def left(path: Path) -> tuple[bytes, list[dict[str, Any]], dict[int, Any]]:
         client: (memory.sent[client], memory.vector("delayed", client).tobytes())
         for client in memory.clients
     }
-    lines = (path / "rounds.jsonl").read_text().splitlines()
-    records = [{**json.loads(line), "seconds": 0, "stages": 0} for line in lines]
-    return model.tobytes(), records, remembered
+    return model.tobytes(), timeless(lines(path / "rounds.jsonl")), remembered
 
 
 def kill_at(patch: pytest.MonkeyPatch, moment: int) -> list[str]:
@@ -162,8 +147,7 @@ def test_kill_9_of_a_real_process(data: Dataset, tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"rounds": 30})
     file = write_config(config, tmp_path / "config.toml")
     run(data, tmp_path / "whole", config)
-    with RunFolder(tmp_path / "cut", config) as folder:
-        folder.key.write_bytes(bytes(range(32)))
+    folder_of(tmp_path / "cut", config)
     command = [sys.executable, "-m", "simulations", "run", str(file), "--quiet", "--out"]
     process = subprocess.Popen([*command, str(tmp_path / "cut")])  # noqa: S603 - our own program
     rounds = tmp_path / "cut" / "rounds.jsonl"

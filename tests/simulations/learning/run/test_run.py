@@ -11,14 +11,17 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
+import run_kit
 import tomli_w
 from command_line import invoke, run_json
 from rich.console import Console
+from run_kit import folder_of
 from small_runs import SMALL, config_of, lines, run, timeless
 
 from dp import Ledger
@@ -32,12 +35,11 @@ from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
-from simulations.learning.federated import load_data
 from simulations.learning.records import Record
 from simulations.learning.run import experiment
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
-from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.experiment import RunResult, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import (
     as_choices,
@@ -63,49 +65,12 @@ from sketch.controllers import (
     TwoStage,
 )
 
-KINDS = {
-    "ideal": {"engine.aggregator": "ideal"},
-    "real": {"engine.aggregator": "real"},
-    "central": {"engine.aggregator": "central"},
-    "plain": {"engine.aggregator": "plain"},
-    "fedsel": {
-        "engine.aggregator": "local",
-        "local_dp": {"algorithm": "fedsel", "momentum": 0.5},
-    },
-    "secure levels": {
-        "engine.aggregator": "local",
-        "privacy.epsilon": 300.0,
-        "local_dp": {"algorithm": "sqsgd", "sample_share": 0.05, "through": "secure_sum"},
-    },
-    "skellam": {"engine.aggregator": "real", "noise.mechanism": "skellam"},
-    "discrete gaussian": {
-        "engine.aggregator": "ideal",
-        "noise.mechanism": "discrete-gaussian",
-    },
-    # Now and then too few of the thirty are drawn, and a number is passed over.
-    "drawn": {
-        "engine.aggregator": "real",
-        "scheme.kind": "one-shot",
-        "scheme.committee.kind": "drawn",
-        "scheme.committee.size": 8,
-        "scheme.committee.corrupt": 1,
-        "scheme.committee.away": 1,
-        "scheme.committee.odds": 0.3,
-    },
-    "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
-    "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
-    "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
-}
+KINDS = {name: run_kit.KINDS[name] for name in run_kit.KINDS if name not in ("one-shot", "named")}
 SUMS = {
     **{"ideal": 1, "real": 1, "skellam": 1, "discrete gaussian": 1, "drawn": 1},
     **{"powersgd": 2, "clipping": 1},
 }
 """Charges of one round, of those that have a ledger."""
-
-
-@pytest.fixture(scope="module")
-def data() -> Dataset:
-    return load_data(small())
 
 
 def small(**changes: Any) -> RunConfig:
@@ -129,11 +94,27 @@ class Listener(RunCallback):
         self.records.append(record)
 
 
+Uncut: TypeAlias = Callable[[str], tuple[RunConfig, RunResult, Path]]
+
+
+@pytest.fixture(scope="module")
+def uncut(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Uncut:
+    """A run of a kind that is never stopped: its configuration, what came of it, its folder."""
+
+    @cache
+    def found(kind: str) -> tuple[RunConfig, RunResult, Path]:
+        # A controller that looks at the release before: a checkpoint has to keep it.
+        config = of_kind(kind, sketch={"controller": "adapt_progress", "first_rate": 4.0})
+        path = folder_of(tmp_path_factory.mktemp("uncut") / "run", config)
+        return config, run(config, data, path), path
+
+    return found
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str) -> None:
-    config = of_kind(kind)
-    result = run(config, data, tmp_path / "run")
-    names = {path.name for path in (tmp_path / "run").iterdir()}
+def test_a_run_leaves_everything_behind(uncut: Uncut, kind: str) -> None:
+    config, result, path = uncut(kind)
+    names = {each.name for each in path.iterdir()}
     expected = {"config.toml", "environment.json", "rounds.jsonl", "checkpoint.npz", "summary.json"}
     assert expected <= names
     assert ("ledger.jsonl" in names) is (kind in SUMS)
@@ -141,10 +122,10 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
     assert sum(name.startswith("memory-") for name in names) == remembers
     # Nobody can take the noise off a run that is over.
     assert "secrets.key" not in names
-    assert load(tmp_path / "run" / "config.toml", RunConfig) == config
-    assert lines(tmp_path / "run" / "rounds.jsonl") == result.records
+    assert load(path / "config.toml", RunConfig) == config
+    assert lines(path / "rounds.jsonl") == result.records
     assert [record["round"] for record in result.records] == [1, 2, 3, 4]
-    made = json.loads((tmp_path / "run" / "environment.json").read_text())
+    made = json.loads((path / "environment.json").read_text())
     assert made["packages"]["numpy"] == np.__version__
     assert made["source"] == provenance().source and made["commit"] == provenance().commit
     for record in result.records:
@@ -153,7 +134,7 @@ def test_a_run_leaves_everything_behind(data: Dataset, tmp_path: Path, kind: str
         if kind != "plain":
             assert record["error"]["measured"] > 0.0
     summary = result.summary()
-    assert summary == json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary == json.loads((path / "summary.json").read_text())
     assert summary["rounds"] == 4
     sizes, dimension = [r["sketch_size"] for r in result.records], result.records[0]["dimension"]
     assert summary["compression"] == pytest.approx(4 * dimension / sum(sizes))
@@ -184,23 +165,34 @@ class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
     """The process went away."""
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("moment", ["charge", "checkpoint", "record", "after"])
+EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd")
+"""Kinds that are cut at every moment by `make test`; the others are by `make test-long`."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"),
+    [
+        pytest.param(
+            kind,
+            moment,
+            marks=() if kind in EVERY_MOMENT or moment == "checkpoint" else pytest.mark.slow,
+        )
+        for kind in KINDS
+        for moment in ("charge", "checkpoint", "record", "after")
+        if moment != "charge" or kind in SUMS
+    ],
+)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
-    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, moment: str
+    data: Dataset,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    uncut: Uncut,
+    kind: str,
+    moment: str,
 ) -> None:
     """Stopped between any two of the steps of a round, with the secrets that the run began with."""
-    if kind not in SUMS and moment == "charge":
-        pytest.skip("this run has no ledger")
-    # A controller that looks at the release before: a checkpoint has to keep it.
-    tuned = {"controller": "adapt_progress", "first_rate": 4.0}
-    config, key = of_kind(kind, sketch=tuned), bytes(range(32))
-    monkeypatch.setattr("secrets.token_bytes", lambda count: key[:count])
-    whole = run(config, data, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_at(patch, moment, 2)
-        with pytest.raises(Stopped):
-            run(config, data, tmp_path / "cut")
+    config, whole, path = uncut(kind)
+    cut_short(config, data, folder_of(tmp_path / "cut", config), monkeypatch, moment, 2)
     seen = Listener()
     result = run(config, data, tmp_path / "cut", seen)
     assert timeless(result.records) == timeless(whole.records)
@@ -209,8 +201,8 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
     charged = 2 // SUMS.get(kind, 1) - 1
     assert result.resumed == {"charge": charged, "checkpoint": 1, "record": 2, "after": 2}[moment]
     if kind in SUMS:
-        for name in ("whole", "cut"):
-            with Ledger.open(tmp_path / name / "ledger.jsonl") as ledger:
+        for each in (path, tmp_path / "cut"):
+            with Ledger.open(each / "ledger.jsonl") as ledger:
                 assert len(ledger.entries()) == 4 * SUMS[kind]
 
 
@@ -233,10 +225,7 @@ def test_a_run_with_secrets_goes_on_where_it_began(
     """Elsewhere, training may come to other updates, released with the noise that was seen."""
     private, plain = of_kind("ideal"), of_kind("plain")
     for config, folder in ((private, tmp_path / "private"), (plain, tmp_path / "plain")):
-        with monkeypatch.context() as patch:
-            stop_at(patch, "after", 2)
-            with pytest.raises(Stopped):
-                run(config, data, folder)
+        cut_short(config, data, folder, monkeypatch, "after", 2)
         environment = folder / "environment.json"
         found = json.loads(environment.read_text())
         found["cores"] = 77
@@ -279,15 +268,27 @@ def stop_at(patch: pytest.MonkeyPatch, moment: str, number: int) -> None:
         before(RunFolder, "append", True)
 
 
+def cut_short(
+    config: RunConfig,
+    data: Dataset,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    number: int,
+) -> None:
+    """Run until the process goes away there."""
+    with monkeypatch.context() as patch:
+        stop_at(patch, moment, number)
+        with pytest.raises(Stopped):
+            run(config, data, path)
+
+
 def test_with_other_secrets_an_interrupted_round_is_charged_again(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control: other secrets make another release, which the ledger has not paid for."""
     config = small()
-    with monkeypatch.context() as patch:
-        stop_at(patch, "charge", 2)
-        with pytest.raises(Stopped):
-            run(config, data, tmp_path / "run")
+    cut_short(config, data, tmp_path / "run", monkeypatch, "charge", 2)
     (tmp_path / "run" / "checkpoint.npz").unlink()
     (tmp_path / "run" / "secrets.key").write_bytes(bytes(32))
     run(config, data, tmp_path / "run")
@@ -303,10 +304,7 @@ def test_without_the_identities_that_its_ledger_counts_no_run_goes_on(
     config = small()
     run(config, data, tmp_path / "whole")
     run(config, data, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_at(patch, "charge", 2)
-        with pytest.raises(Stopped):
-            run(config, data, tmp_path / "run")
+    cut_short(config, data, tmp_path / "run", monkeypatch, "charge", 2)
     key = (tmp_path / "run" / "secrets.key").read_bytes()
     (tmp_path / "run" / "secrets.key").unlink()
     with pytest.raises(
@@ -488,10 +486,7 @@ def test_optimisers_remember_across_an_interruption(
         server__learning_rate=0.05,
     )
     whole = run(config, data, tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        stop_at(patch, "after", 2)
-        with pytest.raises(Stopped):
-            run(config, data, tmp_path / "cut")
+    cut_short(config, data, tmp_path / "cut", monkeypatch, "after", 2)
     assert timeless(run(config, data, tmp_path / "cut").records) == timeless(whole.records)
 
 
@@ -509,10 +504,7 @@ def test_noise_and_averages_are_remembered_across_an_interruption(
     )
     whole = run(config, data, tmp_path / "whole")
     assert len({record["epsilons"]["outsider"] for record in whole.records}) == 1
-    with monkeypatch.context() as patch:
-        stop_at(patch, "after", 5)
-        with pytest.raises(Stopped):
-            run(config, data, tmp_path / "cut")
+    cut_short(config, data, tmp_path / "cut", monkeypatch, "after", 5)
     result = run(config, data, tmp_path / "cut")
     assert result.resumed == 5
     assert timeless(result.records) == timeless(whole.records)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -162,12 +161,3 @@ def test_chunk_and_clients_are_checked_before_iteration(case: Case) -> None:
     for bad in ((), (case.members[0], empty)):
         with pytest.raises(ValueError, match="needs an example"):
             case.parts(8, TRAINING, bad)
-
-
-def test_many_shapes_run_through(case: Case) -> None:
-    for steps, batch, clients in itertools.product((1, 3), (1, 50), (1, 3)):
-        training = LocalTraining(learning_rate=0.1, steps=steps, batch_size=batch)
-        parts = tuple(np.arange(4 * i, 4 * i + 4) for i in range(clients))
-        updates = case.updates(2, training, parts)
-        assert updates.shape == (clients, case.task.dimension)
-        assert np.isfinite(updates).all() and np.abs(updates).max() > 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import Refused
+from command_line import Refused, invoke, run_json
 from typer.testing import CliRunner
 
 from dp import (
@@ -33,20 +33,19 @@ from dp import (
 from dp.accounting.losses import LossDistribution
 from simulations.commands import cli
 
-runner = CliRunner()
+
+def account(*arguments: object) -> dict[str, Any]:
+    figures: dict[str, Any] = run_json("account", *arguments)
+    return figures
 
 
-def account(*arguments: str) -> dict[str, Any]:
-    result = runner.invoke(cli.app, ["account", *arguments, "--json"])
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+def of_ledger(ledger: Path, *arguments: object) -> dict[str, Any]:
+    return account("--ledger", ledger, *arguments)
 
 
-def shown(ledger: Path, *arguments: str) -> str:
-    """What is printed for people, on one line."""
-    result = runner.invoke(
-        cli.app, ["account", "--ledger", str(ledger), *arguments], env={"COLUMNS": "240"}
-    )
+def printed(*arguments: object) -> str:
+    """What people get, on one line."""
+    result = CliRunner().invoke(cli.app, ["account", *map(str, arguments)], env={"COLUMNS": "240"})
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.replace("│", " ").split())
 
@@ -107,15 +106,13 @@ def test_targets_are_met() -> None:
 
 
 def test_people_get_a_table() -> None:
-    result = runner.invoke(cli.app, ["account", "--coins", "1024"])
-    assert result.exit_code == 0
+    shown = printed("--coins", 1024)
     for words in ("domination", "infinite", "a yardstick", "zero-out", "knows the cohort"):
-        assert words in result.stdout
+        assert words in shown
 
 
 def test_help_says_whose_variance_is_meant() -> None:
-    text = " ".join(runner.invoke(cli.app, ["account", "--help"]).stdout.replace("│", " ").split())
-    assert "ONE client's noise" in text
+    assert "ONE client's noise" in printed("--help")
 
 
 @pytest.mark.parametrize(
@@ -159,59 +156,109 @@ def test_figures_beyond_all_tables_are_infinite(arguments: str) -> None:
 
 
 GOAL = {"epsilon": 8.0, "delta": 1e-5, "rounds": 5, "delta0": 6.25e-8}
+RINGS = {**GOAL, "aggregation": 1e-8}
+RESERVE = FailureReserve(GOAL["delta0"], GOAL["rounds"])
 FIRST, SECOND = BinomialRelease(4000, 16.0, 16, 9), BinomialRelease(9000, 16.0, 16, 9)
 ANNA, BERTA, CARLA = "a" * 16, "b" * 16, "c" * 16
+ROUNDS = [
+    (event, {"cohort": cohort, "goal": GOAL})
+    for event, cohort in ((FIRST, [ANNA, BERTA]), (SECOND, [BERTA, CARLA]), (FIRST, [BERTA, ANNA]))
+]
+WEAK = BinomialRelease(10**6, 1.0, 1, 9)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    location = tmp_path / "ledger.jsonl"
-    rounds = [(FIRST, [ANNA, BERTA]), (SECOND, [BERTA, CARLA]), (FIRST, [BERTA, ANNA])]
-    with Ledger.open(location) as ledger:
-        for number, (event, cohort) in enumerate(rounds):
-            ledger.append(event, {"cohort": cohort, "goal": GOAL, "round": number})
-    return location
+    return ledger_of(tmp_path / "ledger.jsonl", *ROUNDS)
 
 
-def running(events: Sequence[Event], reserve: FailureReserve | None = None) -> float:
+def composed(
+    events: Sequence[Event], reserve: FailureReserve | None = None
+) -> DominationAccountant:
     accountant = DominationAccountant(reserve)
     for event in events:
         accountant.compose(event)
-    return accountant.epsilon(1e-5)
+    return accountant
 
 
-def test_a_ledger_reports_the_client_that_spent_most(path: Path) -> None:
-    figures = account("--ledger", str(path))
-    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
-    assert figures["client"] == BERTA
+def running(events: Sequence[Event], reserve: FailureReserve | None = None) -> float:
+    return composed(events, reserve).epsilon(1e-5)
+
+
+REPLACED = ("--adjacency", "replace-one")
+NOBODY = {"clients": 9, "sha256": "00"}
+BERTAS = [FIRST, SECOND, FIRST]
+
+
+@pytest.mark.parametrize(
+    ("entries", "arguments", "events", "reserve"),
+    [
+        (ROUNDS, (), BERTAS, RESERVE),
+        # An entry without a cohort is charged to everybody.
+        ([*ROUNDS, (SECOND, {"goal": GOAL, "cohort": NOBODY})], (), [*BERTAS, SECOND], RESERVE),
+        # What is set aside for secure aggregation is spent.
+        ([(FIRST, {"goal": RINGS})], (), [FIRST], FailureReserve(6.25e-8, 5, 1e-8)),
+        ([(FIRST,), (SECOND,)], ("--delta", 1e-5), [FIRST, SECOND], None),
+        (ROUNDS, REPLACED, [replace_one(event) for event in BERTAS], RESERVE),
+        # Compositions are replaced part by part.
+        (
+            [(Composition((FIRST, SECOND)),)],
+            ("--delta", 1e-5, *REPLACED),
+            [replace_one(event) for event in (FIRST, SECOND)],
+            None,
+        ),
+    ],
+    ids=["cohorts", "no cohort", "rings", "no metadata", "replaced", "replaced parts"],
+)
+def test_a_ledger_is_added_up_for_the_client_that_spent_most(
+    tmp_path: Path,
+    entries: list[tuple[Any, ...]],
+    arguments: tuple[object, ...],
+    events: list[Event],
+    reserve: FailureReserve | None,
+) -> None:
+    figures = of_ledger(ledger_of(tmp_path / "ledger.jsonl", *entries), *arguments)
+    assert figures["epsilon"] == pytest.approx(running(events, reserve), rel=3e-6)
+    assert figures["client"] == (BERTA if ROUNDS[0] in entries else "every client")
+    replaced = "replace-one" in arguments
+    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE if replaced else Adjacency.ZERO_OUT)
+
+
+def test_a_ledger_counts_entries_clients_and_releases(path: Path) -> None:
+    figures = of_ledger(path)
     assert (figures["releases"], figures["entries"], figures["clients"]) == (3, 3, 3)
     assert figures["delta"] == 1e-5
-    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND, FIRST], reserve), rel=3e-6)
+    # What rings set aside is enough to be seen.
+    rings = running([FIRST], FailureReserve(6.25e-8, 5, 1e-8))
+    assert rings > running([FIRST], RESERVE) * (1 + 1e-5)
 
 
 def test_what_made_up_peers_leave_is_added_up_as_well(path: Path) -> None:
     """Old entries do not say what is a client's own: then it is nothing."""
-    assert account("--ledger", str(path))["sybil"] == "inf"
-    own = path.with_name("own.jsonl")
-    with Ledger.open(own) as ledger:
-        for event, cohort, coins in ((FIRST, [ANNA], 90), (SECOND, [BERTA], 80)):
-            ledger.append(event, {"cohort": cohort, "goal": GOAL, "coins_own": coins})
-    figures = account("--ledger", str(own))
-    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
+    assert of_ledger(path)["sybil"] == "inf"
+    own = ledger_of(
+        path.with_name("own.jsonl"),
+        *(
+            (event, {"cohort": cohort, "goal": GOAL, "coins_own": coins})
+            for event, cohort, coins in ((FIRST, [ANNA], 90), (SECOND, [BERTA], 80))
+        ),
+    )
+    figures = of_ledger(own)
     # Anna's release was noisier, but for her own part of the noise.
     assert figures["client"] == ANNA
-    assert figures["epsilon"] == pytest.approx(running([FIRST], reserve), rel=3e-6)
+    assert figures["epsilon"] == pytest.approx(running([FIRST], RESERVE), rel=3e-6)
     alone = BinomialRelease(80, 16.0, 16, 9)
-    assert figures["sybil"] == pytest.approx(running([alone], reserve), rel=3e-6)
+    assert figures["sybil"] == pytest.approx(running([alone], RESERVE), rel=3e-6)
 
 
 def test_a_goal_is_the_guarantee_until_it_is_overrun(path: Path) -> None:
-    figures = account("--ledger", str(path))
+    figures = of_ledger(path)
     assert figures["epsilon"] < figures["guaranteed"] == GOAL["epsilon"]
-    text = runner.invoke(cli.app, ["account", "--ledger", str(path)]).stdout
+    text = printed("--ledger", path)
+    assert BERTA in text and "replay" in text
     assert "guaranteed" in text and "spent so far" in text
     ledger_of(path, *[(FIRST, {"cohort": [BERTA], "goal": GOAL})] * 3)
-    assert account("--ledger", str(path))["guaranteed"] == "inf"
+    assert of_ledger(path)["guaranteed"] == "inf"
 
 
 def test_nobody_is_left_out_who_took_part_too_often(path: Path) -> None:
@@ -220,96 +267,61 @@ def test_nobody_is_left_out_who_took_part_too_often(path: Path) -> None:
     It does not matter that another client lost more to one release with less noise. A release that
     everybody pays for counts as one of the six.
     """
-    weak = BinomialRelease(10**6, 1.0, 1, 9)
-    ledger_of(path, *[(weak, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})] * 4)
-    figures = account("--ledger", str(path))
+    ledger_of(path, *[(WEAK, {"cohort": [ANNA], "goal": GOAL, "coins_own": 10**6})] * 4)
+    figures = of_ledger(path)
     assert (figures["client"], figures["releases"]) == (ANNA, 6)
     assert figures["epsilon"] == figures["guaranteed"] == figures["sybil"] == "inf"
 
 
 def test_common_releases_are_among_those_of_a_client(tmp_path: Path) -> None:
-    weak = BinomialRelease(10**6, 1.0, 1, 9)
-    entries = [(weak, {"cohort": [ANNA], "goal": GOAL})] * 4
+    entries = [(WEAK, {"cohort": [ANNA], "goal": GOAL})] * 4
     entries.append((SECOND, {"cohort": [BERTA], "goal": GOAL}))
     location = ledger_of(tmp_path / "common.jsonl", *entries)
-    assert account("--ledger", str(location))["client"] == BERTA
-    ledger_of(location, (weak, {"goal": GOAL}), (weak, {"goal": GOAL}))
-    figures = account("--ledger", str(location))
+    assert of_ledger(location)["client"] == BERTA
+    ledger_of(location, (WEAK, {"goal": GOAL}), (WEAK, {"goal": GOAL}))
+    figures = of_ledger(location)
     assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
 
 
 def test_a_guarantee_is_at_the_delta_of_the_goal(path: Path) -> None:
     """Whatever delta is asked for: that is the delta of the reading."""
-    figures = account("--ledger", str(path), "--delta", "1e-6")
+    figures = of_ledger(path, "--delta", "1e-6")
     assert (figures["guaranteed"], figures["guaranteed_at_delta"]) == (GOAL["epsilon"], 1e-5)
     assert figures["delta"] == 1e-6
-    text = shown(path, "--delta", "1e-6")
+    text = printed("--ledger", path, "--delta", "1e-6")
     assert "guaranteed at delta 1e-05" in text and "spent so far, at delta 1e-06" in text
 
 
 def test_a_goal_is_no_guarantee_for_another_adjacency(path: Path) -> None:
-    text = shown(path, "--adjacency", "replace-one")
+    text = printed("--ledger", path, "--adjacency", "replace-one")
     assert "goal is about zero-out" in text
     assert "guaranteed" not in text and "no goal" not in text
 
 
 def test_a_goal_of_an_old_ledger_does_not_count_rings(path: Path, tmp_path: Path) -> None:
     """Those of version 0.1 set nothing aside for failures of secure aggregation."""
-    assert account("--ledger", str(path))["guaranteed_but_for"] == "failures of secure aggregation"
-    assert "but for failures of secure aggregation" in shown(path)
-    location = ledger_of(tmp_path / "rings.jsonl", (FIRST, {"goal": {**GOAL, "aggregation": 1e-8}}))
-    assert "guaranteed_but_for" not in account("--ledger", str(location))
-    assert "but for" not in shown(location)
-
-
-def test_entries_without_a_cohort_are_charged_to_everybody(path: Path) -> None:
-    ledger_of(path, (SECOND, {"goal": GOAL, "cohort": {"clients": 9, "sha256": "00"}}))
-    figures = account("--ledger", str(path))
-    assert figures["releases"] == 4
-    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
-    expected = running([FIRST, SECOND, FIRST, SECOND], reserve)
-    assert figures["epsilon"] == pytest.approx(expected, rel=3e-6)
-
-
-def test_what_is_set_aside_for_secure_aggregation_is_spent(tmp_path: Path) -> None:
-    goal = {**GOAL, "aggregation": 1e-8}
-    location = ledger_of(tmp_path / "rings.jsonl", (FIRST, {"goal": goal}))
-    found = account("--ledger", str(location))["epsilon"]
-    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], 1e-8)
-    assert found == pytest.approx(running([FIRST], reserve), rel=3e-6)
-    without = running([FIRST], FailureReserve(GOAL["delta0"], GOAL["rounds"]))
-    assert found > without * (1 + 1e-5)
-
-
-def test_a_ledger_without_metadata(tmp_path: Path, fails: Refused) -> None:
-    location = ledger_of(tmp_path / "bare.jsonl", (FIRST,), (SECOND,))
-    figures = account("--ledger", str(location), "--delta", "1e-5")
-    assert figures["client"] == "every client"
-    assert figures["epsilon"] == pytest.approx(running([FIRST, SECOND]), rel=3e-6)
-    assert "states no goal" in fails("--ledger", str(location))
+    assert of_ledger(path)["guaranteed_but_for"] == "failures of secure aggregation"
+    assert "but for failures of secure aggregation" in printed("--ledger", path)
+    location = ledger_of(tmp_path / "rings.jsonl", (FIRST, {"goal": RINGS}))
+    assert "guaranteed_but_for" not in of_ledger(location)
+    assert "but for" not in printed("--ledger", location)
 
 
 @pytest.mark.parametrize(
     "goal",
     [
-        *({"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}),
+        *(None, {"delta": 1e-5, "delta0": "none", "rounds": 5}, [], {"delta": 2}),
         *({**GOAL, "aggregation": odd} for odd in ("none", -1e-8, 1.0)),
         *({**GOAL, "moment_order": odd} for odd in (1.0, "2", True, -3.0)),
     ],
 )
 def test_a_goal_that_is_none_is_not_used(
-    tmp_path: Path, fails: Refused, goal: list[Any] | dict[str, Any]
+    tmp_path: Path, fails: Refused, goal: list[Any] | dict[str, Any] | None
 ) -> None:
-    location = ledger_of(tmp_path / "odd.jsonl", (FIRST, {"goal": goal}))
+    location = ledger_of(tmp_path / "odd.jsonl", (FIRST, {} if goal is None else {"goal": goal}))
     assert "states no goal" in fails("--ledger", str(location))
-    figures = account("--ledger", str(location), "--delta", "1e-5")
+    figures = of_ledger(location, "--delta", "1e-5")
     assert figures["epsilon"] == pytest.approx(running([FIRST]), rel=3e-6)
-
-
-def test_a_ledger_of_a_table(path: Path) -> None:
-    result = runner.invoke(cli.app, ["account", "--ledger", str(path)])
-    assert result.exit_code == 0
-    assert BERTA in result.stdout and "replay" in result.stdout
 
 
 def test_damaged_ledgers(path: Path, fails: Refused) -> None:
@@ -340,23 +352,23 @@ def reports(tmp_path: Path) -> Path:
 
 
 def test_a_ledger_of_local_reports_adds_up_as_a_run_reports_it(reports: Path) -> None:
-    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    figures = of_ledger(reports, "--delta", "1e-5")
     report = epsilons([(LocalRelease(1.0), 4)], 1e-5)
     assert (figures["client"], figures["releases"], figures["clients"]) == (ANNA, 4, 2)
     assert figures["epsilon"] == report.epsilon < 4.0
     assert figures["adjacency"] == str(report.adjacency) == str(Adjacency.ANY_INPUT)
-    table = runner.invoke(cli.app, ["account", "--ledger", str(reports), "--delta", "1e-5"]).stdout
+    table = printed("--ledger", reports, "--delta", 1e-5)
     assert "everybody who sees the reports" in table and "replay" not in table
 
 
 def test_reports_that_name_nobody_are_everybodys(reports: Path, fails: Refused) -> None:
     ledger_of(reports, (LocalRelease(0.25),))
     counted = [(LocalRelease(1.0), 4), (LocalRelease(0.25), 1)]
-    figures = account("--ledger", str(reports), "--delta", "1e-5")
+    figures = of_ledger(reports, "--delta", "1e-5")
     assert figures["epsilon"] == epsilons(counted, 1e-5).epsilon
     assert "states no goal" in fails("--ledger", str(reports))
     ledger_of(reports, (NonPrivateRelease(),))
-    assert account("--ledger", str(reports), "--delta", "1e-5")["epsilon"] == "inf"
+    assert of_ledger(reports, "--delta", "1e-5")["epsilon"] == "inf"
 
 
 def test_local_reports_beside_sums_have_no_epsilon(reports: Path, fails: Refused) -> None:
@@ -366,8 +378,8 @@ def test_local_reports_beside_sums_have_no_epsilon(reports: Path, fails: Refused
 
 
 def test_a_plan_has_no_room_for_local_reports(reports: Path) -> None:
-    arguments = ("--clients", "50", "--epsilon", "8", "--ledger", str(reports))
-    refusal = runner.invoke(cli.app, ["plan", *arguments]).exception
+    arguments = ("--clients", "50", "--epsilon", "8", "--ledger", reports)
+    refusal = invoke("plan", *arguments).exception
     assert isinstance(refusal, UnsupportedEventError) and "local reports" in str(refusal)
 
 
@@ -381,16 +393,13 @@ def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon() -> None:
     pair = FailingGaussian(**figures["gaussian"])
     assert pair.epsilon(1e-5) == figures["by_accountant"]["domination"]
     assert figures["zcdp"] == {"rho": pair.mu**2 / 2, "delta": pair.failure}
-    shown = runner.invoke(cli.app, ["account", "--coins", "1024", "--rounds", "3"]).stdout
+    shown = printed("--coins", 1024, "--rounds", 3)
     assert f"{pair.mu:.6g}-GDP" in shown and "approximate" in shown
 
 
 def test_a_ledger_states_the_same_pair(path: Path) -> None:
-    figures = account("--ledger", str(path))
-    accountant = DominationAccountant(FailureReserve(GOAL["delta0"], GOAL["rounds"]))
-    for event in (FIRST, SECOND, FIRST):
-        accountant.compose(event)
-    pair = accountant.gaussian(1e-5)
+    figures = of_ledger(path)
+    pair = composed(BERTAS, RESERVE).gaussian(1e-5)
     assert figures["gaussian"]["failure"] == pytest.approx(pair.failure, rel=1e-12)
     assert figures["gaussian"]["mu"] == pytest.approx(pair.mu, rel=3e-6)
 
@@ -406,26 +415,11 @@ def test_replace_one_is_zero_out_with_twice_the_sensitivities() -> None:
     assert solved["epsilon"] <= 2.0 and solved["coins"] > account("--target-epsilon", "2")["coins"]
 
 
-def test_a_ledger_under_replace_one(path: Path) -> None:
-    figures = account("--ledger", str(path), "--adjacency", "replace-one")
-    reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"])
-    events = [replace_one(event) for event in (FIRST, SECOND, FIRST)]
-    assert figures["epsilon"] == pytest.approx(running(events, reserve), rel=3e-6)
-    assert figures["adjacency"] == str(Adjacency.REPLACE_ONE)
-
-
-def test_compositions_are_replaced_part_by_part(tmp_path: Path) -> None:
-    location = ledger_of(tmp_path / "pairs.jsonl", (Composition((FIRST, SECOND)),))
-    figures = account("--ledger", str(location), "--delta", "1e-5", "--adjacency", "replace-one")
-    events = [replace_one(event) for event in (FIRST, SECOND)]
-    assert figures["epsilon"] == pytest.approx(running(events), rel=3e-6)
-
-
 def test_a_ledger_counted_by_moments_is_replayed_by_its_order(tmp_path: Path) -> None:
     location = tmp_path / "moments.jsonl"
     weak = [BinomialRelease(36, 3.0, 2, 9), BinomialRelease(64, 4.0, 4, 9)]
     ledger_of(location, *((event, {"goal": {**GOAL, "moment_order": 2.5}}) for event in weak))
-    figures = account("--ledger", str(location))
+    figures = of_ledger(location)
     reserve = FailureReserve(GOAL["delta0"], GOAL["rounds"], moment_order=2.5)
     running_total = MomentsAccountant(reserve)
     for event in weak:
@@ -442,7 +436,7 @@ def test_a_whole_order_is_a_number(tmp_path: Path) -> None:
     for order in (3, 3.0):
         location = tmp_path / f"{order}.jsonl"
         ledger_of(location, (weak, {"goal": {**GOAL, "moment_order": order}}))
-        found.append(account("--ledger", str(location)))
+        found.append(of_ledger(location))
     assert found[0] == found[1] and "moments" in found[0]["route"]
 
 
@@ -463,21 +457,18 @@ def test_an_export_is_read_by_dp_accounting(tmp_path: Path) -> None:
     assert curve["type_two_error"] == pair.type_two_error(curve["type_one_error"]).tolist()
 
 
-@pytest.mark.parametrize("goal", [{**GOAL, "aggregation": 1e-8}, None])
+@pytest.mark.parametrize("goal", [RINGS, None])
 def test_an_exported_ledger_is_on_the_safe_side(
     tmp_path: Path, goal: dict[str, Any] | None
 ) -> None:
     """The second reader rounds to the nearest; what others compose on is a bound all the same."""
     metadata = {} if goal is None else {"goal": goal}
-    events = (FIRST, SECOND, FIRST)
-    location = ledger_of(tmp_path / "ledger.jsonl", *((event, metadata) for event in events))
+    location = ledger_of(tmp_path / "ledger.jsonl", *((event, metadata) for event in BERTAS))
     exported = tmp_path / "account.json"
-    read = account("--ledger", str(location), "--delta", "1e-5", "--export", str(exported))
+    read = of_ledger(location, "--delta", "1e-5", "--export", str(exported))
     written = json.loads(exported.read_text())
     reserve = goal and FailureReserve(goal["delta0"], goal["rounds"], goal["aggregation"])
-    accountant = DominationAccountant(reserve)
-    for event in (FIRST, SECOND, FIRST):
-        accountant.compose(event)
+    accountant = composed(BERTAS, reserve)
     bound = accountant.gaussian(1e-5)
     pair = FailingGaussian(**written["gaussian"])
     assert pair.mu >= bound.mu > read["gaussian"]["mu"]
