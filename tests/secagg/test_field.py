@@ -85,6 +85,9 @@ def test_unpack_rejects_padding_bits(bit: int) -> None:
     # One element of 9 bits leaves bits 1 .. 7 of the second byte.
     with pytest.raises(ValueError, match="padding"):
         unpack(bytes([0, 1 << bit]), 1, PrimeField(9))
+    # Seven of them leave a single bit.
+    with pytest.raises(ValueError, match="padding"):
+        unpack(bytes(7) + b"\x80", 7, PrimeField(9))
 
 
 @pytest.mark.parametrize("size", [0, 1, 3])
