@@ -11,6 +11,8 @@ sum.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -41,6 +43,10 @@ ERROR_SHARE = 0.01
 COORDINATE_CLIP_PROBABILITY = 1e-3
 """Chance that the rotation leaves any coordinate of one client beyond the coordinate clip. It is a
 matter of utility only: the clip is applied to every vector, so privacy never rests on it."""
+
+_SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_FACTORS = (2, 4, 8, 16)
+"""What is tried where nothing meets a goal."""
 
 _STEP = 2.0**0.0625
 _MOST_STEPS = 16
@@ -91,7 +97,15 @@ def calibrate(
         )
     bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
     of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share)
-    scale, linf_bound, noise = _integers(goal, of)
+    try:
+        scale, linf_bound, noise = _integers(goal, of)
+    except ParameterError as error:
+        if error.argument == "moment_order" or not (found := tuple(_remedies(goal, of))):
+            raise
+        valid = (
+            f"one that noise in integers can meet; or, all else unchanged: {'; or '.join(found)}"
+        )
+        raise ParameterError("epsilon", goal.epsilon, valid) from None
     return RoundParameters(
         model_digest=model_digest,
         clip_l2=clip_l2,
@@ -124,7 +138,7 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
                 goal.reserve,
             )
         except ValueError as error:
-            valid = f"such that noise can meet it: {error}; or raise error_share, or compress more"
+            valid = f"such that noise can meet it: {error}"
             raise ParameterError("epsilon", goal.epsilon, valid) from None
         variance = of.fewest_honest * (noise.variance + ROUNDING_VARIANCE)
         if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
@@ -132,6 +146,33 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
         scale *= _STEP
     valid = "larger: no scale brings the noise this close"
     raise ParameterError("error_share", of.error_share, valid)
+
+
+def _remedies(goal: PrivacyGoal, of: _Round) -> Iterator[str]:
+    """The nearest values, each on a coarse grid, with which a round that failed is calibrated."""
+    goal = replace(goal, moment_order=None)
+    shares = [share for share in _SHARES if share > of.error_share]
+    place = bisect_left(
+        shares, True, key=lambda share: _is_feasible(goal, replace(of, error_share=share))
+    )
+    # Where a larger share helps, noise is too large for integers; where it does not, too small.
+    too_large = place < len(shares)
+    if too_large:
+        yield f"error_share = {shares[place]:g}"
+    for factor in _FACTORS:
+        epsilon = goal.epsilon * factor if too_large else goal.epsilon / factor
+        if _is_feasible(replace(goal, epsilon=epsilon), of):
+            yield f"epsilon = {epsilon:g}"
+            break
+    if not too_large:
+        for factor in _FACTORS:
+            if _is_feasible(goal, replace(of, fewest_honest=factor * of.fewest_honest)):
+                yield f"{factor} times as many clients"
+                break
+
+
+def _is_feasible(goal: PrivacyGoal, of: _Round) -> bool:
+    return math.isfinite(_least_scale(goal, of))
 
 
 def sharpest(

@@ -74,7 +74,7 @@ def test_shares_out_of_range_are_refused(share: float) -> None:
 
 def test_too_many_coins_say_what_to_change() -> None:
     with pytest.raises(
-        ParameterError, match=r"epsilon = 0.5: .*coins of each.*raise epsilon.*compress more"
+        ParameterError, match=r"epsilon = 0.5: .*unchanged: error_share = .*; or epsilon = "
     ):
         calibrated(SketchSpec.identity(20_000), 1, epsilon=0.5)
 
