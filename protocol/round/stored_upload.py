@@ -59,11 +59,12 @@ class UploadFolder:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
         self._receipt, self._upload = folder / "receipt", folder / "upload"
 
     def begin(self) -> None:
-        """Forget the last upload: another round begins."""
+        """Forget the last upload: another round begins. The folder is made by the first."""
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The receipt first: it says what the other file is.
         self._receipt.unlink(missing_ok=True)
         self._upload.unlink(missing_ok=True)
