@@ -137,7 +137,7 @@ def test_an_overwritten_package_names_who_did_it(site: Path, package: str) -> No
     assert refused(site, package) == (
         f"ForeignPackageError: {file} has been overwritten and is no longer veilsum's package "
         f"{package} (it belongs to the distribution stranger): pip uninstall stranger, then "
-        "pip install --force-reinstall --no-deps veilsum"
+        'pip install --force-reinstall --no-deps "veilsum"'
     )
 
 

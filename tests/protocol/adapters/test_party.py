@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from round_kit import IDENTITIES, make_setup, updates
 
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import PolicyError
@@ -24,7 +25,6 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
-from protocol.round.setup import RoundSetup
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.schemes import OneShot
@@ -74,12 +74,9 @@ def parties_of(identities: list[Identity], folder: Path, policy: ClientPolicy) -
 
 
 def test_pairwise_rounds_go_on_from_what_is_stored(
-    identities: list[Identity],
-    make_setup: Callable[..., RoundSetup],
-    updates: Callable[[int], np.ndarray],
     tmp_path: Path,
 ) -> None:
-    parties = parties_of(identities, tmp_path, OPEN)
+    parties = parties_of(IDENTITIES, tmp_path, OPEN)
     histories = [ClientHistory() for _ in parties]
     heard: list[tuple[int, bytes]] = []
 
@@ -117,12 +114,10 @@ def test_pairwise_rounds_go_on_from_what_is_stored(
     assert not parties[0].shelf.read()
 
 
-def test_one_shot_rounds_go_on_from_what_is_stored(
-    identities: list[Identity], tmp_path: Path
-) -> None:
+def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     plan = TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-5, 4),
-        cohort=len(identities),
+        cohort=len(IDENTITIES),
         tolerated_dropouts=1,
         tolerated_colluders=0,
         clip_l2=1.0,
@@ -135,9 +130,9 @@ def test_one_shot_rounds_go_on_from_what_is_stored(
             uploads=UploadFolder(tmp_path / f"upload{index}"),
             sealing=SealingFolder(tmp_path / f"sealing{index}", time.time),
         )
-        for index, party in enumerate(parties_of(identities, tmp_path, policy))
+        for index, party in enumerate(parties_of(IDENTITIES, tmp_path, policy))
     ]
-    keys = [each.public for each in identities]
+    keys = [each.public for each in IDENTITIES]
     histories = [ClientHistory(policy.goal) for _ in folks]
     signed = [ClientHistory() for _ in folks]
     book = SealingBook(SESSION, time.time)
@@ -177,11 +172,9 @@ def test_one_shot_rounds_go_on_from_what_is_stored(
     assert list(outcome.total.survivors) == trained == list(range(len(folks)))
 
 
-def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(
-    identities: list[Identity], tmp_path: Path
-) -> None:
+def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(tmp_path: Path) -> None:
     party = OneShotParty(
-        party=parties_of(identities[:1], tmp_path, OPEN)[0],
+        party=parties_of(IDENTITIES[:1], tmp_path, OPEN)[0],
         uploads=UploadFolder(tmp_path / "upload"),
         sealing=SealingFolder(tmp_path / "sealing", time.time),
     )

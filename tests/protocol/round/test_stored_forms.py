@@ -6,7 +6,6 @@ Whoever changes one of these bytes must read the old ones as well, or raise the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 import one_shot_rounds as kit
 import pytest
 from one_shot_worlds import SESSION, World, plan_of
+from round_kit import IDENTITIES, make_setup
 
 from dp import NoiseSeed
 from protocol import ClientHistory, ClientPolicy, PairwiseClauses, PrivacyGoal, RoundClient
@@ -25,7 +25,6 @@ from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadReceipt
-from secagg import Identity
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
@@ -68,9 +67,7 @@ def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenFolder:
     return TokenFolder(tmp_path / "tokens")
 
 
-def test_a_round_of_a_client(
-    make_setup: Callable[..., RoundSetup], identities: list[Identity], tokens: TokenFolder
-) -> None:
+def test_a_round_of_a_client(tokens: TokenFolder) -> None:
     made = make_setup()
     context = replace(made.context, opened_at=OPENED, lifetime_seconds=3600)
     policy = ClientPolicy(
@@ -82,7 +79,7 @@ def test_a_round_of_a_client(
 
     def client() -> RoundClient:
         return RoundClient(
-            identities[0], registry, policy, ClientHistory(), kit.Stream("client"), now
+            IDENTITIES[0], registry, policy, ClientHistory(), kit.Stream("client"), now
         )
 
     joined = client()
@@ -132,9 +129,7 @@ def test_what_a_member_remembers_of_its_noise(tmp_path: Path) -> None:
         assert noise._read(context.session_id).added == (added,)
 
 
-def test_the_marks_and_charges_of_a_client(
-    tmp_path: Path, make_setup: Callable[..., RoundSetup]
-) -> None:
+def test_the_marks_and_charges_of_a_client(tmp_path: Path) -> None:
     goal = PrivacyGoal(epsilon=50.0, delta=1e-5, rounds=4)
     setup = make_setup(coins=20_000)
     with StoredHistory(tmp_path, goal) as history:

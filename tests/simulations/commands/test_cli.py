@@ -176,10 +176,10 @@ def test_a_refusal_by_policy_is_one_line_and_status_2(
     assert "at least [some]" in refused()
 
 
-def test_an_unknown_key_is_one_line_and_status_2(tmp_path: Path, refused: Refused) -> None:
+def test_an_unknown_key_is_the_first_line_and_status_2(tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "config.toml").write_text("colour = 1\n")
     error = refused("demo", "--config", tmp_path / "config.toml")
-    assert "ConfigurationError: colour: unknown key" in error
+    assert "problems:\ncolour: unknown key" in error
 
 
 def test_a_missing_extra_says_what_to_install(
