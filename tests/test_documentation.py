@@ -93,6 +93,7 @@ def write_file(path: Path, block: Block) -> None:
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if blocks(page, "python") or is_run(page)], ids=name_of
 )
+@pytest.mark.slow
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     if name_of(page) in NEEDS:
         pytest.importorskip(NEEDS[name_of(page)])

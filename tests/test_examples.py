@@ -94,6 +94,7 @@ class TestInProcess:
         assert len((EXAMPLES / "in_process.py").read_text().splitlines()) < 40
 
 
+@pytest.mark.slow
 class TestCustomTransport:
     """`custom_transport.py`: seven processes, one of them killed."""
 

@@ -55,6 +55,7 @@ def test_continuous_integration_runs_everything() -> None:
         assert any(str(part.relative_to(ROOT)) in planned for part in parts[:3]), path
 
 
+@pytest.mark.slow
 def test_a_run_without_data_sets_says_what_it_leaves_out(tmp_path: Path) -> None:
     test = "tests/simulations/learning/data/test_real_data.py"
     done = subprocess.run(  # noqa: S603

@@ -94,6 +94,7 @@ def test_the_lemma_holds_where_parts_differ_and_some_come_back(seed: int) -> Non
 @pytest.mark.parametrize(
     "order", [2.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (1.1, 3.0))]
 )
+@pytest.mark.slow
 def test_the_theorem_where_its_gap_is_small(order: float) -> None:
     """Four adders of 2 a part: the gap is about 1e-6, so the Gaussian term is tested for itself."""
     game = Game(2, 2.0, 2.0, 4, 1.0, largest=3)

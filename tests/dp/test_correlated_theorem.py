@@ -33,6 +33,7 @@ def promises_of(game: Game) -> Promises:
     "game", [Game(2, 1.0, 1.0, 1, 1.0), Game(2, 1.0, 2.0, 2, 1.0), Game(3, 1.0, 1.0, 1, 1.0)]
 )
 @pytest.mark.parametrize("order", [1.1, 2.0, 3.0])
+@pytest.mark.slow
 def test_exact_runs_keep_the_bound(game: Game, order: float) -> None:
     for shifts in ((1, 0, 0), (1, 0, 1), (1, 1, 1)):
         budget = game.charge(shifts[: game.rounds], (1,) * (game.rounds - 1))

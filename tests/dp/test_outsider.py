@@ -60,6 +60,7 @@ def test_poisson_sampling_agrees_with_dp_accounting(rate: float, rounds: int) ->
 
 
 @pytest.mark.parametrize("inner", [COINS, GAUSSIAN, SkellamRelease(3600.0, 16.0, 16, 9)])
+@pytest.mark.slow
 def test_order_of_the_schemes(inner: Event) -> None:
     """Poisson < fixed size < known cohort: never the Poisson figure for a fixed size."""
     poisson = _epsilon(PoissonSampled(0.05, inner), rounds=10)  # type: ignore[arg-type]

@@ -50,6 +50,7 @@ class TestForms:
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("rows", "columns"), [(1, 40), (4, 10), (10, 4)])
+@pytest.mark.slow
 def test_norm_estimate_moments(rows: int, columns: int) -> None:
     """Mean and variance of |S mu + xi|^2 - L sigma^2; both depend on R and P through L alone."""
     mu, variance = np.linspace(-1.0, 2.0, 50), 0.5

@@ -225,6 +225,7 @@ SURPRISED = LENGTH * 2.0 * norm.sf(SURPRISE)
     ],
 )
 @pytest.mark.parametrize("deviations", [1.0, 2.0])
+@pytest.mark.slow
 def test_intervals_are_honest(
     chains: Callable[[int, float], Chains],
     monkeypatch: pytest.MonkeyPatch,
@@ -256,6 +257,7 @@ def overlapping(size: int, norm_squared: float, fourth: float, noise: float) -> 
 
 @pytest.mark.statistical
 @pytest.mark.parametrize(("twin", "signal"), [(forgetful, 0.1), (overlapping, 1.0)])
+@pytest.mark.slow
 def test_intervals_of_a_variance_that_forgets_a_part_are_not(
     chains: Callable[[int, float], Chains],
     monkeypatch: pytest.MonkeyPatch,
@@ -270,6 +272,7 @@ def test_intervals_of_a_variance_that_forgets_a_part_are_not(
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_estimates_weighed_by_what_was_expected_have_no_bias(
     chains: Callable[[int, float], Chains], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,7 @@ def test_clip_and_threshold_find_norms_far_from_where_they_began(ledger: Ledger)
     assert np.linalg.norm(result.update - 0.5 * DIRECTION) < 0.25
 
 
+@pytest.mark.slow
 def test_the_clip_is_shorter_where_noise_dominates(ledger: Ledger) -> None:
     """Updates that point everywhere: their mean is next to nothing, and noise is all it gets."""
     rng = np.random.default_rng(1)

@@ -82,6 +82,7 @@ def test_guesses_are_the_extremes() -> None:
 
 
 @pytest.mark.parametrize("sketched", [True, False])
+@pytest.mark.slow
 def test_canary_clients(sketched: bool) -> None:
     check = audit_canaries(600, 2, sketched).check()
     assert check.held, check

@@ -65,6 +65,7 @@ def doctor(kernel: str, **variables: str) -> tuple[int, dict[str, list[Finding]]
     return done.returncode, by_subject(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_poisoned_cache_is_named_at_the_first_use_and_by_the_doctor(tmp_path: Path) -> None:
     fill = (
         "from sketch._hadamard_kernels import _across_1, _across_8\n"

@@ -105,6 +105,7 @@ def test_small_alpha_concentrates_labels_and_large_alpha_does_not() -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_dirichlet_shares_have_the_right_spread() -> None:
     """The share of a symmetric Dirichlet has variance (1/n)(1 - 1/n) / (n alpha + 1)."""
     clients, alpha, repeats, count = 5, 2.0, 4000, 10_000

@@ -90,6 +90,7 @@ def test_a_schedule_repeats(step: int) -> None:
 
 
 @pytest.mark.parametrize("family", ["client", "server"])
+@pytest.mark.slow
 def test_hostile_parties_break_no_promise(family: str) -> None:
     plays = FAMILIES["pairwise"][family]
     found = run_campaign(5 * len(plays), 3, 0.05, names=list(plays))

@@ -58,6 +58,7 @@ def test_without_faults_nothing_is_refused(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", ONE_SHOT)
+@pytest.mark.slow
 def test_no_promise_is_broken(family: str) -> None:
     found = run_campaign(
         max(3 * len(ONE_SHOT[family]), 20), 3, 0.05, names=[family], protocols=["one-shot"]

@@ -24,6 +24,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "one-shot-security.md").read_text()
 
 
 @pytest.mark.parametrize("size", range(2, 7))
+@pytest.mark.slow
 def test_one_signed_set_gives_the_sums_exactly_if_t_is_at_least_c(size: int) -> None:
     for committee in signed_set_committees(size):
         if committee.size < size:

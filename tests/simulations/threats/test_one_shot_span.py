@@ -32,6 +32,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("clients", "members"), COUNTS)
+@pytest.mark.slow
 def test_no_schedule_is_broken(clients: int, members: int) -> None:
     report = one_shot_span(clients, members)
     assert report.held, report.broken

@@ -45,6 +45,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize(("n", "mode", "reduction"), COUNTS, ids=str)
+@pytest.mark.slow
 def test_no_schedule_is_broken(n: int, mode: Mode, reduction: Reduction) -> None:
     report = span_check(n, mode, reduction=reduction)
     assert report.held, str(report.broken)

@@ -73,6 +73,7 @@ def test_a_full_audit_has_five_clients() -> None:
     assert {unit.id for unit in span_units(Effort.FULL)} == quick | five
 
 
+@pytest.mark.slow
 def test_small_one_shot_rounds_and_their_mutants() -> None:
     check = check_one_shot_span(3, 3)
     assert check.id == "one-shot span 3 x 3"
@@ -96,6 +97,7 @@ def test_the_shares_of_small_committees() -> None:
     assert check.without_defence["more_than_promised"] == 6
 
 
+@pytest.mark.slow
 def test_runs_whose_noise_comes_back_and_members_that_lack_a_rule(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

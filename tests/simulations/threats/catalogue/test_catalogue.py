@@ -17,6 +17,9 @@ from simulations.threats.catalogue.aborts import edge_traffic
 from simulations.threats.catalogue.lies import _LIES
 from simulations.threats.faults.lies import LIES
 
+LONG = {"A1", "A2", "A3", "A8", "A13", "A14", "A17", "A20", "A23", "A51", "A55", "A56"}
+"""Attacks that take seconds each even when they are quick."""
+
 
 def test_the_catalogue_is_whole_and_in_order() -> None:
     assert [attack.id for attack in CATALOGUE] == [f"A{n + 1}" for n in range(len(CATALOGUE))]
@@ -25,7 +28,13 @@ def test_the_catalogue_is_whole_and_in_order() -> None:
     assert sum(bool(attack.refused_with) for attack in CATALOGUE) == 39
 
 
-@pytest.mark.parametrize("attack", CATALOGUE, ids=lambda attack: attack.id)
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(each, id=each.id, marks=pytest.mark.slow if each.id in LONG else ())
+        for each in CATALOGUE
+    ],
+)
 def test_an_attack_fails_and_succeeds_where_its_defence_is_missing(
     attack: Attack, quick_check: Callable[[str], Check]
 ) -> None:

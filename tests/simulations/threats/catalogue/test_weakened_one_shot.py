@@ -31,6 +31,8 @@ from simulations.threats.catalogue.one_shot_terms import core_svp
 from simulations.threats.game.weak_clients import weakened
 from simulations.threats.one_shot.opened import two_keys
 
+pytestmark = pytest.mark.slow
+
 ATTACKS = {attack.id: attack for attack in CATALOGUE if 33 <= int(attack.id[1:]) < 55}
 ROUNDS = 3
 

@@ -26,6 +26,8 @@ from simulations.threats.catalogue import CATALOGUE, Effort
 from simulations.threats.game import adversary
 from simulations.threats.game.weak_clients import weakened
 
+pytestmark = pytest.mark.slow
+
 BY_ID = {attack.id: attack for attack in CATALOGUE}
 ROUNDS = 4
 

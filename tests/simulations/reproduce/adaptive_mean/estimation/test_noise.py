@@ -29,6 +29,7 @@ def test_laplace_noise_loses_what_its_event_says(epsilon: float) -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_the_mechanism_follows_its_own_event() -> None:
     """Halting times of the code against the enumerated law of its event."""
     mechanism = AboveThreshold(1.0, 1.0, NoiseSeed(bytes(32)))

@@ -165,6 +165,7 @@ def test_a_stream_that_stops_at_once_is_found_out(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("form", ["central", "untrusted"])
+@pytest.mark.slow
 def test_a_sparse_mean_needs_a_smaller_sketch_than_its_length_asks_for(
     form: str, tmp_path: Path
 ) -> None:
