@@ -115,6 +115,11 @@ def test_frames_and_tensors_are_taken_row_by_row(kind: str) -> None:
     assert found.mean.shape == (2,) and found.survivors == 5
 
 
+def test_a_clip_may_be_a_float_of_numpys() -> None:
+    clip = np.median(np.linalg.norm(VECTORS, axis=1)) + 1.0
+    assert veilsum.private_mean(VECTORS, epsilon=8.0, clip_l2=clip).shortened == 0
+
+
 def test_few_clients_are_warned() -> None:
     with pytest.warns(UserWarning, match="3 clients: with so few"):
         veilsum.private_mean(np.zeros((3, 2)), epsilon=50.0)

@@ -85,7 +85,7 @@ class Party:
             begins: whether it is a round's first.
         """
         client = RoundClient(self.identity, self.registry, self.policy, history, clock=self.clock)
-        with self.resuming(begins=begins) as stored:
+        with self.resuming(self.shelf, begins=begins) as stored:
             if stored:
                 client.resume(stored, self.keys)
         remote = RemoteClient(client, digest, update)
@@ -95,20 +95,18 @@ class Party:
         return answer
 
     @contextmanager
-    def resuming(self, *, begins: bool) -> Iterator[bytes]:
-        """The stored round, or nothing where another begins; whatever happens, it is gone then."""
-        stored = b"" if begins else self.shelf.read()
+    def resuming(self, shelf: Shelf, *, begins: bool) -> Iterator[bytes]:
+        """The stored round, or nothing where another begins; once it is resumed, it is gone."""
+        stored = b"" if begins else shelf.read()
         if begins:
             # Every key, as a state may be damaged, or gone by a process that was killed between
             # the two.
             self.keys.clear()
         elif not stored:
             raise LocalProtocolError("no round to go on with: it is over, or lost")
-        try:
-            yield stored
-        finally:
-            # Only after its key: what is left of a state without one opens for nobody.
-            self.shelf.drop()
+        yield stored
+        # Only after its key, which a round that cannot be resumed still has: it may be asked again.
+        shelf.drop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +114,13 @@ class OneShotParty:
     """One that may also take part in one-shot rounds, if its policy says so.
 
     Args:
+        shelf: where our round as a member lies; a stray message as a client does not touch it.
         uploads: our last upload.
         sealing: our sealing keys as a member of committees.
     """
 
     party: Party
+    shelf: Shelf
     uploads: UploadFolder
     sealing: SealingFolder
 
@@ -145,7 +145,7 @@ class OneShotParty:
         if (sent := self.uploads.again(announcement, party.clock)) is not None:
             return MESSAGE + sent
         with history() as opened:
-            with party.resuming(begins=True):
+            with party.resuming(party.shelf, begins=True):
                 self.uploads.begin()
             client = OneShotRoundClient(
                 party.identity, party.registry, party.policy, opened, clock=party.clock
@@ -168,7 +168,7 @@ class OneShotParty:
             corrupt=corrupt,
             registry=party.registry,
         )
-        with party.resuming(begins=begins) as stored:
+        with party.resuming(self.shelf, begins=begins) as stored:
             about = RoundMember.round_of(stored) if stored else round_of(message)
             key = self.sealing.key(party.identity, *about)
             member = RoundMember(party.identity, key, policy, signed, party.clock)
@@ -177,7 +177,7 @@ class OneShotParty:
         remote = RemoteMember(member, self.uploads.receipt() if begins else None)
         answer = remote.answer(message)
         if not remote.is_over:
-            party.shelf.keep(member.suspend(party.keys))
+            self.shelf.keep(member.suspend(party.keys))
         return answer
 
     def _clauses(self) -> CommitteePolicy:

@@ -64,6 +64,9 @@ class TrainingPlan(Promise):
                 raise ParameterError(name, getattr(self, name), valid)
         require(self, "cohort", "tolerated_dropouts", "tolerated_colluders", "clip_l2")
         require(self, "error_share", "lifetime_seconds")
+        if type(self.clip_l2) not in (int, float):
+            # NumPy's floats are taken, as medians of norms are; what is announced has Python's.
+            object.__setattr__(self, "clip_l2", float(self.clip_l2))
         require_number("wrap_probability", self.wrap_probability)
         self.scheme.check(self)
         self.noise.check(self)

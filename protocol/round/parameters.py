@@ -82,7 +82,10 @@ class RoundParameters:
         if len(self.model_digest) != DIGEST_BYTES:
             raise ParameterError("model_digest", f"{len(self.model_digest)} bytes", "32 bytes")
         for name in ("clip_l2", "sketch_clip_l2", "scale"):
-            RANGES["clip_l2"].require(name, getattr(self, name))
+            value = getattr(self, name)
+            RANGES["clip_l2"].require(name, value)
+            if type(value) not in (int, float):
+                raise ParameterError(name, value, "a float of Python's; NumPy's has no encoding")
         try:
             require_linf_bound(self.linf_bound)
         except (TypeError, ValueError) as error:

@@ -83,7 +83,7 @@ class UploadFolder:
         """What names the last upload; None if there is none."""
         try:
             return UploadReceipt.decode(self._receipt.read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
 
     def again(self, announcement: bytes, clock: UnixClock | None = None) -> bytes | None:

@@ -161,7 +161,9 @@ def _party(home: ClientHome, context: Context) -> Party:
 
 def _one_shot(home: ClientHome, context: Context) -> OneShotParty:
     party = _party(home, context)
-    return OneShotParty(party=party, uploads=home.uploads(), sealing=home.sealing())
+    return OneShotParty(
+        party=party, shelf=party.shelf, uploads=home.uploads(), sealing=home.sealing()
+    )
 
 
 def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:

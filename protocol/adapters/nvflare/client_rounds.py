@@ -72,6 +72,7 @@ class ClientRounds:
         )
         self._one_shot = OneShotParty(
             party=self._party,
+            shelf=FileShelf(folder / "round" / "member"),
             uploads=UploadFolder(folder / "upload"),
             sealing=SealingFolder(
                 folder / "sealing", self._party.clock, site.agreement.key_rounds, keys.clear

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from protocol.exchange.stages import Outbound
 from protocol.goal import PrivacyGoal
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.clauses import PairwiseClauses
+from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
 from protocol.round.policy import ClientPolicy
@@ -30,10 +33,15 @@ from protocol.round.stored_upload import UploadFolder
 from protocol.schemes import OneShot
 from protocol.schemes.one_shot import one_shot_setup
 from secagg import Identity, LocalProtocolError
+from secagg.oneshot.committee import CommitteeKind
 from secagg.storage import TokenFolder
 from sketch import PublicSeed, SketchSpec
 
 OPEN = ClientPolicy(minimum_noise_multiplier=0.0)
+BOTH = ClientPolicy(
+    minimum_noise_multiplier=0.0,
+    schemes=(PairwiseClauses(), CommitteePolicy(kind=CommitteeKind.EVERYONE, corrupt=0)),
+)
 MODEL, SESSION, LENGTH = bytes(32), bytes(16), 16
 
 
@@ -107,11 +115,59 @@ def test_pairwise_rounds_go_on_from_what_is_stored(
         histories[0],
         begins=True,
     )
-    with parties[0].resuming(begins=True):
+    with parties[0].resuming(parties[0].shelf, begins=True):
         assert parties[0].shelf.read()
     shelves = [each.shelf for each in parties]
     assert not any(each.dropped_with_keys for each in shelves if isinstance(each, Memory))
     assert not parties[0].shelf.read()
+
+
+def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stray message to a member, and a key that cannot be read for a moment."""
+    parties = parties_of(IDENTITIES, tmp_path, OPEN)
+    histories = [ClientHistory() for _ in parties]
+    strayed: list[int] = []
+
+    def interrupted(index: int, stage: Stage, data: bytes) -> None:
+        party = parties[index]
+        folk = OneShotParty(
+            party=replace(party, policy=BOTH),
+            shelf=Memory(party.keys),
+            uploads=UploadFolder(tmp_path / "upload"),
+            sealing=SealingFolder(tmp_path / "sealing", time.time),
+        )
+        with pytest.raises(LocalProtocolError, match="no round to go on with"):
+            folk.as_member(data, ClientHistory(), begins=False)
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="too many"):
+            patched.setattr(TokenFolder, "key", too_many)
+            party.stage(data, MODEL, lambda _: updates(index), histories[index], begins=False)
+        strayed.append(index)
+
+    def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            begins = stage is Stage.ADVERTISE
+            if not begins:
+                interrupted(index, stage, data)
+            yield (
+                index,
+                parties[index].stage(
+                    data,
+                    MODEL,
+                    lambda _, index=index: updates(index),
+                    histories[index],
+                    begins=begins,
+                ),
+            )
+
+    outcome = RemoteAggregator(exchange).run(make_setup())
+    assert list(outcome.total.survivors) == list(range(len(parties)))
+    assert set(strayed) == set(range(len(parties)))
+
+
+def too_many(*_: object, **__: object) -> Any:
+    raise OSError("too many open files")
 
 
 def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
@@ -127,6 +183,7 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     folks = [
         OneShotParty(
             party=party,
+            shelf=Memory(party.keys),
             uploads=UploadFolder(tmp_path / f"upload{index}"),
             sealing=SealingFolder(tmp_path / f"sealing{index}", time.time),
         )
@@ -173,8 +230,10 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(tmp_path: Path) -> None:
+    own = parties_of(IDENTITIES[:1], tmp_path, OPEN)[0]
     party = OneShotParty(
-        party=parties_of(IDENTITIES[:1], tmp_path, OPEN)[0],
+        party=own,
+        shelf=own.shelf,
         uploads=UploadFolder(tmp_path / "upload"),
         sealing=SealingFolder(tmp_path / "sealing", time.time),
     )

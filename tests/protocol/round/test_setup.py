@@ -185,6 +185,7 @@ def test_no_parameter_was_forgotten() -> None:
         ("clip_l2", 1e-101),
         ("clip_l2", True),
         ("clip_l2", 10**400),
+        ("clip_l2", np.float64(2.5)),
         ("sketch_clip_l2", 1e101),
         ("scale", 1e60),
         ("scale", 1e-320),
