@@ -103,11 +103,13 @@ def test_a_scheme_that_is_none_is_named() -> None:
         mean(scheme="secagg")
 
 
-@pytest.mark.parametrize("kind", ["frame", "tensor", "tensors"])
+@pytest.mark.parametrize("kind", ["frame", "tensor", "tensors", "values"])
 def test_frames_and_tensors_are_taken_row_by_row(kind: str) -> None:
     rows: Any = np.arange(10.0).reshape(5, 2) / 100
     if kind == "frame":
         given = pytest.importorskip("pandas").DataFrame(rows)
+    elif kind == "values":
+        given = dict(enumerate(rows)).values()
     else:
         whole = pytest.importorskip("torch").tensor(rows, requires_grad=True)
         given = whole if kind == "tensor" else list(whole)
@@ -139,8 +141,9 @@ def test_long_vectors_are_told() -> None:
         ([[1.0], [1.0, 2.0]], "n vectors of one length"),
         ([["a"], ["b"]], "n vectors of one length"),
         ([[1.0], [float("nan")], [float("inf")]], r"vectors\[1\]"),
-        ([[1.0 + 2.0j], [1.0]], "complex"),
-        (np.ma.masked_equal([[1.0], [2.0]], 2.0), "masked"),
+        ([[1.0 + 2.0j], [1.0]], "vectors = 'complex'"),
+        (np.ones((2, 1)) * 1j, "vectors = 'complex'"),
+        (np.ma.masked_equal([[1.0], [2.0]], 2.0), "vectors = 'masked'"),
     ],
 )
 def test_what_are_no_vectors(vectors: Any, said: str) -> None:

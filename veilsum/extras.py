@@ -16,11 +16,26 @@ def install_command(extra: str = "", *options: str) -> str:
     """
     wanted = f"[{extra}]" if extra else ""
     words = ["pip", "install", *options]
-    if (_HOME / "pyproject.toml").is_file():
-        place = "." if Path.cwd() == _HOME else str(_HOME)
-        return " ".join([*words, "-e", f'"{place}{wanted}"'])
+    if _is_checkout():
+        return " ".join([*words, "-e", f'"{_place()}{wanted}"'])
     source = _source()
     return " ".join([*words, f'"veilsum{wanted} @ {source}"' if source else f'"veilsum{wanted}"'])
+
+
+def _is_checkout() -> bool:
+    """Whether our sources are where they are installed from."""
+    try:
+        return 'name = "veilsum"' in (_HOME / "pyproject.toml").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def _place() -> str:
+    """The checkout, from the current folder; that folder may be gone."""
+    try:
+        return "." if Path.cwd() == _HOME else str(_HOME)
+    except OSError:
+        return str(_HOME)
 
 
 def reinstall_command() -> str:
@@ -40,4 +55,11 @@ def _source() -> str | None:
         return None
     noted = ours.read_text("direct_url.json")
     is_this = Path(str(ours.locate_file("veilsum"))).resolve() == _HOME / "veilsum"
-    return str(json.loads(noted)["url"]) if noted and is_this else None
+    if not noted or not is_this:
+        return None
+    try:
+        origin = json.loads(noted)
+        url, version = str(origin["url"]), origin.get("vcs_info")
+        return f"{version['vcs']}+{url}@{version['commit_id']}" if version else url
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,21 +185,25 @@ def _array(given: Any) -> Any:
     to_numpy = getattr(given, "to_numpy", None) or getattr(given, "numpy", None)
     if to_numpy is not None:
         return to_numpy()
-    return given if isinstance(given, (list, tuple)) else np.asanyarray(given)
+    if hasattr(given, "__array__") or not isinstance(given, Iterable) or isinstance(given, str):
+        return np.asanyarray(given)
+    return [_array(each) for each in given]
 
 
 def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
     """The vectors as float64[n, d]."""
     valid = "n vectors of one length d, of finite numbers"
     try:
-        given = [_array(each) for each in _array(vectors)]
-        if any(np.ma.isMaskedArray(each) for each in given):
-            raise ParameterError("vectors", "masked", f"{valid}, none of them masked")
-        if any(np.iscomplexobj(each) for each in given):
-            raise ParameterError("vectors", "complex", f"{valid}, real and imaginary parts apart")
-        rows = np.array(given, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        given = [np.asanyarray(each) for each in _array(vectors)]
+        is_masked = any(np.ma.isMaskedArray(each) for each in given)
+        is_complex = any(np.iscomplexobj(each) for each in given)
+        rows = np.zeros((0, 0)) if is_masked or is_complex else np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError("vectors", f"({error})", valid) from None
+    if is_masked:
+        raise ParameterError("vectors", "masked", f"{valid}, none of them masked")
+    if is_complex:
+        raise ParameterError("vectors", "complex", f"{valid}, real and imaginary parts apart")
     if rows.ndim != 2 or rows.size == 0:
         raise ParameterError("vectors", f"of shape {rows.shape}", valid)
     wrong = np.flatnonzero(~np.isfinite(rows).all(axis=1))

@@ -47,6 +47,8 @@ matter of utility only: the clip is applied to every vector, so privacy never re
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _FACTORS = (2, 4, 8, 16)
 """What is tried where nothing meets a goal."""
+_SOON_KNOWN = 2.0**23
+"""Variance of a sum up to which calibration takes a second at most."""
 
 _STEP = 2.0**0.0625
 _MOST_STEPS = 16
@@ -150,7 +152,6 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
 
 def _remedies(goal: PrivacyGoal, of: _Round) -> Iterator[str]:
     """The nearest values, each on a coarse grid, with which a round that failed is calibrated."""
-    goal = replace(goal, moment_order=None)
     shares = [share for share in _SHARES if share > of.error_share]
     place = bisect_left(
         shares, True, key=lambda share: _is_feasible(goal, replace(of, error_share=share))
@@ -172,7 +173,12 @@ def _remedies(goal: PrivacyGoal, of: _Round) -> Iterator[str]:
 
 
 def _is_feasible(goal: PrivacyGoal, of: _Round) -> bool:
-    return math.isfinite(_least_scale(goal, of))
+    """Whether a round is calibrated, if that is soon known: an error must not take minutes."""
+    try:
+        sigma = goal.noise_multiplier * of.bound * _predicted_scale(goal, of)
+    except ParameterError:
+        return False
+    return sigma**2 <= _SOON_KNOWN and math.isfinite(_least_scale(goal, of))
 
 
 def sharpest(

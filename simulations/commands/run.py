@@ -140,8 +140,9 @@ def _chosen(
     except ConfigurationError as error:
         from simulations.learning.run.remedy import as_tables, remedy
 
-        if mended := remedy(with_changes(raw, changes), error, ranks):
-            error.add_note(f"with these values it is valid:\n\n{as_tables(mended)}\n")
+        wanted = with_changes(raw, changes)
+        if mended := remedy(wanted, error, ranks):
+            error.add_note(f"with these values it is valid:\n\n{as_tables(wanted, mended)}\n")
         raise
     return chosen
 

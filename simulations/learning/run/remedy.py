@@ -19,26 +19,52 @@ def remedy(raw: Mapping[str, Any], error: ConfigurationError, ranks: int = 1) ->
     """Values by key with which a configuration is valid; empty if none are found.
 
     A value that mends one problem may show the next: noise that comes back needs another scheme,
-    which needs a committee, which needs a size.
+    which needs a committee, which needs a size. What turns out to be needless is not told.
     """
     changes: dict[str, Any] = {}
+    told: ConfigurationError | None = error
     for _ in range(_MOST_TRIES):
-        told = (error, *error.others)
-        if any(each.cure is None or changes.get(each.key) == each.cure for each in told):
+        if told is None:
+            break
+        found = (told, *told.others)
+        if any(each.cure is None or changes.get(each.key) == each.cure for each in found):
             return {}
-        changes |= {each.key: each.cure for each in told}
-        try:
-            parse(with_changes(raw, list(changes.items())), RunConfig).check(ranks)
-        except ConfigurationError as found:
-            error = found
-        else:
-            return changes
-    return {}
+        changes |= {each.key: each.cure for each in found}
+        told = _problem(raw, changes, ranks)
+    if told is not None:
+        return {}
+    for key in tuple(changes):
+        without = {name: value for name, value in changes.items() if name != key}
+        if without and _problem(raw, without, ranks) is None:
+            changes = without
+    return changes
 
 
-def as_tables(changes: Mapping[str, Any]) -> str:
-    """Values by key as TOML, to be copied into a file; above them, which keys have to go."""
-    gone = [key for key, value in changes.items() if value is Cure.LEFT_OUT]
+def _problem(
+    raw: Mapping[str, Any], changes: Mapping[str, Any], ranks: int
+) -> ConfigurationError | None:
+    try:
+        parse(with_changes(raw, list(changes.items())), RunConfig).check(ranks)
+    except ConfigurationError as error:
+        return error
+    return None
+
+
+def as_tables(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
+    """Values by key as TOML, to be copied into a file; above them, which of its keys have to go.
+
+    A table of another `kind` has other keys.
+    """
+    gone = sorted(_keys(raw) - _keys(with_changes(raw, list(changes.items()))))
+    kept = [(key, value) for key, value in changes.items() if value is not Cure.LEFT_OUT]
     lines = [f"# left out: {', '.join(gone)}\n"] if gone else []
-    kept = [(key, value) for key, value in changes.items() if key not in gone]
     return "\n".join([*lines, tomli_w.dumps(with_changes({}, kept))]).strip()
+
+
+def _keys(tables: Mapping[str, Any], prefix: str = "") -> set[str]:
+    """Every key that has a value, with its place."""
+    found = set()
+    for name, value in tables.items():
+        inner = isinstance(value, dict)
+        found |= _keys(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}"}
+    return found

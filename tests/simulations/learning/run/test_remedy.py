@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import invoke
 
-from protocol.errors import ConfigurationError, Cure
+from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
 from simulations.common.failures import one_line
-from simulations.learning.configuration import RunConfig, demo_config
+from simulations.learning.configuration import RunConfig, demo_config, write_config
 from simulations.learning.run.overrides import with_changes
 from simulations.learning.run.remedy import as_tables, remedy
 
@@ -27,7 +30,7 @@ def refused(raw: dict[str, Any]) -> ConfigurationError:
     [
         (
             {"noise.kind": "returned"},
-            {"sketch.controller", "sketch.gamma", "scheme.kind", "scheme.committee.kind"}
+            {"sketch.controller", "sketch.gamma", "scheme.kind"}
             | {f"scheme.committee.{name}" for name in ("size", "corrupt", "away")},
         ),
         ({"cohort.size": 500}, {"cohort.size", "faults.dropout"}),
@@ -60,8 +63,40 @@ def test_all_problems_are_told_at_once() -> None:
     assert text.splitlines()[0] == "ConfigurationError: 3 problems:" and len(text.splitlines()) == 4
 
 
-def test_a_block_to_copy_is_toml() -> None:
-    found = {"scheme.kind": "one-shot", "cohort.size": 3, "sketch.gamma": Cure.LEFT_OUT}
-    assert as_tables(found) == (
-        '# left out: sketch.gamma\n\n[scheme]\nkind = "one-shot"\n\n[cohort]\nsize = 3'
-    )
+def merged(raw: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """What somebody has who copies a block into a file, key by key."""
+    return raw | {
+        name: merged(raw.get(name, {}), value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise.kind": "returned"},
+        {"noise.kind": "returned", "scheme.security_bits": 90},
+        {"cohort.size": 150, "noise.kind": "banded", "noise.apart": 1},
+    ],
+)
+def test_a_block_that_is_copied_mends_the_file(changes: dict[str, Any]) -> None:
+    raw = with_changes(RAW, list(changes.items()))
+    block = as_tables(raw, remedy(raw, refused(raw)))
+    mended = merged(raw, tomllib.loads(block))
+    if block.startswith("# left out: "):
+        for key in block.splitlines()[0].removeprefix("# left out: ").split(", "):
+            *tables, name = key.split(".")
+            place = mended
+            for table in tables:
+                place = place[table]
+            del place[name]
+    parse(mended, RunConfig).check()
+
+
+def test_the_command_prints_the_block(tmp_path: Path) -> None:
+    path = write_config(demo_config(), tmp_path / "own.toml")
+    error = invoke("run", path, "--dry-run", "--set", "noise.kind=returned").exception
+    assert isinstance(error, ConfigurationError)
+    text = one_line(error)
+    assert text is not None and "with these values it is valid:" in text
+    assert "# left out: scheme.mode, sketch.gamma" in text and 'kind = "one-shot"' in text
