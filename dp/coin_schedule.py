@@ -42,7 +42,7 @@ class TooManyDropoutsError(PrivacyError, ValueError):
         """Store both figures and build a message that shows them."""
         super().__init__(
             f"dropped must be at most tolerated_dropouts = {tolerated}, got {dropped}: "
-            "the noise would be too thin, so no sum may be released"
+            "the noise would be too small, so no sum may be released"
         )
         self.dropped = dropped
         self.tolerated = tolerated

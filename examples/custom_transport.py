@@ -208,7 +208,7 @@ def main(folder: Path) -> None:
     print("epsilon:", result.epsilons.guaranteed)
     print("spent:", result.epsilons.server)
     with StoredHistory(folder / str(KILLED) / "history", PLAN.goal) as history:
-        print(f"epsilon in the books of client {KILLED}, which sent nothing:", history.epsilon)
+        print(f"epsilon in the history of client {KILLED}, which sent nothing:", history.epsilon)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Promise(ABC):
 
     @property
     def minimum_survivors(self) -> int:
-        """Fewer survivors would thin the noise below its target, so no such sum is released."""
+        """Fewer survivors would reduce the noise below its target, so no such sum is released."""
         return self.cohort - self.tolerated_dropouts
 
     @property

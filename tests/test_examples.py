@@ -134,7 +134,7 @@ class TestCustomTransport:
     def test_both_sides_count_the_round(self, example: ModuleType, printed: dict[str, str]) -> None:
         """The killed client, which cannot know what became of it, as well."""
         epsilon = float(printed["epsilon"])
-        own = printed[f"epsilon in the books of client {example.KILLED}, which sent nothing"]
+        own = printed[f"epsilon in the history of client {example.KILLED}, which sent nothing"]
         assert epsilon == example.PLAN.goal.epsilon
         assert 0 < float(own) == float(printed["spent"]) <= epsilon
 

@@ -132,8 +132,8 @@ def private_mean(
         if ledger is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="veilsum-mean-"))
             ledger = Path(folder) / "ledger.jsonl"
-        book = stack.enter_context(Ledger.open(ledger))
-        training = PrivateTraining(chosen, dimension, FixedRate(compression), aggregator, book)
+        opened = stack.enter_context(Ledger.open(ledger))
+        training = PrivateTraining(chosen, dimension, FixedRate(compression), aggregator, opened)
         cohort = [person.public for person in people]
         result = training.run_round(cohort, os_random(32), lambda index: rows[index], dropouts)
     shortened = int(np.count_nonzero(np.linalg.norm(rows, axis=1) > clip_l2))

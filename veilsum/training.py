@@ -260,8 +260,8 @@ def _trained(
     with RunFolder(folder, config) as opened, _own_threads():
         if summary is None:
             with kept_so_far():
-                told = [LiveView(config, console), *callbacks]
-                summary = run_experiment(config, data, opened, told, task=task).summary()
+                callbacks = [LiveView(config, console), *callbacks]
+                summary = run_experiment(config, data, opened, callbacks, task=task).summary()
         checkpoint = Checkpoint.load(opened.checkpoint)
         if checkpoint is None:
             raise ConfigurationError("folder", f"{folder} has no checkpoint", "another folder")

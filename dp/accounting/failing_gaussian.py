@@ -62,8 +62,8 @@ class FailingGaussian:
 
     def delta(self, epsilon: float) -> float:
         """Return the delta of the run at ``epsilon`` >= 0."""
-        told = self.failure + (1.0 - self.failure) * gaussian_delta(epsilon, self.mu)
-        return min(1.0, math.nextafter(told, math.inf)) if told > 0.0 else 0.0
+        delta = self.failure + (1.0 - self.failure) * gaussian_delta(epsilon, self.mu)
+        return min(1.0, math.nextafter(delta, math.inf)) if delta > 0.0 else 0.0
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon of the run at ``delta``; ``inf`` if all of it goes on failures."""

@@ -197,8 +197,8 @@ class IdealAggregator:
         for stage in stages[: released - 1]:
             setup.require_left(stage, dropouts)
         total, refused, seeds = self._add_up(setup, updates, dropouts)
-        told = self._ranks.gather(refused)
-        refused = dict(sorted(each for own in told for each in own.items()))
+        gathered = self._ranks.gather(refused)
+        refused = dict(sorted(each for own in gathered for each in own.items()))
         lost = dict.fromkeys(refused, Stage.INPUT)
         survivors = left_after(context.invited, {**dropouts, **lost}, Stage.INPUT)
         with explained(refused):

@@ -57,13 +57,13 @@ class DividedUploads(UploadCollection):
         own = tuple(sorted(self._headers))
         headers = b"".join(self._headers[sender].encode() for sender in own)
         commitments = b"".join(b"".join(self._commitments[sender]) for sender in own)
-        told = self._ranks.gather((own, headers, commitments))
-        for senders, *facts in told:
+        gathered = self._ranks.gather((own, headers, commitments))
+        for senders, *facts in gathered:
             if again := self._all_headers.keys() & set(senders):
                 raise LocalProtocolError(f"client {min(again)} uploaded on two ranks")
             self._learn(senders, *facts)
         everybody = np.array(sorted(self._all_headers), np.int64)
-        self._places = [np.searchsorted(everybody, senders) for senders, *_ in told]
+        self._places = [np.searchsorted(everybody, senders) for senders, *_ in gathered]
         self._closed = True
 
     def serves(self, member: int) -> bool:

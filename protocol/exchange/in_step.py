@@ -72,12 +72,12 @@ class InStep:
         """What every rank has to tell, in the order of ranks."""
         # Unless all goes well from here on, there is nobody left to be told.
         self._parted = True
-        told = self._ranks.gather((None, facts))
-        for rank, (problem, _) in enumerate(told):
+        gathered = self._ranks.gather((None, facts))
+        for rank, (problem, _) in enumerate(gathered):
             if problem is not None:
                 raise RankFailedError(rank, self.size, problem)
         self._parted = False
-        return [each for _, each in told]
+        return [each for _, each in gathered]
 
     def broadcast(self, value: T) -> T:
         """What rank 0 gives."""
@@ -113,8 +113,8 @@ def answers_of_all(
     waiting = iter(messages)
     while True:
         now = list(islice(waiting, 1))
-        told = ranks.gather((bool(now), list(exchange(now))))
-        for _, answers in told:
+        gathered = ranks.gather((bool(now), list(exchange(now))))
+        for _, answers in gathered:
             yield from answers
-        if not any(asked for asked, _ in told):
+        if not any(asked for asked, _ in gathered):
             return

@@ -215,8 +215,8 @@ def reason_of(error: Exception) -> str:
     What an error says, and which one it is, may depend on what the client holds: that its update
     was not finite is nobody's business. Its own operator reads the error.
     """
-    told = (PolicyError, RemoteProtocolError)
-    return next((kind.__name__ for kind in told if isinstance(error, kind)), OTHER)
+    named = (PolicyError, RemoteProtocolError)
+    return next((kind.__name__ for kind in named if isinstance(error, kind)), OTHER)
 
 
 def refuse(error: Exception) -> bytes:

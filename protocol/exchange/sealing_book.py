@@ -39,7 +39,7 @@ class SealingBook:
         self.session_id = session_id
         self._clock = clock
         self._entries: dict[bytes, list[Member]] = {}
-        self._told: dict[bytes, float] = {}
+        self._last_added: dict[bytes, float] = {}
 
     def entries(self, round_number: int) -> dict[bytes, Member]:
         """The entries that are valid in a round, by identity; of members that are away, too."""
@@ -54,7 +54,7 @@ class SealingBook:
         """For which round a member is to be asked for a key, before this round; None for none."""
         entries = self._entries.get(identity, [])
         last = max((each.last_round for each in entries if _serves(each, round_number)), default=-1)
-        if last < 0 or self._now() - self._told[identity] > ASK_SECONDS:
+        if last < 0 or self._now() - self._last_added[identity] > ASK_SECONDS:
             return round_number
         if round_number + AHEAD_ROUNDS <= last or any(_serves(each, last + 1) for each in entries):
             return None
@@ -77,7 +77,7 @@ class SealingBook:
         # Of two for one round, the later one counts; the key that ends before it may still serve.
         self._entries[identity] = [*(e for e in known if e.last_round < entry.first_round), entry]
         del self._entries[identity][:-2]
-        self._told[identity] = self._now()
+        self._last_added[identity] = self._now()
         return None
 
     def _now(self) -> float:

@@ -310,8 +310,8 @@ class Losses:
         if ranks.size > 1:
             own: list[dict[int, Any]] = [self.up, self.down, self.refused]
             # Copies: ranks may be threads, and each changes its own.
-            told = ranks.gather([dict(each) for each in own])
-            for mine, of_all in zip(own, zip(*told, strict=True), strict=True):
+            gathered = ranks.gather([dict(each) for each in own])
+            for mine, of_all in zip(own, zip(*gathered, strict=True), strict=True):
                 together = sorted(chain.from_iterable(each.items() for each in of_all))
                 mine.clear()
                 mine.update(together)

@@ -523,8 +523,8 @@ def parse(raw: dict[str, Any], model: type[C]) -> C:
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        told = ConfigurationError.together(_problems(error, model))
-        raise told or error from None
+        refusal = ConfigurationError.together(_problems(error, model))
+        raise refusal or error from None
 
 
 def problems_in(raw: dict[str, Any], model: type[Section]) -> list[ConfigurationError]:

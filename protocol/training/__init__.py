@@ -1,1 +1,1 @@
-"""A run of rounds that is paid for: charged sums, the books, and what is trained on them."""
+"""A run of rounds that is paid for: charged sums, the records, and what is trained on them."""

@@ -1,11 +1,11 @@
-"""The books of a run: every release goes to the ledger and to the accounts before it happens.
+"""The records of a run: every release goes to the ledger and to the accounts before it happens.
 
 Three steps, in this order. `Records.prepare` does everything that can fail without harm before a
 client is asked: remarks, room in the ledger, theorems, budgets. The `Charge` it returns is called
 once, when the survivors of the round are decided and no client has been told; it writes the ledger
 and then the accounts. `Charge.settle` sees afterwards that the sum is the one that was paid for. A
 round that ends before its charge releases nothing and costs nothing. A round that ends after it is
-paid in full: whoever deviates may know its sum already. So the books may over-count, never
+paid in full: whoever deviates may know its sum already. So the records may over-count, never
 under-count.
 
 Rounds may overlap in threads: looking at the budget and writing to the ledger are then two steps of
@@ -75,12 +75,12 @@ class Records:
         self._accounts = ClientAccounts(goal.reserve)
         self._seen = 0
         # Whoever takes in, checks or charges must find the accounts as the ledger has them.
-        self._lock = OneProcess("the books of a run")
+        self._lock = OneProcess("the records of a run")
         self._take_in()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """With no other use of these books; `LedgerError` in a fork, or within a use of ours."""
+        """With no other use of these records; `LedgerError` in a fork, or within a use of ours."""
         self._ledger.require_own_process()
         with self._lock:
             yield

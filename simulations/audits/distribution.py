@@ -1,7 +1,7 @@
 """Is the noise that was released distributed as accounted?
 
 Two tests share the level. Chi-square looks at the whole law, in at most ``CELLS`` cells that the
-law fixes beforehand. The variance test looks where noise that is too thin shows first, and its
+law fixes beforehand. The variance test looks where noise that is too small shows first, and its
 power has a closed form: the smallest wrong variance that it finds with probability ``POWER`` is
 printed beside every result.
 """

@@ -77,7 +77,7 @@ class Margin:
         }
 
 
-def told_twice(event: IntegerNoise) -> IntegerNoise:
+def doubled_noise(event: IntegerNoise) -> IntegerNoise:
     """The mistake of the twin: the same release with twice the noise variance in its event."""
     match event:
         case BinomialRelease():
@@ -91,13 +91,13 @@ def told_twice(event: IntegerNoise) -> IntegerNoise:
 def accountant_margin(
     runs: Sequence[tuple[IntegerNoise, int]] = RUNS,
     delta: float = 1e-6,  # in (0, 1)
-    told: Callable[[IntegerNoise], IntegerNoise] = lambda event: event,
+    reported: Callable[[IntegerNoise], IntegerNoise] = lambda event: event,
 ) -> Margin:
     """Compare every accountant with enumeration.
 
     Args:
         runs: what is released and how often; small enough to enumerate.
-        told: what the accountants under audit are told instead of an event.
+        reported: what the accountants under audit are told instead of an event.
 
     Raises:
         UnsupportedEventError: a run is too large to enumerate.
@@ -108,7 +108,7 @@ def accountant_margin(
         for make in ACCOUNTANTS:
             accountant = make()
             if accountant.supports(event):
-                claimed = _epsilon(accountant, told(event), count, delta)
+                claimed = _epsilon(accountant, reported(event), count, delta)
                 found.append((claimed / exact, f"{accountant.name}, {count} x {event!r}"))
     ratio, worst = min(found)
     return Margin(ratio, len(found), sum(r < 1.0 - GRID_SLACK for r, _ in found), worst)
@@ -190,7 +190,7 @@ def audit_accountants() -> Audit:
         "privacy-exact-accountants",
         "No published epsilon is below the one found by enumeration",
         lambda: accountant_margin().figures(),
-        {"told twice the noise": lambda: accountant_margin(told=told_twice).figures()},
+        {"told twice the noise": lambda: accountant_margin(reported=doubled_noise).figures()},
     )
 
 

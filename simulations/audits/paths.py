@@ -192,9 +192,9 @@ class WholePath:
     def _announced(self, number: int) -> RoundSetup:
         """Make the setup, with the mistake of the clients in it."""
         settings, parameters = self.settings, self.settings.parameters(self.seed)
-        if self.mistake in _THINNED:
-            thinned = _thinned(parameters.mechanism, _THINNED[self.mistake])
-            parameters = replace(parameters, mechanism=thinned)
+        if self.mistake in _REDUCED:
+            reduced = _reduced(parameters.mechanism, _REDUCED[self.mistake])
+            parameters = replace(parameters, mechanism=reduced)
         elif self.mistake is Mistake.NO_CLIP:
             parameters = _unclipped(parameters)
         elif self.mistake is Mistake.NO_MARGIN:
@@ -301,11 +301,11 @@ class WholePath:
         return np.asarray(kept - schedule.residual_offset(lost), np.float64)
 
 
-_THINNED: Final = {Mistake.THIRD_MISSING: 1.5, Mistake.HALF_NOISE: 2.0, Mistake.TENTH: 100.0}
+_REDUCED: Final = {Mistake.THIRD_MISSING: 1.5, Mistake.HALF_NOISE: 2.0, Mistake.TENTH: 100.0}
 """By how much the variance of a client's noise is too small."""
 
 
-def _thinned(mechanism: DistributedMechanism, factor: float) -> DistributedMechanism:
+def _reduced(mechanism: DistributedMechanism, factor: float) -> DistributedMechanism:
     """Return a mechanism with so many times less variance."""
     if isinstance(mechanism, BinomialMechanism):
         return BinomialMechanism(max(1, int(mechanism.coins / factor)))

@@ -55,7 +55,7 @@ def noise_figures(
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """A test of the law of released noise, which finds thin noise and what else may be wrong."""
+    """A test of the law of released noise, which finds reduced noise and what else may be wrong."""
 
     name: str  # of the audit
     label: str  # of its seed

@@ -94,10 +94,10 @@ _SHIFT: Final = 50
 
 
 def release_figures(
-    release: CoinRelease | PathRelease, told: Event, runs: int, seed: int, alpha: float
+    release: CoinRelease | PathRelease, claimed: Event, runs: int, seed: int, alpha: float
 ) -> Figures:
     """Hold a release against what an accountant says of an event."""
-    return two_worlds_figures(release, runs, seed, Claim.of_event(told, _DELTA), alpha)
+    return two_worlds_figures(release, runs, seed, Claim.of_event(claimed, _DELTA), alpha)
 
 
 def audit_coins(runs: int, seed: int, alpha: float = ALPHA) -> Audit:

@@ -391,23 +391,25 @@ def model_noise(length: int, seed: int) -> tuple[Floats, Floats, float]:
     lost = {_CLIENTS - 1 - k: Stage.INPUT for k in range(_MANY_LOST)}
     dropouts: list[Dropouts] = [lost if number % 2 else {} for number in range(ROUNDS)]
     sums, _, records = whole.run(seed, 0, dropouts)
-    thin = [each * (_CLIENTS / record.clients) for each, record in zip(sums, records, strict=True)]
+    divided_again = [
+        each * (_CLIENTS / record.clients) for each, record in zip(sums, records, strict=True)
+    ]
     stays = sum(record.clients for record in records) * whole.parts.client_variance
     returned = [set(record.returned) for record in records[1:]] + [set[int]()]
     left = sum(
         len(set(record.entered) - back) for record, back in zip(records, returned, strict=True)
     )
     variance = stays + left * whole.parts.member_variance
-    return np.sum(sums, axis=0), np.sum(thin, axis=0), variance
+    return np.sum(sums, axis=0), np.sum(divided_again, axis=0), variance
 
 
 def audit_model_noise(length: int, seed: int, alpha: float = ALPHA) -> Audit:
     """What comes back is gone from the model, whoever is lost."""
 
-    def figures(thin: bool) -> Figures:
+    def figures(divided_again: bool) -> Figures:
         model, divided, variance = model_noise(length, seed)
         claimed = DiscreteGaussianRelease(variance, 1, 0.0, 1, 1)
-        return noise_test(np.rint(divided if thin else model), claimed, alpha).figures()
+        return noise_test(np.rint(divided if divided_again else model), claimed, alpha).figures()
 
     return Audit(
         "privacy-noise-model",

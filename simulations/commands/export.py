@@ -39,5 +39,5 @@ def export_command(
     rows = rows_of(runs)
     path = out or folders[0] / f"rounds.{to.value}"
     write_rows(rows, path, to.value)
-    told = f"{path}: {len(rows)} rounds of {len(runs)} runs, {len(rows[0])} columns"
-    Console(stderr=True).print(Text(told), soft_wrap=True)
+    text = f"{path}: {len(rows)} rounds of {len(runs)} runs, {len(rows[0])} columns"
+    Console(stderr=True).print(Text(text), soft_wrap=True)

@@ -241,18 +241,18 @@ def _done(task: bytes) -> bytes:
         work, args, kwargs = pickle.loads(task)  # noqa: S301 - our own rank 0
         return _pickled(work(*args, **kwargs), None)
     except BaseException as error:
-        told = error if isinstance(error, Exception) else _in_words(error)
+        sent = error if isinstance(error, Exception) else _in_words(error)
         try:
-            return _pickled(None, told)
+            return _pickled(None, sent)
         except Exception:
             return _pickled(None, _in_words(error))
 
 
 def _pickled(value: object, error: Exception | None) -> bytes:
     """What rank 0 is told; read here first, as who cannot be read there is waited for."""
-    told = pickle.dumps((value, error))
-    pickle.loads(told)  # noqa: S301 - just made
-    return told
+    sent = pickle.dumps((value, error))
+    pickle.loads(sent)  # noqa: S301 - just made
+    return sent
 
 
 def _in_words(error: BaseException) -> RuntimeError:

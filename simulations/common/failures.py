@@ -123,7 +123,7 @@ def one_line(error: Exception) -> str | None:
     elif isinstance(error, BrokenProcessPool):
         text = f"a worker died, perhaps for lack of memory; {KEPT}"
     else:
-        text = str(error) if _is_told(error) else None
+        text = str(error) if _is_for_users(error) else None
     if text is None:
         return None
     notes = getattr(error, "__notes__", ())
@@ -158,7 +158,7 @@ def _refused(error: OSError) -> str | None:
     return what if cure is None else f"{what}; {cure}"
 
 
-def _is_told(error: Exception) -> bool:
+def _is_for_users(error: Exception) -> bool:
     """Whether an error was written for whoever gave the command."""
     from dp import PrivacyError
     from protocol.errors import ConfigurationError, PolicyError, RankFailedError

@@ -77,14 +77,14 @@ def joined() -> Iterator[Ranks]:
         raise RankError(f"the ranks do not find one another ({_said(error)})") from error
     try:
         ranks = TorchRanks()
-        with _told_of_the_end(ranks):
+        with _naming_the_dead(ranks):
             yield ranks
     finally:
         dist.destroy_process_group()
 
 
 @contextmanager
-def _told_of_the_end(ranks: TorchRanks) -> Iterator[None]:
+def _naming_the_dead(ranks: TorchRanks) -> Iterator[None]:
     """Name who died also where torchrun is quicker to end this rank than its connection breaks."""
 
     def ended(number: int, frame: FrameType | None) -> None:
@@ -115,7 +115,9 @@ def device_of(ranks: Ranks, name: str) -> str:
     return name
 
 
-def _told(work: Callable[Concatenate[TorchRanks, P], T]) -> Callable[Concatenate[TorchRanks, P], T]:
+def _naming_lost(
+    work: Callable[Concatenate[TorchRanks, P], T],
+) -> Callable[Concatenate[TorchRanks, P], T]:
     """Say in our words that another rank is gone, and which one if it was on this machine."""
 
     @wraps(work)
@@ -198,16 +200,16 @@ class TorchRanks:
         """Whether this rank plays a member of the present cohort."""
         return index in self._owned
 
-    @_told
+    @_naming_lost
     def gather(self, facts: T) -> list[T]:
         """What every rank has to tell, in the order of ranks."""
         import torch.distributed as dist
 
-        told: list[Any] = [None] * self.size
-        dist.all_gather_object(told, facts)
-        return told
+        gathered: list[Any] = [None] * self.size
+        dist.all_gather_object(gathered, facts)
+        return gathered
 
-    @_told
+    @_naming_lost
     def broadcast(self, value: T) -> T:
         """What rank 0 gives, to all; what the others give counts for nothing."""
         import torch.distributed as dist
@@ -216,7 +218,7 @@ class TorchRanks:
         dist.broadcast_object_list(given, src=0)
         return given[0]
 
-    @_told
+    @_naming_lost
     def swap(self, parts: Sequence[bytes]) -> list[bytes]:
         """What every rank has for us; `parts` is what we have for each of them."""
         import torch
@@ -231,7 +233,7 @@ class TorchRanks:
         cuts = theirs.cumsum(0)[:-1].tolist()
         return [piece.tobytes() for piece in np.split(taken.numpy(), cuts)]
 
-    @_told
+    @_naming_lost
     def add(self, *vectors: NDArray[Any]) -> list[NDArray[Any]]:
         """The sum over all ranks of each vector, in one message; one dtype, any shapes."""
         import torch

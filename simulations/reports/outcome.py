@@ -25,8 +25,8 @@ def show_outcome(console: Console, config: RunConfig, records: Sequence[Record])
         console.print(_indented(f"What to change: {finding.change}", 4))
     for sentence in verdict.rest:
         console.print(_indented(sentence, 2))
-    if told := meaning(config, records[-1]["epsilons"]):
-        console.print(Text(told))
+    if text := meaning(config, records[-1]["epsilons"]):
+        console.print(Text(text))
 
 
 def _indented(words: str, columns: int) -> Padding:

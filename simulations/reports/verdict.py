@@ -103,8 +103,8 @@ class Verdict:
     def rest(self) -> list[str]:
         """Sentences about what is in order and what is unknown."""
         groups = (("In order", Weight.FINE), ("Not known", Weight.UNKNOWN))
-        told = ((name, [a.said for a in self.answers if a.weight is w]) for name, w in groups)
-        return [f"{name}: {'; '.join(said)}." for name, said in told if said]
+        answers = ((name, [a.said for a in self.answers if a.weight is w]) for name, w in groups)
+        return [f"{name}: {'; '.join(said)}." for name, said in answers if said]
 
 
 def judge(config: RunConfig, records: Sequence[Record]) -> Verdict:
@@ -188,9 +188,9 @@ def clipped_share(records: Iterable[Record]) -> float | None:
     """Share of the updates in the sums that were longer than the clip; None if nobody measured."""
     clipped, counted = 0.0, 0
     for record in records:
-        told = (record.get("error") or {}).get("clipped_clients")
-        if told is not None:
-            clipped += told
+        count = (record.get("error") or {}).get("clipped_clients")
+        if count is not None:
+            clipped += count
             counted += record["survivors"]
     return min(1.0, clipped / counted) if counted else None
 
@@ -343,8 +343,8 @@ def _sketch_over_noise(
 def _at_limit(config: RunConfig, decided: Sequence[Record]) -> Answer | None:
     """An answer if a controller hardly ever got the size that it asked for."""
     larger = smaller = 0
-    told = (record.get("figures") or {} for record in decided)
-    known = [figures for figures in told if {"wanted_size", "size"} <= figures.keys()]
+    figures_of = (record.get("figures") or {} for record in decided)
+    known = [each for each in figures_of if {"wanted_size", "size"} <= each.keys()]
     for figures in known:
         # A size is rounded to whole rows, up or down, which is no limit; a single column is one.
         wanted, size, rows = figures["wanted_size"], figures["size"], config.sketch.rows

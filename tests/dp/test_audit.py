@@ -249,7 +249,7 @@ def test_deep_nesting_is_refused() -> None:
 def test_made_up_peers_leave_what_the_entry_calls_the_clients_own(
     tmp_path: Path, event: Event, metadata: dict[str, Any], alone: Event | int | None
 ) -> None:
-    """Where an entry does not say, they leave nothing; the running books are of one mind."""
+    """Where an entry does not say, they leave nothing; the running records are of one mind."""
     with Ledger.open(tmp_path / "one.jsonl") as ledger:
         entry = ledger.append(event, metadata)
         (read,) = read_ledger(ledger.path)

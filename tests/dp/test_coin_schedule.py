@@ -64,7 +64,7 @@ def violations(
         kept = kept_coins(dropped)
         for colluding in range(colluders + 1):
             if (cohort - dropped - colluding) * kept < target:
-                wrong.append(f"thin: {dropped} dropped, {colluding} collude")
+                wrong.append(f"too little noise: {dropped} dropped, {colluding} collude")
         fewest = cohort - dropped - colluders
         if fewest * kept - target > fewest - 1:
             wrong.append(f"overshoot: {dropped} dropped")
@@ -105,7 +105,7 @@ def test_a_forgotten_colluder_margin_would_be_rejected() -> None:
     for cohort, target in itertools.product(range(3, 13), (133, 1000)):
         careless = CoinSchedule(target, cohort, 1, 0)
         wrong = violations(careless.kept_coins, target, cohort, 1, 1)
-        assert any("thin" in line for line in wrong)
+        assert any("too little noise" in line for line in wrong)
 
 
 def test_a_number_of_dropouts_told_by_the_server_would_be_rejected() -> None:
@@ -113,7 +113,7 @@ def test_a_number_of_dropouts_told_by_the_server_would_be_rejected() -> None:
         schedule = CoinSchedule(1000, cohort, 2, 0)
         told_zero = [schedule.kept_coins(0)] * 3
         wrong = violations(told_zero.__getitem__, 1000, cohort, 2, 0)
-        assert any("thin" in line for line in wrong)
+        assert any("too little noise" in line for line in wrong)
 
 
 def test_noise_always_sized_for_the_worst_would_be_rejected() -> None:
@@ -144,7 +144,7 @@ def subsets(clients: int, at_most: int) -> list[frozenset[int]]:
     ]
 
 
-def thin_sets(schedule: CoinSchedule, colluders: int) -> int:
+def small_sets(schedule: CoinSchedule, colluders: int) -> int:
     """Count the pairs of dropped and colluding sets that leave fewer than the target coins."""
     return sum(
         unknown_coins(schedule, dropped, colluding) < schedule.target_coins
@@ -160,12 +160,12 @@ def test_no_choice_of_dropped_and_colluding_clients_is_thin(
 ) -> None:
     for (dropouts, colluders), target in itertools.product(limits(cohort), (1, 23, 1000)):
         schedule = CoinSchedule(target, cohort, dropouts, colluders, variant)
-        assert thin_sets(schedule, colluders) == 0
+        assert small_sets(schedule, colluders) == 0
 
 
 def test_the_sets_catch_a_forgotten_margin() -> None:
     # One colluder anywhere among the survivors: 5 without dropouts, and 5 * 4 with one.
-    assert thin_sets(CoinSchedule(20, 5, 1, 0), colluders=1) == 5 + 5 * 4
+    assert small_sets(CoinSchedule(20, 5, 1, 0), colluders=1) == 5 + 5 * 4
 
 
 # --- Batches --------------------------------------------------------------------------------

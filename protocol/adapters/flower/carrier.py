@@ -313,5 +313,5 @@ def _by_itself(index: int, reason: str) -> str:
     """A reason, by node: without the number that the client has in its cohort."""
     if reason == OTHER:
         return "left for reasons that only its own log tells"
-    told = reason.removeprefix(f"client {index}: ").removeprefix(f"member {index}: ")
-    return reason if told == reason else f"its message was refused: {told}"
+    words = reason.removeprefix(f"client {index}: ").removeprefix(f"member {index}: ")
+    return reason if words == reason else f"its message was refused: {words}"

@@ -14,7 +14,7 @@ MOST_NODES = 5
 """Nodes that are named with one reason; the others are counted."""
 
 
-def told(reasons: Mapping[int, str]) -> str:
+def by_reason(reasons: Mapping[int, str]) -> str:
     """Reasons by node, for the end of a message: nodes with the same reason are told together."""
     nodes: dict[str, list[int]] = {}
     for node, reason in reasons.items():
@@ -44,9 +44,9 @@ class SettingsError(ConfigurationError):
         self.table = table
 
     def __str__(self) -> str:
-        told = "\n".join(map(str, self.problems))
+        by_reason = "\n".join(map(str, self.problems))
         cure = f"\nThis would do, in the app's pyproject.toml:\n\n{self.table}\n"
-        return told + (cure if self.table else "")
+        return by_reason + (cure if self.table else "")
 
 
 class StrategyError(ValueError):
@@ -70,7 +70,7 @@ class RoundLostError(TooFewSurvivorsError):
 
     def __str__(self) -> str:
         missing = f"; {self.away} of its cohort had no node" if self.away else ""
-        return super().__str__() + missing + told(self.lost)
+        return super().__str__() + missing + by_reason(self.lost)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.stage, self.survivors, self.needed, self.lost, self.away)

@@ -33,7 +33,12 @@ from protocol.adapters.flower.clear import EVALUATION, QUERIES, in_the_clear, pe
 from protocol.adapters.flower.client import only_arrays
 from protocol.adapters.flower.connecting import Connecting
 from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.errors import SettingsError, StrategyError, TooFewNodesError, told
+from protocol.adapters.flower.errors import (
+    SettingsError,
+    StrategyError,
+    TooFewNodesError,
+    by_reason,
+)
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
@@ -266,7 +271,7 @@ class SecureGrid(Grid):
         )
         self.reports.append(report)
         if report.lost:
-            warn(f"round {report.number} went on without some nodes{told(report.lost)}")
+            warn(f"round {report.number} went on without some nodes{by_reason(report.lost)}")
         metrics = MetricRecord({self._weight_key: report.survivors, **report.metrics()})
         return RecordDict({name: moved, "metrics": metrics})
 

@@ -1,4 +1,4 @@
-"""Where the server's side keeps its books, and, in a simulation, where everybody does."""
+"""Where the server's side keeps its records, and, in a simulation, where everybody does."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from flwr.app import ArrayRecord
 from dp import FourEpsilons, Ledger
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
-from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, told
+from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by_reason
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
@@ -129,7 +129,7 @@ class SecureRounds:
         try:
             result = training.run_setup(setup, notes={"run": str(self._run_id)})
         except OpeningFailedError as error:
-            error.add_note("lost before" + (told(strangers | self._carrier.lost) or ": nobody"))
+            error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
         except TooFewSurvivorsError as error:
             # Its notes number clients as the cohort does, which nobody here can look up.
@@ -139,7 +139,7 @@ class SecureRounds:
         except RemoteProtocolError as error:
             if error.party in range(len(here)):
                 error.add_note(f"client {error.party} of the cohort is node {here[error.party]}")
-            error.add_note("lost before" + (told(strangers | self._carrier.lost) or ": nobody"))
+            error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
         report = _report(result, strangers | self._carrier.lost, self._post.exchanges - before)
         return layout.moved(arrays, result.release.update), report
@@ -158,7 +158,7 @@ class SecureRounds:
         if clients < self._plan.minimum_survivors:
             raise TooFewNodesError(
                 f"{clients} of {len(nodes)} invited nodes can take part, and a round needs "
-                f"{self._plan.minimum_survivors}{self._spare(nodes)}{told(strangers)}"
+                f"{self._plan.minimum_survivors}{self._spare(nodes)}{by_reason(strangers)}"
             )
         if self._holders is not None:
             self._require_keys(self._holders, strangers)
@@ -172,7 +172,7 @@ class SecureRounds:
             raise TooFewNodesError(
                 f"{found} {whose} have handed over a sealing key in this run, and a committee of "
                 f"one-shot rounds takes {holders.needed}: each has to be connected once; it may be "
-                f"away afterwards{told(strangers)}"
+                f"away afterwards{by_reason(strangers)}"
             )
 
     def _sealing_keys(self) -> dict[bytes, Member]:

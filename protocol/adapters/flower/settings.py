@@ -134,18 +134,18 @@ def settings_from(
     example: Mapping[str, Any] | None = None,
 ) -> FlowerSettings:
     """Settings of tables, of which a plan and a controller can be made."""
-    told = {problem.key for problem in missing}
-    others = [each for each in _problems(values) if not (told and _is_told(each, told))]
+    reported = {problem.key for problem in missing}
+    others = [each for each in _problems(values) if not (reported and _follows(each, reported))]
     if missing or others:
         raise _wrong([*missing, *others], values, example or {})
     return parse(values, FlowerSettings)
 
 
-def _is_told(problem: ConfigurationError, told: Collection[str]) -> bool:
+def _follows(problem: ConfigurationError, reported: Collection[str]) -> bool:
     """Whether a problem is only what others follow from: a key, or the table, that it is in."""
     if problem.key == SIMULATION_KEY:
-        return LEDGER_KEY in told or REGISTRY_KEY in told
-    return problem.key in told or any(key.startswith(problem.key + ".") for key in told)
+        return LEDGER_KEY in reported or REGISTRY_KEY in reported
+    return problem.key in reported or any(key.startswith(problem.key + ".") for key in reported)
 
 
 def _wrong(
@@ -199,7 +199,7 @@ def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
 
 
 def _places(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Where books are kept. A ServerApp has no folder of its own that a path could start from."""
+    """Where records are kept. A ServerApp has no folder of its own that a path could start from."""
     for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY):
         if key in values and not Path(values[key]).expanduser().is_absolute():
             yield ConfigurationError(key, f"value {values[key]!r}", "an absolute path")

@@ -101,7 +101,7 @@ class MaskedTraining(Executor):
         By default NVFlare fires an event with every error that it logs, and a job's configuration
         alone, without any code of its own, can have such events sent to the server.
         """
-        self.log_error(fl_ctx, f"left the round: {_told(error)}", fire_event=False)
+        self.log_error(fl_ctx, f"left the round: {_for_log(error)}", fire_event=False)
 
     def _opened(self, fl_ctx: FLContext) -> ClientRounds:
         if self._rounds is None:
@@ -145,7 +145,7 @@ def _local(fl_ctx: FLContext) -> FLContext:
     return context
 
 
-def _told(error: Exception) -> str:
+def _for_log(error: Exception) -> str:
     """For this site's log: with the trace where it shows more than the words."""
     known = isinstance(error, (*PEER_ERRORS, ConfigurationError)) and error.__cause__ is None
     return (

@@ -135,7 +135,7 @@ class Site:
 
     @property
     def ledger(self) -> Path:
-        """The server's books."""
+        """The server's records."""
         return self._folder / "ledger.jsonl"
 
     def client(self, name: str) -> Path:

@@ -1,7 +1,7 @@
 """One simulated cohort: users come one after the other, and who is missing is known at the end.
 
 pfl draws users while it goes along, so a round's public parameters are fixed before its cohort is
-known. Users encode with seats as cohort; the books are then written with those who sat there. A
+known. Users encode with seats as cohort; the records are then written with those who sat there. A
 user without an id is taken for the same person in every round that its seat is used, which counts
 too much and never too little. An empty seat is nobody that anybody meets again.
 """

@@ -38,7 +38,7 @@ class PrivateMean(Postprocessor):
     On a user's side it clips, sketches, rotates, quantises and adds coins. On the server's side it
     charges the round, takes surplus coins off, decodes, and lets the controller choose the next
     sketch. Make it the *last* postprocessor: what runs before it on the user's side works on
-    floats, and on the server's side on the private mean. In the books a user is its pfl user id.
+    floats, and on the server's side on the private mean. In the records a user is its pfl user id.
 
     Simulation only: masks are the identity. pfl's own metrics (losses, data points) are as they
     were: exact, and not private.

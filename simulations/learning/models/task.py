@@ -212,10 +212,10 @@ class Task(ABC):
         tasks = (partial(self._tally, parameters, split, part) for part in own)
         tallies = [tally() for tally in in_order(tasks, executor, EVALUATED_AHEAD)]
         loss, right, count = 0.0, 0, 0
-        told = ranks.gather(tallies)
+        gathered = ranks.gather(tallies)
         # In the order of the batches: a sum of floats depends on it.
         for number in range(len(parts)):
-            lost, hits, here = told[number % ranks.size][number // ranks.size]
+            lost, hits, here = gathered[number % ranks.size][number // ranks.size]
             loss, right, count = loss + lost, right + hits, count + here
         if count == 0:
             raise ValueError("the split has nothing to predict")

@@ -96,12 +96,12 @@ def telling(
     callbacks: Sequence[RunCallback], config: RunConfig, folder: Path, earlier: Sequence[Record]
 ) -> Iterator[Telling]:
     """Tell callbacks of a run from its start to its end, whatever ends it."""
-    told = Telling()
+    observers = Telling()
     try:
-        told.start(callbacks, config, folder, earlier)
-        yield told
+        observers.start(callbacks, config, folder, earlier)
+        yield observers
     finally:
-        told.end()
+        observers.end()
 
 
 def _warn(callback: RunCallback, of_what: str, error: Exception) -> None:

@@ -109,7 +109,7 @@ def run_experiment(
     records = folder.restore(checkpoint.record if checkpoint else None)
     share_state(ranks, folder)
     done = len(records)
-    with telling(callbacks, config, folder.path, tuple(records)) as told, ExitStack() as stack:
+    with telling(callbacks, config, folder.path, tuple(records)) as observers, ExitStack() as stack:
         federation, source = _opened(config, data, folder, checkpoint, stack, ranks, task)
         for trained, before, seconds in _rounds(config, federation, source, checkpoint):
             record = record_of(config, source, trained, before, seconds)
@@ -117,11 +117,11 @@ def run_experiment(
             Checkpoint(number, trained.state, state, record, source.arrays).save(folder.checkpoint)
             folder.append(record)
             records.append(record)
-            told.round(record)
+            observers.round(record)
         result = RunResult(records, done, time.perf_counter() - start, folder.path)
         summary = result.summary()
         write_whole(folder.summary, json.dumps(summary, indent=1).encode() + b"\n")
-        told.summary = summary
+        observers.summary = summary
         # Nothing has to be released again from now on.
         folder.key.unlink(missing_ok=True)
     return result

@@ -22,16 +22,16 @@ def remedy(raw: Mapping[str, Any], error: ConfigurationError, ranks: int = 1) ->
     which needs a committee, which needs a size. What turns out to be needless is not told.
     """
     changes: dict[str, Any] = {}
-    told: ConfigurationError | None = error
+    left: ConfigurationError | None = error
     for _ in range(_MOST_TRIES):
-        if told is None:
+        if left is None:
             break
-        found = (told, *told.others)
+        found = (left, *left.others)
         if any(each.cure is None or changes.get(each.key) == each.cure for each in found):
             return {}
         changes |= {each.key: each.cure for each in found}
-        told = _problem(raw, changes, ranks)
-    if told is not None:
+        left = _problem(raw, changes, ranks)
+    if left is not None:
         return {}
     for key in tuple(changes):
         without = {name: value for name, value in changes.items() if name != key}

@@ -158,7 +158,7 @@ class CentralMean(PrivateRate):
         self._state = TrainingState(b"", number, number, after, update)
         measured = meter.measure(update, used)
         length = squared(mean_sent)
-        self._facts = self._told(decision, invitation, used, deviation, length, measured)
+        self._facts = self._recorded(decision, invitation, used, deviation, length, measured)
         return update
 
     def _rng(self, number: int) -> np.random.Generator:
@@ -175,7 +175,7 @@ class CentralMean(PrivateRate):
             raise RuntimeError("no round was run")
         return self._facts
 
-    def _told(
+    def _recorded(
         self,
         sent: Decision,
         invitation: Invitation,

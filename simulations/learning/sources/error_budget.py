@@ -105,10 +105,10 @@ class Measured:
 
     def parts(self, **closed: float) -> ErrorParts:
         """The figures as JSON values, with the parts that have closed forms."""
-        told: ErrorParts = {"measured": self.distance, **closed}
+        parts: ErrorParts = {"measured": self.distance, **closed}
         if self.clipping is not None:
-            told |= {"clipping": self.clipping, "clipped_clients": self.clipped}
-        return told
+            parts |= {"clipping": self.clipping, "clipped_clients": self.clipped}
+        return parts
 
 
 def sketched_parts(

@@ -209,12 +209,12 @@ class LocalMean(PrivateRate):
     def _shared(self) -> list[int]:
         """Tell all ranks whose reports are ours, and what these clients remember now."""
         ranks, memory = self._ranks, self._memory
-        told = ranks.gather((self._reported, self._refused))
-        self._refused = sum(refused for _, refused in told)
+        gathered = ranks.gather((self._reported, self._refused))
+        self._refused = sum(refused for _, refused in gathered)
         blocks = memory.blocks(self._reported) if ranks.size > 1 else iter(())
         # A few megabytes of each rank at a time.
         while any(given := ranks.gather(next(blocks, b""))):
             for rank, block in enumerate(given):
                 if block and rank != ranks.rank:
                     memory.learn(block)
-        return sorted(client for reported, _ in told for client in reported)
+        return sorted(client for reported, _ in gathered for client in reported)

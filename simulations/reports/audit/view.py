@@ -74,7 +74,7 @@ def _rows(report: AuditReport) -> Table:
     columns = [Column(name, overflow="fold") for name in names]
     table = Table(*columns, title=_summary(report), title_justify="left", box=SIMPLE_HEAD)
     for check in report.checks:
-        texts = (check.id, *_told(check))
+        texts = (check.id, *_cells(check))
         table.add_row(*(Text(text) for text in texts), _held(check))
     return table
 
@@ -82,19 +82,19 @@ def _rows(report: AuditReport) -> Table:
 def _paragraphs(report: AuditReport) -> Table:
     table = Table("held", "check", title=_summary(report), title_justify="left", box=SIMPLE_HEAD)
     for check in report.checks:
-        promise, with_defence, without = _told(check)
+        promise, with_defence, without = _cells(check)
         lines = (
             (promise, "bold"),
             (f"id: {check.id}", ""),
             (f"with the defence: {with_defence}", ""),
             (f"without it: {without}", ""),
         )
-        told = Text("\n").join(Text(line, style) for line, style in lines)
-        table.add_row(_held(check), told, end_section=True)
+        text = Text("\n").join(Text(line, style) for line, style in lines)
+        table.add_row(_held(check), text, end_section=True)
     return table
 
 
-def _told(check: Check) -> tuple[str, str, str]:
+def _cells(check: Check) -> tuple[str, str, str]:
     return promise_of(check), headline(check.with_defence), headline(check.without_defence)
 
 

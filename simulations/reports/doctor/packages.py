@@ -60,12 +60,12 @@ def versions() -> Iterator[Finding]:
     """Our version, and those of Python and of what we cannot do without, beside their bounds."""
     made = provenance()
     ours = made.versions.get("veilsum")
-    told = f"commit {made.commit or 'unknown'}, sources {made.source}, in {_HOME}"
+    build = f"commit {made.commit or 'unknown'}, sources {made.source}, in {_HOME}"
     if ours is None:
-        found = f"not installed, so it is unknown which versions it needs; {told}"
+        found = f"not installed, so it is unknown which versions it needs; {build}"
         yield Finding(Level.WARNING, "veilsum", found, install_command())
         return
-    yield Finding(Level.OK, "veilsum", f"{ours}, {told}")
+    yield Finding(Level.OK, "veilsum", f"{ours}, {build}")
     bounds = SpecifierSet(metadata("veilsum")["Requires-Python"] or "")
     python = _Package("Python", bounds, platform.python_version())
     for package in (python, *_needed("")):

@@ -306,5 +306,5 @@ def _error_text(layers: Sequence[Layer], measured: Sequence[float]) -> str:
     parts = ", ".join(
         f"{layer.label} {readable(sum(layer.values) / len(layer.values))}" for layer in layers
     )
-    told = f" Predicted parts: {parts}." if parts else ""
-    return f"Measured squared error of the mean update, mean over rounds: {words_of(mean)}.{told}"
+    given = f" Predicted parts: {parts}." if parts else ""
+    return f"Measured squared error of the mean update, mean over rounds: {words_of(mean)}.{given}"

@@ -58,8 +58,8 @@ def comparison_tables(runs: Sequence[Run]) -> list[tuple[str, Table]]:
     for title, groups in (("Results", RESULTS), ("Costs", COSTS)):
         names = [name for columns in groups.values() for name in columns]
         rows = [
-            (run.name, *(told[name] for name in names))
-            for run, told in zip(runs, found, strict=True)
+            (run.name, *(figures[name] for name in names))
+            for run, figures in zip(runs, found, strict=True)
         ]
         spans = [("", 1), *((name, len(columns)) for name, columns in groups.items())]
         tables.append((title, Table(("run", *names), tuple(rows), tuple(spans))))

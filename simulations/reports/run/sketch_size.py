@@ -34,28 +34,28 @@ def sketch_chart(run: Run, name: str) -> Chart | None:
     if set(sizes) == {dimension} or not run.sends_vectors:
         return None
     band = [_interval(record) for record in records]
-    told = any(map(any, band))
-    plot = RoundPlot(name, "Values that a client sends", "values", 3 if told else 2)
+    has_band = any(map(any, band))
+    plot = RoundPlot(name, "Values that a client sends", "values", 3 if has_band else 2)
     if dimension > LARGE_FACTOR * min(sizes):
         plot.in_logarithms(min(sizes) / 2.0)
     plot.draw_line(Line("sent", rounds_of(records), sizes), 0)
     plot.draw_level("parameters of the model", dimension)
-    if told:
+    if has_band:
         low, high = zip(*(_drawn(record, dimension) for record in records), strict=True)
         plot.draw_band("shortest to longest", rounds_of(records), low, high)
     rows = [
         (
             str(r["round"]),
             f"{r['sketch_size']:,}",
-            *((_whole(figure) for figure in interval) if told else ()),
+            *((_whole(figure) for figure in interval) if has_band else ()),
             times(r["compression"]),
             str(r["bits"]),
             str(r.get("rationale") or DASH),
-            _figures(r.get("figures") or {}, BAND if told else ()),
+            _figures(r.get("figures") or {}, BAND if has_band else ()),
         )
         for r, interval in zip(records, band, strict=True)
     ]
-    columns = ("round", "values", *(BAND if told else ()), "compression", "bits each")
+    columns = ("round", "values", *(BAND if has_band else ()), "compression", "bits each")
     return plot.chart(_text(records), Table((*columns, "why", "figures"), tuple(rows)))
 
 
@@ -139,7 +139,7 @@ def _whole(figure: float | None) -> str:
     return DASH if figure is None else f"{figure:,.0f}"
 
 
-def _figures(figures: Mapping[str, float], told: Sequence[str]) -> str:
+def _figures(figures: Mapping[str, float], named: Sequence[str]) -> str:
     """All figures but those that have columns of their own."""
-    shown = ((name, value) for name, value in figures.items() if name not in told)
+    shown = ((name, value) for name, value in figures.items() if name not in named)
     return ", ".join(f"{name.replace('_', ' ')} {readable(value)}" for name, value in shown)

@@ -19,6 +19,7 @@ from simulations.audits.base import (
 )
 from simulations.audits.paths import WholePath
 from simulations.threats.attack import Attack, Effort, Findings, both, either, refusal
+from simulations.threats.rounds.reduced_noise import noise_left_figures
 from simulations.threats.rounds.released import (
     GOAL,
     LENGTH,
@@ -38,7 +39,6 @@ from simulations.threats.rounds.sybils import (
     SybilCohort,
     scores_of_victim,
 )
-from simulations.threats.rounds.thinning import noise_left_figures
 
 _JOINED: Final = "joined"
 
@@ -61,7 +61,7 @@ def sybils(effort: Effort, seed: int) -> Findings:
     exact = sum(crowd.recovered(derived_seed(seed, "round", i)) for i in range(rounds))
     scores, middle = scores_of_victim(crowd, worlds, seed)
     twin = guessing_rate(scores, worlds, middle, allowed)
-    full = _told(crowd.refuses(crowd.setup.context.cohort, policy))
+    full = _refusal(crowd.refuses(crowd.setup.context.cohort, policy))
     left = _noise_left(effort, derived_seed(seed, "exact"))
     told: Figures = {
         "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
@@ -131,13 +131,13 @@ def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, s
     everybody = crowd.setup.context.cohort
     wary = replace(policy, registry_colluders=SYBILS)
     return {
-        "strangers": _told(crowd.refuses(known, policy)),
-        "registered Sybils, a cohort of two": _told(pair.refuses(everybody, policy)),
-        "registered Sybils, a policy that expects them": _told(crowd.refuses(everybody, wary)),
+        "strangers": _refusal(crowd.refuses(known, policy)),
+        "registered Sybils, a cohort of two": _refusal(pair.refuses(everybody, policy)),
+        "registered Sybils, a policy that expects them": _refusal(crowd.refuses(everybody, wary)),
     }
 
 
-def _told(error: PolicyError | None) -> str:
+def _refusal(error: PolicyError | None) -> str:
     return f"{refusal(error)} ({error.parameter})" if error else _JOINED
 
 

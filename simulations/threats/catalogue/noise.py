@@ -11,43 +11,43 @@ from protocol import Pipeline
 from simulations.audits.base import Figures, Floats, derived_seed
 from simulations.audits.paths import Mistake, WholePath
 from simulations.threats.attack import Attack, Effort, Findings
-from simulations.threats.rounds.released import LENGTH, SMALL, BareRounds, play
-from simulations.threats.rounds.thinning import (
+from simulations.threats.rounds.reduced_noise import (
     COLLUDERS,
     EARLY,
     against_goal,
     cheated_figures,
     cheated_setup,
     noise_left_figures,
-    thinning_settings,
+    noise_settings,
     without_margin,
 )
+from simulations.threats.rounds.released import LENGTH, SMALL, BareRounds, play
 
 
-def _thin(figures: Figures) -> Figures:
-    """A twin is caught only if guesses and the law both find its noise too thin."""
+def _both_find(figures: Figures) -> Figures:
+    """A twin is caught only if guesses and the law both find its noise too small."""
     caught = float(figures["lower"]) > float(figures["chance"]) and bool(figures["law_rejected"])
     return {**figures, "succeeded": caught}
 
 
 def missing_noise(effort: Effort, seed: int) -> Findings:
     """A15: clients of the server's add no noise."""
-    settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=True)
+    settings = noise_settings(effort.choose(20_000, 400_000), exact_noise=True)
     claimed = cheated_setup(settings.parameters(seed), settings, seed)
     plain = replace(settings, exact_noise=False)
     hopeful = cheated_setup(without_margin(plain, seed), plain, seed)
     return Findings(
         cheated_figures(claimed, claimed, seed),
-        _thin(cheated_figures(hopeful, claimed, seed)),
+        _both_find(cheated_figures(hopeful, claimed, seed)),
     )
 
 
 def known_noise(effort: Effort, seed: int) -> Findings:
     """A16: clients of the server's tell it their noise."""
-    settings = thinning_settings(effort.choose(20_000, 400_000), exact_noise=False)
+    settings = noise_settings(effort.choose(20_000, 400_000), exact_noise=False)
     real = WholePath(settings, seed, real=True)
     twin = replace(real, mistake=Mistake.NO_MARGIN)
-    return Findings(_less_colluders(real, seed), _thin(_less_colluders(twin, seed)))
+    return Findings(_less_colluders(real, seed), _both_find(_less_colluders(twin, seed)))
 
 
 def _less_colluders(path: WholePath, seed: int) -> Figures:

@@ -1,4 +1,4 @@
-"""A33 to A38: a server that wants two sums of one one-shot round, or one that is too thin.
+"""A33 to A38: a server that wants two sums of one one-shot round, or one over too few clients.
 
 Corrupt members sign whatever they are shown; corrupt clients are in every set.
 """
@@ -67,7 +67,7 @@ def _changed(**terms: Callable[[OneShotContext], Any]) -> Callable[[OneShotConte
     return lambda context: replace(context, **{name: made(context) for name, made in terms.items()})
 
 
-_TOLD_ALONE: Final = (
+_ANSWERED_ALONE: Final = (
     _changed(application_digest=lambda _: b"\1" * 32),
     _changed(minimum_survivors=lambda context: context.size),
     # Other members, as honest as the first ones.
@@ -76,14 +76,14 @@ _TOLD_ALONE: Final = (
 """Another model, another minimum, another committee."""
 
 
-def _told_alone(
+def _answered_alone(
     server: Server, told: Callable[[OneShotContext], OneShotContext], bound: bool = True
 ) -> bool:
     """The target alone is told another context, and its upload is shown to everybody."""
     other = told(server.victims.context)
     upload = server.upload(server.target, other if bound else unbound(other))
     opened = server.ask_all(uploads={**server.uploads, server.target: upload}).run()
-    if bound and told is _TOLD_ALONE[-1]:
+    if bound and told is _ANSWERED_ALONE[-1]:
         opened += _asked_there(server.victims, other, upload)
     return bool(opened)
 
@@ -103,7 +103,7 @@ def _asked_there(victims: OneShotVictims, context: OneShotContext, upload: Uploa
 
 def _contexts(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(5, 60)
-    stories = [partial(_told_alone, told=told) for told in _TOLD_ALONE]
+    stories = [partial(_answered_alone, told=told) for told in _ANSWERED_ALONE]
     # A member of the first committee cannot open what was sealed for another one's key.
     weak = [partial(story, bound=False) for story in stories[:2]]
     return Findings(_played(stories, trials, seed), _played(weak, trials, seed, change=unbound))
@@ -284,7 +284,7 @@ def _strangers(effort: Effort, seed: int) -> Findings:
 # -- A38 ------------------------------------------------------------------------------------------
 
 
-def _thin(server: Server) -> bool:
+def _too_few(server: Server) -> bool:
     """The target and the server's own clients, whose inputs it subtracts."""
     chosen = [server.target, *server.victims.setting.own_clients]
     return has(server.ask_all(chosen).run(), server.inputs[chosen].sum(axis=0))
@@ -357,6 +357,6 @@ ATTACKS: Final = (
         stopped_by="each member's own minimum",
         refused_with="RemoteProtocolError SET_TOO_SMALL",
         see=("span.md#one-shot-rounds",),
-        run=twins(partial(play, _thin, _SETTING), 10, 200, member=no_minimum),
+        run=twins(partial(play, _too_few, _SETTING), 10, 200, member=no_minimum),
     ),
 )

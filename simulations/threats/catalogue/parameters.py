@@ -20,7 +20,7 @@ from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
 from simulations.threats.rounds.lies import (
     COINS,
     OTHER_SHAPE,
-    Told,
+    DeceivedRound,
     high_digits,
     lies,
     strict_policy,
@@ -47,16 +47,16 @@ def inconsistent_models(effort: Effort, seed: int) -> Findings:
     """A11: two clients of one round are told different models."""
     rounds = effort.choose(4, 40)
     drawn = [suppressed_round(seed, number) for number in range(rounds)]
-    return _told_two_models(drawn, ReluLayer.digest, lambda _: NO_MODEL)
+    return _two_models(drawn, ReluLayer.digest, lambda _: NO_MODEL)
 
 
 def inconsistent_order(effort: Effort, seed: int) -> Findings:
     """A27: two clients are told one model in two orders; see `rounds.suppression`."""
     drawn = [permuted_round(seed, number) for number in range(effort.choose(4, 40))]
-    return _told_two_models(drawn, ListModel.digest, ListModel.digest_by_name)
+    return _two_models(drawn, ListModel.digest, ListModel.digest_by_name)
 
 
-def _told_two_models(
+def _two_models(
     rounds: Sequence[Suppression[Model]],
     digest: Callable[[Model], bytes],
     weak: Callable[[Model], bytes],
@@ -102,8 +102,8 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     reasons: dict[str, list[str]] = {}
     got = tried = 0
     for name, lie in lies(seed).items():
-        told = Told(identities, setup, lie, seed)
-        outcomes = [_real_round(told, story) for story in Story]
+        deceived = DeceivedRound(identities, setup, lie, seed)
+        outcomes = [_real_round(deceived, story) for story in Story]
         reasons.setdefault(_reasons(outcomes), []).append(name)
         got += sum(outcome.involves(TARGET) for outcome in outcomes)
         tried += len(outcomes)
@@ -128,9 +128,9 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     )
 
 
-def _real_round(told: Told, story: Story) -> SplitOutcome:
+def _real_round(deceived: DeceivedRound, story: Story) -> SplitOutcome:
     """One story about one lie, with clients of the product."""
-    return run_split(told.people(product=True), dict(enumerate(told.identities)), story)
+    return run_split(deceived.people(product=True), dict(enumerate(deceived.identities)), story)
 
 
 def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) -> list[str]:
@@ -140,7 +140,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
         if name in OTHER_SHAPE:
             continue
         outcome = SplitOutcome()
-        people = Told(identities, setup, lie, seed).people(product=False)
+        people = DeceivedRound(identities, setup, lie, seed).people(product=False)
         open_sum(people, unbound(setup.context), outcome)
         if outcome.involves(TARGET):
             opened.append(name)
@@ -150,7 +150,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
 def _digits_stand_out(identities: Sequence[Identity], seed: int, number: int) -> bool:
     """Whether rounding the sum of victims to the target's scale gives the target's integers."""
     setup = announced_round(identities, NO_MODEL, 0, seed, number)
-    people = Told(identities, setup, lies(seed)["scale"], seed).people(product=False)
+    people = DeceivedRound(identities, setup, lies(seed)["scale"], seed).people(product=False)
     outcome = SplitOutcome()
     open_sum(people, unbound(setup.context), outcome)
     own = high_digits(people[TARGET].sent())

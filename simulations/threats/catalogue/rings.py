@@ -105,7 +105,7 @@ def _figures(found: Sequence[Ground]) -> dict[str, int | bool]:
 
 def _refusals(found: Sequence[Ground]) -> str:
     """How all clients refused, each kind once."""
-    return ", ".join(sorted({_told(error) for each in found for error in each.refusals}))
+    return ", ".join(sorted({_refusal(error) for each in found for error in each.refusals}))
 
 
 def _answers(seed: int) -> dict[str, str]:
@@ -128,7 +128,7 @@ def _dropped(seed: int) -> str:
         try:
             spent += join(history, number)
         except PEER_ERRORS as error:
-            return f"{_told(error)} after {number}"
+            return f"{_refusal(error)} after {number}"
         number += 1
     return _JOINED
 
@@ -140,11 +140,11 @@ def _answer(seed: int, announcement: bytes, policy: ClientPolicy) -> str:
         history = ClientHistory(policy.goal)
         RoundClient(people[0], registry, policy, history).join(announcement, bytes(32))
     except PEER_ERRORS as error:
-        return _told(error)
+        return _refusal(error)
     return _JOINED
 
 
-def _told(error: Exception) -> str:
+def _refusal(error: Exception) -> str:
     parameter = f" ({error.parameter})" if isinstance(error, PolicyError) else ""
     return f"{refusal(error)}{parameter}"
 
@@ -233,7 +233,7 @@ def _spent(kept: type[ClientHistory], seed: int) -> Figures:
                 for number in range(2 if join is kinds[0] else 20):
                     spent += join(history, number)
             except PolicyError as error:
-                refusals[_told(error)] += 1
+                refusals[_refusal(error)] += 1
         most = max(most, spent / STRICT.reserve.aggregation)
     return {"succeeded": most > 1.0, "spent_of_reserve": most, **refused_with(refusals)}
 

@@ -32,7 +32,7 @@ class NamesOneSurvivor(Adversary):
     """Tells everybody that only the target and the colluders have survived."""
 
     def survivors_for(self, u: int) -> Members:
-        """The thinnest set that the target is in."""
+        """The smallest set that the target is in."""
         return tuple(sorted({self.target, *self.colluders}))
 
 
@@ -43,12 +43,12 @@ class NamesFewSharers(Adversary):
     """
 
     def participants_for(self, u: int) -> Members:
-        """The thinnest set for the target."""
+        """The smallest set for the target."""
         everybody = super().participants_for(u)
         return tuple(sorted({u, *self.colluders})) if u == self.target else everybody
 
 
-def _thin_sets(effort: Effort, seed: int) -> Findings:
+def _small_sets(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(20, 500)
     # The lowest threshold of a curious server: the consistency round stops this on its own.
     setting = Setting(mode=Mode.SEMI_HONEST)
@@ -88,6 +88,6 @@ ATTACKS = (
         says="announces that almost everybody was lost, or never shared",
         stopped_by="each client's own minimum for every announced set",
         refused_with="RemoteProtocolError SET_TOO_SMALL",
-        run=_thin_sets,
+        run=_small_sets,
     ),
 )

@@ -98,8 +98,8 @@ class ScattersTheLost(Adversary):
     """Tells each client of other lost ones, so that more are lost to all than to any single one.
 
     With 2t > n + n_C nobody's two secrets can be had, whatever clients are told. But two are lost
-    to each of them, and with the shares of all of them together three are: the sum is thinner than
-    promised.
+    to each of them, and with the shares of all of them together three are: the sum has less noise
+    than promised.
     """
 
     def survivors_for(self, u: int) -> Members:
@@ -170,7 +170,7 @@ class SaysNobodyIsLost(TakesSurplus):
         super().announce()
 
 
-def thin_noise(adversary: Adversary) -> bool:
+def reduced_noise(adversary: Adversary) -> bool:
     """Whether the server has a seed of noise that had to stay in a sum that it can open."""
     context, knowledge = adversary.context, adversary.knowledge
     promised = context.minimum_survivors - context.tolerated_colluders
@@ -226,11 +226,11 @@ def _split_view(effort: Effort, seed: int) -> Findings:
     return _and(_and(told_apart, "scattered", unsigned), "forged", forged)
 
 
-def _thin_noise(effort: Effort, seed: int) -> Findings:
+def _reduced_noise(effort: Effort, seed: int) -> Findings:
     trials = effort.choose(10, 250)
 
     def played(attack: type[Adversary], session: SessionMaker = ClientSession) -> Figures:
-        won = play(attack, _SURPLUS, trials, seed, session, lambda each, _: thin_noise(each))
+        won = play(attack, _SURPLUS, trials, seed, session, lambda each, _: reduced_noise(each))
         return won.figures()
 
     obedient = believing(removal=_SURPLUS.removal[:1] * len(_SURPLUS.removal))
@@ -278,10 +278,10 @@ ATTACKS = (
         id="A14",
         promise="P4",
         name="invented dropouts",
-        title="Lies about lost clients do not thin the noise of an opened sum",
+        title="Lies about lost clients do not reduce the noise of an opened sum",
         says="declares live clients lost, or lost ones live, to change the noise that is "
         "removed; asks for shares of seeds that must not be opened",
         stopped_by="the number of lost clients follows from the signed survivor set",
-        run=_thin_noise,
+        run=_reduced_noise,
     ),
 )

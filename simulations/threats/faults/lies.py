@@ -32,7 +32,7 @@ from secagg.shamir import SHARE_BYTES, decode_share, encode_share, split
 from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Edit, Lie, and_then, in_two_names, instead
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.loot import LOW_ORDER
+from simulations.threats.faults.transcript import LOW_ORDER
 from simulations.threats.game.contexts import Wanted, counter_rand
 from simulations.threats.game.knowledge import FIRST_SEED, MASKING_KEY, SELF_MASK
 

@@ -19,7 +19,7 @@ from secagg.pairwise.messages import (
 from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
 from simulations.threats.faults.behaviours import Tally, Verdict
-from simulations.threats.faults.loot import LOW_ORDER, Loot
+from simulations.threats.faults.transcript import LOW_ORDER, Transcript
 from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
 from simulations.threats.game.contexts import (
     Members,
@@ -34,18 +34,18 @@ _ACTIVE = Wanted(mode=Mode.ACTIVE, spare=1)
 
 
 class _Hostile(Adversary):
-    """A hostile server; `wanted` is what it needs of its session, `loot` says what it broke."""
+    """A hostile server; `wanted` is what it needs of its session, `transcript` what it broke."""
 
     wanted = _ACTIVE
 
     def __init__(self, victims: Victims, rng: np.random.Generator) -> None:
         super().__init__(victims, rng)
         self.spare = self.context.size - self.context.minimum_survivors
-        self.loot = Loot(self.context, self.colluders, self.advertised, self.knowledge)
+        self.transcript = Transcript(self.context, self.colluders, self.advertised, self.knowledge)
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
         """Note what was answered."""
-        self.loot.answered(u, self.answered(message))
+        self.transcript.answered(u, self.answered(message))
         super().took_answer(u, message)
 
     def tell_one_lost(self) -> None:
@@ -161,11 +161,11 @@ class AsksTwice(_Hostile):
         super().convince()
 
 
-class ThinsSets(_Hostile):
+class ShrinksSets(_Hostile):
     """The roster, U2 or U3 is announced with fewer than the minimum of members."""
 
     def advertise(self) -> None:
-        """Choose where to be thin, and who is left."""
+        """Choose which sets to shrink, and who is left."""
         super().advertise()
         self._stage = int(self.rng.integers(3))
         least = self.context.minimum_survivors
@@ -179,12 +179,12 @@ class ThinsSets(_Hostile):
             self.everybody = self._left
 
     def participants_for(self, u: int) -> Members:
-        """Thin from the second stage on."""
+        """Shrink from the second stage on."""
         whole = super().participants_for(u)
         return whole if self._stage > 1 else tuple(v for v in whole if v in self._left)
 
     def survivors_for(self, u: int) -> Members:
-        """Thin in any case."""
+        """Shrink in any case."""
         return tuple(v for v in super().survivors_for(u) if v in self._left)
 
 
@@ -285,7 +285,7 @@ class ReplaysConfirmations(SplitsSurvivors):
             context = replace(self.context, round_number=number)
             drawn = np.random.default_rng(number)
             inputs = random_inputs(drawn, context)
-            other = _ToldOnce(Victims(context, inputs, self.colluders, b"another"), drawn)
+            other = _InformedOnce(Victims(context, inputs, self.colluders, b"another"), drawn)
             other.story = story
             for stage in (other.advertise, other.collect_bundles, other.deliver, other.announce):
                 stage()
@@ -293,7 +293,7 @@ class ReplaysConfirmations(SplitsSurvivors):
         return self._known[story]
 
 
-class _ToldOnce(Adversary):
+class _InformedOnce(Adversary):
     """An honest server of another round, in which just these clients survive."""
 
     story: Members = ()
@@ -363,7 +363,7 @@ SERVERS: Mapping[str, type[_Hostile]] = {
     "splits rosters": SplitsRosters,
     "splits participants": SplitsParticipants,
     "asks twice": AsksTwice,
-    "thins sets": ThinsSets,
+    "shrinks sets": ShrinksSets,
     "tells a client that it is lost": LosesTheListener,
     "invents survivors": InventsSurvivors,
     "fixes the tree": FixesTheTree,
@@ -387,7 +387,7 @@ def play_server(
     victims = Victims(context, inputs, colluders, rng.bytes(4), refused=tally.refused)
     server = kind(victims, rng)
     server.run()
-    problem = server.loot.broken()
+    problem = server.transcript.broken()
     if problem is not None:
         return Verdict("promise broken", problem)
-    return Verdict("one set answered" if server.loot.released else "nothing given up")
+    return Verdict("one set answered" if server.transcript.released else "nothing given up")

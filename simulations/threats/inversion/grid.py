@@ -50,7 +50,7 @@ def picture_grid(results: Sequence[Reconstructions], clients: int, epsilon: floa
             _strip(row, result.guesses[view][:columns], result.side, words, _VIEW_COLOURS[view])
     return Exhibit(
         f"Pictures from updates: {results[0].data}",
-        " ".join(_told(result, clients, epsilon) for result in results),
+        " ".join(_sentence(result, clients, epsilon) for result in results),
         "image/png",
         _png(figure),
     )
@@ -122,7 +122,7 @@ def _said(view: ServerView, clients: int, epsilon: float) -> str:
     return f"noised sum, eps {epsilon:g}"
 
 
-def _told(result: Reconstructions, clients: int, epsilon: float) -> str:
+def _sentence(result: Reconstructions, clients: int, epsilon: float) -> str:
     """Say in words what a block shows."""
     parts = []
     for view in ServerView:

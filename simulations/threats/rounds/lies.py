@@ -72,7 +72,7 @@ OTHER_SHAPE: Final = frozenset({"sketch", "removable", "degree", "mode", "bits"}
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DeceivedRound:
     """One round in which the target is told something else."""
 
     identities: Sequence[Identity]

@@ -303,7 +303,7 @@ class TestSurvivors:
 
 
 def test_only_the_schedules_own_removal_table_is_accepted() -> None:
-    """A server that had more seeds given up than are surplus would thin the noise."""
+    """A server that had more seeds given up than are surplus would reduce the noise."""
     setup = make_setup(removable=True)
     removal = setup.context.removal
     for changed in ((removal[0] << 1, *removal[1:]), (*removal[:-1], 1), (*removal, 0)):

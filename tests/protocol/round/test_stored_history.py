@@ -411,7 +411,7 @@ class TestCrashes:
     def test_dying_at_any_write_never_counts_too_little(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
     ) -> None:
-        """A client dies at its n-th sync of a round; what left before is in the books of the next.
+        """A client dies at its n-th sync of a round; what left before, the next knows.
 
         Out of the process go advertisement, shares and masked update; the first must not leave
         unmarked, the last not uncharged.
@@ -447,9 +447,9 @@ class TestCrashes:
         total = RemoteAggregator(exchange).run(SETUPS[0]).total
         monkeypatch.undo()
         history.close()
-        with StoredHistory(tmp_path / "h", GOAL) as books:
-            is_charged = books.epsilon > 0
-            is_marked = not books._enter(SETUPS[0].context.session_id, 0, Failure(0.0))
+        with StoredHistory(tmp_path / "h", GOAL) as history:
+            is_charged = history.epsilon > 0
+            is_marked = not history._enter(SETUPS[0].context.session_id, 0, Failure(0.0))
         # Advertisement, shares, update: the third to leave is the one that costs.
         assert is_marked or not left
         assert is_charged or len(left) < 3

@@ -1,4 +1,4 @@
-"""The books: what is checked before a round, what is written, and what a replay makes of it."""
+"""The records: what is checked before a round, what is written, and what a replay makes of it."""
 
 from __future__ import annotations
 
@@ -296,7 +296,7 @@ class TestCharge:
     def test_a_replay_knows_what_every_adversary_met(
         self, ledger: Ledger, removable: bool, name: str
     ) -> None:
-        """The running books, those of who goes on with the ledger, and the second reader."""
+        """The running records, those of who goes on with the ledger, and the second reader."""
         records = Records(ledger, GOAL)
         amount = 40_000 if name == "binomial" else 10_000.0
         setup = make_setup(mechanism=mechanism_of(name, amount), removable=removable)

@@ -97,7 +97,7 @@ def test_a_state_without_the_secrets_of_its_round_does_not_release_it_for_free(
 
 
 def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(tmp_path: Path) -> None:
-    """It is in the books already, so it must not be refused as one too many."""
+    """It is in the records already, so it must not be refused as one too many."""
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         secrets = Secrets()
         run = training(ledger, secrets.aggregator(), secrets)

@@ -1,4 +1,4 @@
-"""Whole runs whose noise comes back: real and ideal agree, rounds fail and go on, books replay."""
+"""Whole runs whose noise comes back: real and ideal agree, rounds fail and go on, and replay."""
 
 from __future__ import annotations
 
@@ -283,10 +283,10 @@ def test_two_runs_of_either_kind_write_the_same_books(tmp_path: Path) -> None:
     assert entries[0] == entries[1]
 
 
-# -- the books ------------------------------------------------------------------------------------
+# -- the records --------------------------------------------------------------------------------
 
 
-def books(folder: Path) -> tuple[Run, list[RoundResult]]:
+def rounds(folder: Path) -> tuple[Run, list[RoundResult]]:
     """A run with losses, of eight rounds."""
     absences = {number: away(NOISE, number % 8, (number + 3) % 8) for number in (1, 2, 5)}
     run = Run(folder, "ideal", absences=absences)
@@ -295,7 +295,7 @@ def books(folder: Path) -> tuple[Run, list[RoundResult]]:
 
 def test_an_auditor_comes_to_the_same_epsilon(tmp_path: Path) -> None:
     """By its own code, from the bytes of the ledger alone, for every client."""
-    run, results = books(tmp_path)
+    run, results = rounds(tmp_path)
     lines = (tmp_path / "ledger.jsonl").read_text().splitlines()
     contents = [json.loads(line)["content"] for line in lines]
     contents = [each for each in contents if isinstance(each, dict) and "event" in each]
@@ -319,7 +319,7 @@ def test_an_auditor_comes_to_the_same_epsilon(tmp_path: Path) -> None:
 
 
 def test_reopened_books_say_the_same(tmp_path: Path) -> None:
-    run, results = books(tmp_path)
+    run, results = rounds(tmp_path)
     plan = run.world.plan
     told = Records(run.ledger, plan.goal).run_records(SESSION, 8)
     assert told == tuple(result.outcome.record for result in results)
@@ -338,7 +338,7 @@ def test_a_second_reader_has_the_three_epsilons_of_reopened_books(
 ) -> None:
     """Also of a cohort too large to list, of which everybody is charged once for each round."""
     monkeypatch.setattr(records, "LISTED_COHORT", listed)
-    run, results = books(tmp_path)
+    run, results = rounds(tmp_path)
     run.ledger.close()
     with open_ledger(tmp_path) as ledger:
         again = Records(ledger, GOAL).epsilons(run.world.plan.tolerated_colluders)
@@ -389,7 +389,7 @@ def test_a_malformed_record_in_a_ledger_is_refused(tmp_path: Path, written: Any)
 
 def test_the_figures_of_the_four_adversaries(tmp_path: Path) -> None:
     """Without the members' noise more is known, and with one's own alone most."""
-    run, results = books(tmp_path)
+    run, results = rounds(tmp_path)
     del run
     last = results[-1].epsilons
     assert last.without_members is not None

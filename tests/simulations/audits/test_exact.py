@@ -13,10 +13,10 @@ from simulations.audits.exact import (
     accountant_margin,
     audit_accountants,
     audit_randomiser,
+    doubled_noise,
     largest_hockey_stick,
     largest_log_ratio,
     randomised_response,
-    told_twice,
 )
 
 
@@ -31,7 +31,7 @@ def test_no_accountant_claims_less_than_enumeration() -> None:
 
 @pytest.mark.parametrize("event", [event for event, _ in RUNS[::3]])
 def test_each_kind_of_noise_told_twice_is_caught(event: object) -> None:
-    assert accountant_margin([(event, 1)], told=told_twice).ratio < 0.8  # type: ignore[list-item]
+    assert accountant_margin([(event, 1)], reported=doubled_noise).ratio < 0.8  # type: ignore[list-item]
 
 
 @pytest.mark.parametrize("outcomes", [2, 5, 64])

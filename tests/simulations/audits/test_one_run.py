@@ -1,4 +1,4 @@
-"""One run: the p-value of the paper, a bound that holds, and canaries that find thin noise."""
+"""One run: the p-value of the paper, a bound that holds, and canaries that find reduced noise."""
 
 from __future__ import annotations
 

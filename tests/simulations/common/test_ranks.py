@@ -20,7 +20,7 @@ import torch.distributed as dist
 from protocol.exchange.ranks import ALONE
 from simulations.common import ranks as module
 from simulations.common.failures import RankError, one_line
-from simulations.common.ranks import TorchRanks, _told_of_the_end, device_of, joined, launched
+from simulations.common.ranks import TorchRanks, _naming_the_dead, device_of, joined, launched
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_a_rank_that_torchrun_ends_says_why(monkeypatch: pytest.MonkeyPatch) -> 
     ranks = SimpleNamespace(gone=lambda: "rank 1 of 2 (process 7) on here died")
     for gone, said in ((ranks.gone, "rank 1 of 2"), (lambda: "", "told to end")):
         monkeypatch.setattr(ranks, "gone", gone)
-        with pytest.raises(RankError, match=said), _told_of_the_end(ranks):  # type: ignore[arg-type]
+        with pytest.raises(RankError, match=said), _naming_the_dead(ranks):  # type: ignore[arg-type]
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(10)
         assert signal.getsignal(signal.SIGTERM) is before

@@ -324,7 +324,7 @@ CONTROLS: dict[str, tuple[Callable[[Patch], None], str]] = {
     "server: splits rosters": (roster_without_hash, "stories"),
     "server: splits participants": (shows_quorum_of_one, "stories"),
     "server: asks twice": (keeps_states, "both secrets"),
-    "server: thins sets": (announced(size=False), "were left"),
+    "server: shrinks sets": (announced(size=False), "were left"),
     "server: tells a client that it is lost": (announced(own=False), "told to be lost"),
     "server: invents survivors": (announced(within=False), "not inside"),
     "server: fixes the tree": (any_tree, "not in the tree"),

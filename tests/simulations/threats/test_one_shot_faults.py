@@ -237,7 +237,7 @@ WEAK_MEMBERS = {
     "looks at honest answers": (GivesAllSeeds, "other seeds"),
     "splits survivors": (no_agreement, "sets"),
     "asks again": (SignsAgain, "signed 2 sets"),
-    "thins sets": (no_minimum, "fewer than"),
+    "shrinks sets": (no_minimum, "fewer than"),
     "shows another cohort": (TakesAnyCohort, "not its own"),
     "substitutes uploads": (BelievesHeaders, "not its own"),
     "repeats uploads": (TakesAnySender, "counted twice"),

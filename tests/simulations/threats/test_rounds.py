@@ -22,7 +22,7 @@ from simulations.threats.rounds.announced import (
     TARGET,
     announced_round,
 )
-from simulations.threats.rounds.lies import OTHER_SHAPE, Told, lies
+from simulations.threats.rounds.lies import OTHER_SHAPE, DeceivedRound, lies
 from simulations.threats.rounds.parties import (
     Participant,
     UnboundClient,
@@ -154,10 +154,10 @@ class TestVictims:
     def test_real_clients_open_no_sum_where_victims_do(self, name: str) -> None:
         identities = identities_of(1, COHORT)
         setup = announced_round(identities, DIGEST, 20, 1)
-        told = Told(identities, setup, lies(1)[name], 1)
+        deceived = DeceivedRound(identities, setup, lies(1)[name], 1)
         for product, context in ((False, unbound(setup.context)), (True, setup.context)):
             outcome = SplitOutcome()
-            open_sum(told.people(product), context, outcome)
+            open_sum(deceived.people(product), context, outcome)
             assert outcome.involves(TARGET) is not product
 
 

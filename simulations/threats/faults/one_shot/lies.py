@@ -17,9 +17,9 @@ from secagg.oneshot.wire import Ciphertext, content_shape, decode
 from secagg.sealing import seal
 from secagg.shamir import PRIME
 from simulations.threats.faults.behaviours import Edit, Lie, in_two_names
-from simulations.threats.faults.loot import LOW_ORDER
 from simulations.threats.faults.one_shot.liars import Draft, LyingClient
 from simulations.threats.faults.one_shot.parties import random_vectors
+from simulations.threats.faults.transcript import LOW_ORDER
 from simulations.threats.game.contexts import Wanted
 
 Sending = Iterator[tuple[int, Upload]]

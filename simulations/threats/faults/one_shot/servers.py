@@ -13,7 +13,7 @@ from secagg.storage import StateKeys, resume, suspend
 from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Tally, Verdict
 from simulations.threats.faults.one_shot.contexts import random_setting
-from simulations.threats.faults.one_shot.loot import WatchedVictims
+from simulations.threats.faults.one_shot.transcript import WatchedVictims
 from simulations.threats.game.contexts import cohort_keys, identity_of
 from simulations.threats.game.stored_keys import MemoryKeys
 from simulations.threats.one_shot.parties import (
@@ -72,7 +72,7 @@ def kept_keys() -> StateKeys:
     return MemoryKeys()
 
 
-def _thins_sets(server: Server) -> None:
+def _shrinks_sets(server: Server) -> None:
     """Fewer uploads than a sum may have, in what is shown or in what is proposed."""
     fewest = server.victims.context.minimum_survivors
     size = int(server.rng.integers(1, fewest))
@@ -143,7 +143,7 @@ SERVERS: Mapping[str, Story] = {
     "splits survivors": _splits_survivors,
     "asks again": _asks_again,
     "restores members": _restores_members,
-    "thins sets": _thins_sets,
+    "shrinks sets": _shrinks_sets,
     "shows another cohort": _shows_another_cohort,
     "substitutes uploads": _substitutes_uploads,
     "repeats uploads": _repeats_uploads,
@@ -169,9 +169,9 @@ def play_server(
     inputs = small_inputs(rng, context)
     victims = WatchedVictims(setting, context, rng.bytes(8), member=member, refused=tally.refused)
     server = Server(victims, inputs, rng)
-    victims.loot.uploaded(server.uploads)
+    victims.transcript.uploaded(server.uploads)
     story(server)
-    problem = victims.loot.broken()
+    problem = victims.transcript.broken()
     if problem is not None:
         return Verdict("promise broken", problem)
-    return Verdict("one set answered" if victims.loot.released else "nothing given up")
+    return Verdict("one set answered" if victims.transcript.released else "nothing given up")

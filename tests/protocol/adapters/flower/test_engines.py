@@ -143,7 +143,7 @@ def test_a_network_goes_on_when_a_node_is_slow_one_restarts_and_one_dies(
     assert [entry.metadata["survivors"] for entry in entries] == [3, 4]
     homes = [tmp_path / f"client-{number:03d}" for number in range(5)]
     if committee:
-        # What members sign is in books of their own.
+        # What members sign is in records of their own.
         signed = [len(list((home / "state" / "member").glob("answered/*"))) for home in homes]
         assert signed == [2, 2, 2, 0, 0]
         assert len(read_registry(tmp_path / "committee.txt")) == committee

@@ -85,7 +85,7 @@ def test_fedavg_gets_the_mean_with_one_message_of_each_client(
     for node, seen in steps.items():
         rest = member if node in members else []
         assert seen == ["hello", "upload", *rest, "upload", *rest]
-    # A client's own count is one round each; what it signed as a member is in other books.
+    # A client's own count is one round each; what it signed as a member is in other records.
     for i in range(N):
         with StoredHistory(world.home(i) / "state", world.plan.goal) as history:
             assert 0 < history.epsilon < world.plan.goal.epsilon
@@ -562,7 +562,7 @@ class TestSealingKeysOfNodes:
             start(secure, parts.model())
             book = secure._rounds._book.sealing
             assert book is not None
-            book._told = dict.fromkeys(book._told, 0.0)
+            book._last_added = dict.fromkeys(book._last_added, 0.0)
             start(secure, parts.model())
         assert (asked.count("hello"), asked.count("upload")) == (2 * N, 2 * N)
 

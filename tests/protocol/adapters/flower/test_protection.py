@@ -115,8 +115,8 @@ def test_two_calls_make_an_app_private(mods: list[Any], tmp_path: Path) -> None:
     # Each round moves every weight by 0.035 on average; the noise is some 0.01 a weight.
     assert abs(moved.mean() - 3 * 0.035) < 0.03
     assert ledger == tmp_path / f".cache/veilsum/flower/{RUN_ID}/ledger.jsonl"
-    with Ledger.open(ledger) as books:
-        assert len(list(books.entries())) == 3
+    with Ledger.open(ledger) as opened:
+        assert len(list(opened.entries())) == 3
 
 
 @pytest.mark.parametrize("where", ["simulation", "deployment"])
@@ -133,7 +133,7 @@ def test_two_calls_in_one_server_app_share_a_budget(
         grid = deployed(make_app(mods=[protect(policy=RULES)]), config)
         for i in range(6):
             new_client(tmp_path / f"node-{i}")
-        given |= {"ledger": tmp_path / "books.jsonl", "registry": register(tmp_path)}
+        given |= {"ledger": tmp_path / "ledger.jsonl", "registry": register(tmp_path)}
     else:
         monkeypatch.setenv(SIMULATION_VARIABLE, "1")
         grid = simulated(config=config)
@@ -177,7 +177,7 @@ def test_the_configuration_counts_more_than_a_default_and_an_argument_more_than_
     }
     arguments = {
         **{"epsilon": 30.0, "clip_l2": 0.5, "cohort": 8, "tolerated_colluders": 1},
-        **{"training_seconds": 50.0, "ledger": tmp_path / "books.jsonl"},
+        **{"training_seconds": 50.0, "ledger": tmp_path / "ledger.jsonl"},
     }
     with guard(simulated(10), config, **arguments) as secure:
         plan = plan_of(secure)
@@ -186,7 +186,7 @@ def test_the_configuration_counts_more_than_a_default_and_an_argument_more_than_
         assert plan.clip_l2 == 0.5
         assert (secure._patience.stage, secure._patience.training) == (7.0, 50.0)
         assert isinstance(secure._rounds._controller, FixedRate)
-        assert secure.ledger == tmp_path / "books.jsonl"
+        assert secure.ledger == tmp_path / "ledger.jsonl"
     homes = tmp_path / "elsewhere" / str(RUN_ID)
     # A client for every node, more than are in one round.
     assert len(list(homes.glob("client-*"))) == 10
@@ -264,7 +264,7 @@ def test_without_rounds_they_are_asked_for() -> None:
         ({"cohort": 1}, "veilsum.cohort.size"),
         ({"tolerated_dropouts": 6}, "veilsum.cohort.tolerated-dropouts"),
         ({"stage_seconds": "long"}, "veilsum.stage-seconds"),
-        ({"ledger": "books.jsonl"}, "veilsum.ledger"),
+        ({"ledger": "ledger.jsonl"}, "veilsum.ledger"),
     ],
 )
 def test_a_value_that_does_not_do_is_named(arguments: dict[str, Any], key: str) -> None:
@@ -457,18 +457,16 @@ def test_a_deployed_client_makes_its_identity_and_keeps_it(
     grid = deployed(make_app(mods=[protect(policy=RULES)]), config)
     strangers = [new_client(tmp_path / f"stranger-{i}").public for i in range(6)]
     write_registry(tmp_path / "strangers.txt", strangers)
-    books = tmp_path / "books.jsonl"
+    path = tmp_path / "ledger.jsonl"
     with caplog.at_level(logging.WARNING, "veilsum"):
-        with guard(
-            grid, config, **WEAK, ledger=books, registry=tmp_path / "strangers.txt"
-        ) as first:
+        with guard(grid, config, **WEAK, ledger=path, registry=tmp_path / "strangers.txt") as first:
             with pytest.raises(TooFewNodesError, match="not in the registry"):
                 trained(first, 3)
     key = read_identity(tmp_path / "node-3" / "identity.key").public
     assert f"all registries need its public key: {key.hex()}" in caplog.text
     assert stat.S_IMODE((tmp_path / "node-3" / "identity.key").stat().st_mode) == 0o600
     registry = register(tmp_path)
-    with guard(grid, config, **WEAK, ledger=books, registry=registry) as secure:
+    with guard(grid, config, **WEAK, ledger=path, registry=registry) as secure:
         # The cohort is what the registry has; nobody counts nodes that may still come.
         assert plan_of(secure).cohort == 6
         trained(secure)

@@ -189,7 +189,7 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 
 def test_figures_of_different_tables_that_do_not_fit_are_named_together(tmp_path: Path) -> None:
-    changes = {"cohort__tolerated-dropouts": 9, "ledger": "books.jsonl", "simulated-clients": 2}
+    changes = {"cohort__tolerated-dropouts": 9, "ledger": "ledger.jsonl", "simulated-clients": 2}
     with pytest.raises(SettingsError) as caught:
         read_settings(config(**changes))
     assert [problem.key for problem in caught.value.problems] == [

@@ -1,4 +1,4 @@
-"""A real run with dropouts, counted three times: by its books, by `veilsum account`, and here.
+"""A real run with dropouts, counted three times: by its records, by `veilsum account`, and here.
 
 What is here knows neither: it takes sketch sizes, coins and survivors from the records of the
 rounds, works out by the formulas of docs/dropouts.md which coins were whose, evaluates the
@@ -129,7 +129,7 @@ def test_three_counts_agree(
     goal, booked = entries[0]["metadata"]["goal"], records[-1]["epsilons"]
     for place, name in enumerate(("server", "sybil")):
         told = figures["epsilon" if name == "server" else name]
-        # The books round up, the second reader to the nearest.
+        # The records round up, the second reader to the nearest.
         assert told * (1.0 - 1e-9) <= booked[name] == pytest.approx(told, rel=3e-6)
         mus = [
             mu(

@@ -17,7 +17,7 @@ from secagg import Identity, storage
 from secagg.storage import StorableParty, TokenFolder
 from simulations.audits.base import Check
 from simulations.threats.attack import Effort
-from simulations.threats.catalogue import goals, old_copies, shared_books
+from simulations.threats.catalogue import goals, old_copies, shared_records
 
 SEED = 1
 
@@ -54,12 +54,14 @@ class TestUncountedGoal:
 
 
 @contextmanager
-def unlocked(self: Records | shared_books.SlowHistory | shared_books.SlowSession) -> Iterator[None]:
+def unlocked(
+    self: Records | shared_records.SlowHistory | shared_records.SlowSession,
+) -> Iterator[None]:
     yield
 
 
 class TestSharedBooks:
-    """A28: two rounds at once on the same books."""
+    """A28: two rounds at once on the same history."""
 
     def test_one_racer_is_told_why(self, quick_check: Callable[[str], Check]) -> None:
         real, twin = quick_check("A28").with_defence, quick_check("A28").without_defence
@@ -73,9 +75,9 @@ class TestSharedBooks:
     def _patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Enough for the other thread to come, if nothing keeps it out."""
         for slow in (
-            shared_books.SlowLedger,
-            shared_books.SlowHistory,
-            shared_books.SlowSession,
+            shared_records.SlowLedger,
+            shared_records.SlowHistory,
+            shared_records.SlowSession,
         ):
             monkeypatch.setattr(slow, "patience", 5.0)
 
@@ -86,9 +88,9 @@ class TestSharedBooks:
         monkeypatch.setattr(
             Ledger, "append", lambda self, event, metadata, head=None: append(self, event, metadata)
         )
-        monkeypatch.setattr(shared_books.SlowLedger, "patience", shared_books.SOON)
-        setups, goal = shared_books.two_rounds(SEED)
-        found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
+        monkeypatch.setattr(shared_records.SlowLedger, "patience", shared_records.SOON)
+        setups, goal = shared_records.two_rounds(SEED)
+        found = shared_records.race_for_a_ledger(shared_records.SlowLedger, Records, setups, goal)
         # One after the other, into a file that is whole: and still beyond the goal.
         assert found.is_lost and found.is_readable
 
@@ -103,8 +105,8 @@ class TestSharedBooks:
         unnoticed = property(lambda self: False, lambda self, value: None)
         monkeypatch.setattr(Ledger, "_is_writing", unnoticed)
         monkeypatch.setattr(Records, "_alone", unlocked)
-        setups, goal = shared_books.two_rounds(SEED)
-        found = shared_books.race_for_a_ledger(shared_books.SlowLedger, Records, setups, goal)
+        setups, goal = shared_records.two_rounds(SEED)
+        found = shared_records.race_for_a_ledger(shared_records.SlowLedger, Records, setups, goal)
         assert found.is_lost and not found.is_readable
 
 

@@ -17,7 +17,7 @@ from simulations.audits.base import Check
 from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
-from simulations.threats.rounds import suppression, thinning
+from simulations.threats.rounds import reduced_noise, suppression
 from simulations.threats.rounds.lies import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds
 from simulations.threats.rounds.suppression import ReluLayer
@@ -132,23 +132,23 @@ class TestWeakenedProduct:
             return right(fewer, settings, seed)
 
         # The claim stays that of the right coins.
-        settings = thinning.thinning_settings(20_000, exact_noise=True)
+        settings = reduced_noise.noise_settings(20_000, exact_noise=True)
         claimed = right(settings.parameters(SEED), settings, SEED)
         made = thin(settings.parameters(SEED), settings, SEED)
-        assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
-        assert not thinning.cheated_figures(claimed, claimed, SEED)["succeeded"]
+        assert reduced_noise.cheated_figures(made, claimed, SEED)["succeeded"]
+        assert not reduced_noise.cheated_figures(claimed, claimed, SEED)["succeeded"]
 
     @pytest.mark.parametrize("mechanism", ["skellam", "discrete-gaussian"])
     def test_other_noise_without_a_margin(self, mechanism: MechanismName) -> None:
         """Clients that add none, and some that vanish: what is left is what was charged."""
-        coins = thinning.thinning_settings(20_000, exact_noise=False)
+        coins = reduced_noise.noise_settings(20_000, exact_noise=False)
         settings = dataclasses.replace(coins, mechanism=mechanism)
         claimed = noise.cheated_setup(settings.parameters(SEED), settings, SEED)
-        found = thinning.cheated_figures(claimed, claimed, SEED)
+        found = reduced_noise.cheated_figures(claimed, claimed, SEED)
         assert not found["succeeded"] and found["claimed_variance"] > 0.0
         hopeful = noise.without_margin(settings, SEED)
         made = noise.cheated_setup(hopeful, settings, SEED)
-        assert thinning.cheated_figures(made, claimed, SEED)["succeeded"]
+        assert reduced_noise.cheated_figures(made, claimed, SEED)["succeeded"]
 
     @pytest.mark.parametrize("name", ["A15", "A16"])
     def test_a_calibration_that_counts_the_colluders_coins(

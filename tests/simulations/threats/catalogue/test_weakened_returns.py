@@ -15,7 +15,7 @@ from protocol.round.run_account import RunAccount
 from secagg.oneshot import member as member_session
 from secagg.oneshot.context import OneShotContext
 from simulations.threats.catalogue import one_shot_returns as members
-from simulations.threats.catalogue import one_shot_run_books as books
+from simulations.threats.catalogue import one_shot_run_histories as attacks
 from simulations.threats.one_shot.returning import (
     MEMBERS,
     ReturningRun,
@@ -31,9 +31,9 @@ def broken(*stories: members.Story) -> bool:
     return all(members._played((story,), 1, SEED)["succeeded"] for story in stories)
 
 
-def taken(*stories: books.Story) -> bool:
+def taken(*stories: attacks.Story) -> bool:
     """Whether the client does in each story what it must not do."""
-    return all(books._told((story,), SEED)["succeeded"] for story in stories)
+    return all(attacks._played((story,), SEED)["succeeded"] for story in stories)
 
 
 def test_signatures_for_rounds_before_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,33 +103,33 @@ def test_clients_that_do_not_remember_the_records(monkeypatch: pytest.MonkeyPatc
         self._known = (0, b"")
 
     monkeypatch.setattr(RunAccount, "charge", forgetting)
-    assert taken(books._second_committee, books._second_list)
-    assert not taken(books._many_attempts)
+    assert taken(attacks._second_committee, attacks._second_list)
+    assert not taken(attacks._many_attempts)
 
 
 def test_uploads_without_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_account, "_UPLOADS_PER_ROUND", 1000)
-    assert taken(books._many_attempts)
-    assert not taken(books._second_committee)
+    assert taken(attacks._many_attempts)
+    assert not taken(attacks._second_committee)
 
 
 def test_a_count_of_own_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     def alone(run: ReturningRun) -> Any:
         return run.policy(equal_rounds=False)
 
-    story = books._cheap_run(alone)
+    story = attacks._cheap_run(alone)
     assert not taken(story)
-    monkeypatch.setattr(RunAccount, "_most", books._own_rounds_only)
+    monkeypatch.setattr(RunAccount, "_most", attacks._own_rounds_only)
     assert taken(story)
     # A policy that looks ahead still refuses.
-    assert not taken(books._cheap_run(ReturningRun.policy))
+    assert not taken(attacks._cheap_run(ReturningRun.policy))
 
 
 def test_a_ledger_that_does_not_charge_what_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = books._books(SEED)
+    right = attacks._ledger_case(SEED)
     assert right == {"ledger_is_enough": True, "ledger_without_rounds": "UnsupportedEventError"}
     monkeypatch.setattr(CorrelatedAccountant, "mu_squared", own_rounds)
-    assert books._books(SEED)["ledger_is_enough"] is False
+    assert attacks._ledger_case(SEED)["ledger_is_enough"] is False
 
 
 @property  # type: ignore[misc]
@@ -143,27 +143,27 @@ def test_no_distance_between_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         RunAccount, "check", lambda self, setup, apart=1: right(self, setup, apart - 1)
     )
-    assert taken(books._too_soon(books.APART - 1))
-    assert not taken(books._too_soon(1))
+    assert taken(attacks._too_soon(attacks.APART - 1))
+    assert not taken(attacks._too_soon(1))
 
 
 @pytest.mark.parametrize("terms", [{"rounds": 7}, {"divisor": 5}])
 def test_terms_that_may_change(monkeypatch: pytest.MonkeyPatch, terms: dict[str, int]) -> None:
-    story = books._changed_terms(**terms)
+    story = attacks._changed_terms(**terms)
     assert not taken(story)
     monkeypatch.setattr(RoundParameters, "block_digest", lambda _: bytes(32))
     assert taken(story)
 
 
 def test_fine_noise_is_refused_for_its_epsilon() -> None:
-    found = books._told((books._fine_noise,), SEED)
+    found = attacks._played((attacks._fine_noise,), SEED)
     assert found["refused_with"] == "PolicyError epsilon"
-    assert books._told((books._fine_noise,), SEED, books._no_gap())["succeeded"]
-    assert not taken(books._fine_noise)
+    assert attacks._played((attacks._fine_noise,), SEED, attacks._no_gap())["succeeded"]
+    assert not taken(attacks._fine_noise)
 
 
 def test_a_run_ends_because_clients_know_its_last_round() -> None:
     """Members sign on: it takes two honest clients in a sum, and none of them joins."""
-    found = books._told((books._beyond,), SEED)
+    found = attacks._played((attacks._beyond,), SEED)
     assert found["refused_with"] == "RemoteProtocolError MALFORMED"
-    assert books._told((books._beyond,), SEED, books._no_last_round())["succeeded"]
+    assert attacks._played((attacks._beyond,), SEED, attacks._no_last_round())["succeeded"]

@@ -22,7 +22,7 @@ LOW_ORDER = (bytes(32), b"\1" + bytes(31))
 """Two of the X25519 public keys with which everybody agrees on the same constant."""
 
 
-class Loot:
+class Transcript:
     """What a server knows, and the stories that honest clients gave it up for."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A charge grows after its client took part. So a client counts whole runs, from the records that
 every announcement lists; a server would rather have it count something else. The clients and their
-books are the product's; the records are what a server may say.
+histories are the product's; the records are what a server may say.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _records(rounds: int) -> list[RoundRecord]:
     return [RoundRecord(t, CLIENTS, _EVERYBODY, _EVERYBODY if t else ()) for t in range(rounds)]
 
 
-def _told(
+def _played(
     stories: Sequence[Story], seed: int, weak: AbstractContextManager[Any] | None = None
 ) -> Figures:
     won, refusals = 0, Counter[str]()
@@ -103,7 +103,7 @@ def _two_runs(effort: Effort, seed: int) -> Findings:
     del effort
     stories = (_second_committee, _second_list, _many_attempts)
     weak = replaced((RunAccount, "charge", _takes_any_list))
-    return Findings(_told(stories, seed), _told(stories, seed, weak))
+    return Findings(_played(stories, seed), _played(stories, seed, weak))
 
 
 # -- A62 ------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def _ledger(run: ReturningRun, skipped: bool = False) -> tuple[float, float]:
     return accounts.epsilons(GOAL.delta, 1).server, replayed_run(written, delta)
 
 
-def _books(seed: int) -> Figures:
+def _ledger_case(seed: int) -> Figures:
     """Whether a ledger has what a whole run costs, and what becomes of one without some rounds."""
     run = ReturningRun(seed)
     by_accounts, replayed = _ledger(run)
@@ -203,10 +203,10 @@ def _whole_runs(effort: Effort, seed: int) -> Findings:
 
     weak = replaced((RunAccount, "_most", _own_rounds_only))
     runs = (_cheap_run(ReturningRun.policy), _cheap_run(alone))
-    real, books = _told(runs, seed), _books(seed)
-    kept = bool(books["ledger_is_enough"]) and books["ledger_without_rounds"] != "taken"
+    real, ledger = _played(runs, seed), _ledger_case(seed)
+    kept = bool(ledger["ledger_is_enough"]) and ledger["ledger_without_rounds"] != "taken"
     # A policy looks ahead, so without the count it would still refuse; without both nobody does.
-    return Findings(either(real, not kept, **books), _told(runs[1:], seed, weak))
+    return Findings(either(real, not kept, **ledger), _played(runs[1:], seed, weak))
 
 
 # -- A63 ------------------------------------------------------------------------------------------
@@ -232,11 +232,11 @@ def _apart(effort: Effort, seed: int) -> Findings:
         return right(self, setup, 1)
 
     stories = [_too_soon(gap) for gap in (1, APART - 1)]
-    due = _told([_too_soon(APART)], seed)
-    real = _told(stories, seed)
+    due = _played([_too_soon(APART)], seed)
+    real = _played(stories, seed)
     return Findings(
         {**real, "taken_when_due": int(due["successes"])},
-        _told(stories, seed, replaced((RunAccount, "check", lax))),
+        _played(stories, seed, replaced((RunAccount, "check", lax))),
     )
 
 
@@ -322,10 +322,10 @@ def _terms(effort: Effort, seed: int) -> Findings:
         _changed_terms(variance=1.01 * variance),
     )
     kinds = _other_kinds()
-    real = _told((*changed, _fine_noise, _beyond), seed)
+    real = _played((*changed, _fine_noise, _beyond), seed)
     unbound = replaced((RoundParameters, "block_digest", lambda _: bytes(32)))
-    twin, fine = _told(changed, seed, unbound), _told((_fine_noise,), seed, _no_gap())
-    beyond = _told((_beyond,), seed, _no_last_round())
+    twin, fine = _played(changed, seed, unbound), _played((_fine_noise,), seed, _no_gap())
+    beyond = _played((_beyond,), seed, _no_last_round())
     others = {
         "fine_noise_taken": int(fine["successes"]),
         "rounds_beyond_the_last": int(beyond["successes"]),

@@ -112,7 +112,7 @@ class Race:
         return self.through > 1 or not self.is_readable
 
 
-# -- a ledger and its books -------------------------------------------------------------------
+# -- a ledger and the records of a run --------------------------------------------------------
 
 
 class SlowLedger(Ledger):
@@ -175,13 +175,16 @@ class HopefulRecords(Unlocked, Records):
 
 
 def race_for_a_ledger(
-    opened: type[SlowLedger], books: type[Records], setups: Sequence[RoundSetup], goal: PrivacyGoal
+    opened: type[SlowLedger],
+    records_of: type[Records],
+    setups: Sequence[RoundSetup],
+    goal: PrivacyGoal,
 ) -> Race:
     """Two rounds are checked against a goal for one, and then charged at once."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.jsonl"
         with opened.open(path) as ledger:
-            records = books(ledger, goal)
+            records = records_of(ledger, goal)
             ledger.meeting = Meeting(opened.patience)
             checked = Barrier(RACERS)
 
@@ -300,7 +303,7 @@ def two_rounds(seed: int) -> tuple[list[RoundSetup], PrivacyGoal]:
     return setups, PrivacyGoal(0.9 * price(setups[0], 2), DELTA, 2)
 
 
-def shared_books(effort: Effort, seed: int) -> Findings:
+def shared_records(effort: Effort, seed: int) -> Findings:
     """A28: let two rounds race for one ledger, one history and one session."""
     setups, goal = two_rounds(seed)
     real = {
@@ -382,7 +385,7 @@ ATTACKS: Final = (
         "sets, at the same moment",
         stopped_by="a lock around each check and what it permits; a charge that names the ledger's "
         "head",
-        run=shared_books,
+        run=shared_records,
     ),
     Attack(
         id="A73",

@@ -36,10 +36,10 @@ COLLUDERS: Final = (0, 1, 3)
 
 SHIFT: Final = 2.0
 """What the adversary tries to see in one coordinate, in deviations of the accounted noise: where a
-thinner noise changes its accuracy most."""
+less noise changes its accuracy most."""
 
 
-def thinning_settings(length: int, exact_noise: bool) -> PathSettings:
+def noise_settings(length: int, exact_noise: bool) -> PathSettings:
     """Rounds of twelve clients: three may vanish, and three may work for the server."""
     return PathSettings(
         SketchSpec.identity(length),

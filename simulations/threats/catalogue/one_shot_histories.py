@@ -65,7 +65,7 @@ def _plan() -> TrainingPlan:
 
 
 class _World(KeyedParties):
-    """They outlast a round only where their books do."""
+    """They outlast a round only where their histories do."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, _CLIENTS, _MEMBERS)
@@ -131,7 +131,7 @@ def _same_committee(world: _World) -> tuple[OneShotSetup, int]:
     return replace(setup, context=replace(setup.context, opened_at=1, lifetime_seconds=60)), 0
 
 
-class _Books:
+class _Histories:
     """The histories of all clients and members, which outlast a round."""
 
     def __init__(self) -> None:
@@ -140,12 +140,17 @@ class _Books:
 
 
 def _opened(
-    world: _World, setup: OneShotSetup, which: int, books: _Books, lost: Sequence[int], seed: int
+    world: _World,
+    setup: OneShotSetup,
+    which: int,
+    histories: _Histories,
+    lost: Sequence[int],
+    seed: int,
 ) -> OpenedSum:
     """A round of the product to its end."""
     server = OneShotServer(setup.context, setup.known_cohort())
     for u in range(_CLIENTS):
-        data = world.upload(u, setup, world.policy(0, 1), books.clients[u], seed)
+        data = world.upload(u, setup, world.policy(0, 1), histories.clients[u], seed)
         if u not in lost:
             server.receive_upload(u, data)
     numbers = setup.context
@@ -157,7 +162,7 @@ def _opened(
     )
     members = []
     for j, identity in enumerate(world.committees[which]):
-        member = RoundMember(identity, world.keys[which][j], policy, books.members[which][j])
+        member = RoundMember(identity, world.keys[which][j], policy, histories.members[which][j])
         member.join(setup.announce_to_member())
         members.append(member)
     for _ in range(3):
@@ -168,13 +173,13 @@ def _opened(
     return opened
 
 
-def _twice(rounds: int, seed: int, remembers: Callable[[_Books], _Books]) -> Figures:
+def _twice(rounds: int, seed: int, remembers: Callable[[_Histories], _Histories]) -> Figures:
     def attempt(number: int) -> bool:
         second = (_another_committee, _same_committee)[number % 2]
-        world, books = _World(seed + number // 2), _Books()
-        _opened(world, world.setup(0), 0, books, (), seed + number // 2)
+        world, histories = _World(seed + number // 2), _Histories()
+        _opened(world, world.setup(0), 0, histories, (), seed + number // 2)
         setup, which = second(world)
-        _opened(world, setup, which, remembers(books), [_TARGET], seed + number // 2)
+        _opened(world, setup, which, remembers(histories), [_TARGET], seed + number // 2)
         return True
 
     return tried(attempt, 2 * rounds)
@@ -183,15 +188,15 @@ def _twice(rounds: int, seed: int, remembers: Callable[[_Books], _Books]) -> Fig
 def _two_contexts(effort: Effort, seed: int) -> Findings:
     rounds = effort.choose(1, 15)
 
-    def clients_forget(books: _Books) -> _Books:
-        books.clients = _Books().clients
-        return books
+    def clients_forget(histories: _Histories) -> _Histories:
+        histories.clients = _Histories().clients
+        return histories
 
-    def members_forget(books: _Books) -> _Books:
-        books.members = _Books().members
-        return books
+    def members_forget(histories: _Histories) -> _Histories:
+        histories.members = _Histories().members
+        return histories
 
-    real = _twice(rounds, seed, lambda books: books)
+    real = _twice(rounds, seed, lambda histories: histories)
     forgotten = _twice(rounds, seed, members_forget)
     return Findings(
         either(real, forgotten, members_forgot_successes=forgotten["successes"]),

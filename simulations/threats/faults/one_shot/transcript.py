@@ -36,7 +36,7 @@ class Given:
     seeds_due: bool
 
 
-class Loot:
+class Transcript:
     """Signatures and answers of honest members."""
 
     def __init__(self, victims: OneShotVictims) -> None:
@@ -126,13 +126,13 @@ class WatchedVictims(OneShotVictims):
 
     def __init__(self, *settings: Any, refused: Any, **makers: Any) -> None:
         super().__init__(*settings, **makers)
-        self.loot = Loot(self)
-        self._told = refused
+        self.transcript = Transcript(self)
+        self._refused = refused
         self._sets: dict[tuple[int, tuple[int, ...]], Headers] = {}
 
     def refused(self, error: Exception) -> None:
         """Count a refusal where the campaign counts them."""
-        self._told(error)
+        self._refused(error)
 
     def ask(self, session: OneShotMember, message: AnyMessage) -> AnyMessage | None:
         """A member's answer; None if it refuses."""
@@ -146,11 +146,11 @@ class WatchedVictims(OneShotVictims):
             assert isinstance(before, Checked)  # noqa: S101 - only then it signs
             chosen = decode_set(message.survivors, self.context.size)
             self._sets[member, chosen] = _headers(before, chosen)
-            self.loot.signed(member, before, chosen)
+            self.transcript.signed(member, before, chosen)
         if isinstance(answer, Answer) and isinstance(message, Quorum):
             assert isinstance(before, Confirmed)  # noqa: S101 - only then it answers
             headers = self._sets[member, before.survivors]
-            self.loot.answered(member, headers, before, message, answer)
+            self.transcript.answered(member, headers, before, message, answer)
         return answer
 
 
