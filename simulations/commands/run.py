@@ -125,7 +125,7 @@ def _chosen(
     config: Path, change: list[str], insecure_seed: int | None, ranks: int = 1
 ) -> RunConfig:
     from protocol.errors import ConfigurationError
-    from protocol.planning.configuration import load, read
+    from protocol.planning.configuration import parse, read
     from simulations.learning.configuration import RunConfig
     from simulations.learning.run.overrides import changed, once, read_change, with_changes
 
@@ -135,7 +135,7 @@ def _chosen(
     changes = once(changes)
     raw = read(config)
     try:
-        chosen = changed(load(config, RunConfig), changes)
+        chosen = changed(parse(raw, RunConfig), changes)
         chosen.check(ranks)
     except ConfigurationError as error:
         from simulations.learning.run.remedy import as_tables, remedy

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,24 @@ def parties_of(identities: list[Identity], folder: Path, policy: ClientPolicy) -
     return found
 
 
+def played(
+    parties: list[Party],
+    histories: list[ClientHistory],
+    before: Callable[[int, Stage, bytes], None],
+) -> None:
+    """One round of all parties; `before` sees each message before its party does."""
+
+    def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
+        for index, data in messages:
+            before(index, stage, data)
+            train = partial(lambda who, _: updates(who), index)
+            begins = stage is Stage.ADVERTISE
+            yield index, parties[index].stage(data, MODEL, train, histories[index], begins=begins)
+
+    outcome = RemoteAggregator(exchange).run(make_setup())
+    assert list(outcome.total.survivors) == list(range(len(parties)))
+
+
 def test_pairwise_rounds_go_on_from_what_is_stored(
     tmp_path: Path,
 ) -> None:
@@ -88,22 +107,10 @@ def test_pairwise_rounds_go_on_from_what_is_stored(
     histories = [ClientHistory() for _ in parties]
     heard: list[tuple[int, bytes]] = []
 
-    def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
-        for index, data in messages:
-            heard.append((index, data))
-            yield (
-                index,
-                parties[index].stage(
-                    data,
-                    MODEL,
-                    lambda _, index=index: updates(index),
-                    histories[index],
-                    begins=stage is Stage.ADVERTISE,
-                ),
-            )
+    def hear(index: int, _: Stage, data: bytes) -> None:
+        heard.append((index, data))
 
-    outcome = RemoteAggregator(exchange).run(make_setup())
-    assert list(outcome.total.survivors) == list(range(len(parties)))
+    played(parties, histories, hear)
     index, data = heard[-1]
     with pytest.raises(LocalProtocolError, match="no round to go on with"):
         parties[index].stage(data, MODEL, lambda _: updates(0), histories[index], begins=False)
@@ -131,6 +138,8 @@ def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
     strayed: list[int] = []
 
     def interrupted(index: int, stage: Stage, data: bytes) -> None:
+        if stage is Stage.ADVERTISE:
+            return
         party = parties[index]
         folk = OneShotParty(
             party=replace(party, policy=BOTH),
@@ -145,24 +154,7 @@ def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
             party.stage(data, MODEL, lambda _: updates(index), histories[index], begins=False)
         strayed.append(index)
 
-    def exchange(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
-        for index, data in messages:
-            begins = stage is Stage.ADVERTISE
-            if not begins:
-                interrupted(index, stage, data)
-            yield (
-                index,
-                parties[index].stage(
-                    data,
-                    MODEL,
-                    lambda _, index=index: updates(index),
-                    histories[index],
-                    begins=begins,
-                ),
-            )
-
-    outcome = RemoteAggregator(exchange).run(make_setup())
-    assert list(outcome.total.survivors) == list(range(len(parties)))
+    played(parties, histories, interrupted)
     assert set(strayed) == set(range(len(parties)))
 
 

@@ -32,6 +32,11 @@ SETUP = _setup()
 ANNOUNCEMENT = SETUP.announce(0)
 
 
+def test_there_is_no_receipt_where_a_file_takes_the_place_of_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "upload").write_bytes(b"")
+    assert UploadFolder(tmp_path / "upload").receipt() is None
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> UploadFolder:
     return UploadFolder(tmp_path / "upload")
