@@ -302,9 +302,14 @@ def ideal_outcome(
         for index, own in seeds.items()
         if surplus and own
     }
-    sent = dict.fromkeys(survivors, setup.vector_bytes)
-    whole = FieldSum(total, survivors, (), removed)
-    return RoundOutcome(whole, sent, refused=dict(refused), record=record)
+    traffic = setup.traffic(len(survivors))
+    return RoundOutcome(
+        FieldSum(total, survivors, (), removed),
+        dict.fromkeys(survivors, sum(traffic.up.values())),
+        dict.fromkeys(survivors, sum(traffic.down.values())),
+        refused=dict(refused),
+        record=record,
+    )
 
 
 class RealAggregator:

@@ -56,8 +56,8 @@ class DeploymentPlan:
 
     Attributes:
         parameters: of every round; digests and seeds in it are placeholders.
-        priced: what the scheme chose for a round, and its bytes: the graph of pairwise rounds, and
-            every message of a client; the ring of one-shot rounds, and a client's upload by part.
+        priced: what the scheme chose for a round, the graph of pairwise rounds or the ring of
+            one-shot ones, and every message of a client, in bytes by part.
         seeds: removable noise seeds of each client.
         bits: of a field element, with the accepted wrap probability.
         bits_exact: of a field that holds every sum; None if there is none.
@@ -80,7 +80,7 @@ class DeploymentPlan:
 
     @property
     def bytes_per_client(self) -> int:
-        """Of one round, both directions; of one-shot rounds, of a client that is no member."""
+        """Of one round, both directions. Of a client that is a member only if everybody is one."""
         return sum(self.bytes_each.values())
 
     @property

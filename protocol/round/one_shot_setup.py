@@ -21,12 +21,15 @@ from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import RoundEncoding, announced_removal
 from protocol.round.written_parameters import WrittenParameters, same_in, taken
 from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
+from secagg.merkle import largest_proof_bytes
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.records import MemberUploads, decode_records, encode_records
 from secagg.oneshot.sortition import Draw, Places
+from secagg.oneshot.traffic import client_traffic, member_traffic
 from secagg.oneshot.wire import wire_bytes
 from secagg.tags import encode_index
+from secagg.traffic import Traffic, bytes_field
 
 ANNOUNCEMENT_VERSION = 1
 _POSITION_BYTES = 4
@@ -119,6 +122,15 @@ class OneShotSetup(RoundEncoding):
     def vector_bytes(self) -> int:
         """Bytes of one client's ciphertext."""
         return wire_bytes(self.context.packing, self.context.length)
+
+    def traffic(self, survivors: int) -> Traffic:
+        """As `RoundEncoding.traffic` says."""
+        context = self.context
+        found = client_traffic(context.layout, self.vector_bytes)
+        if context.committee.of_cohort:
+            given_up = len(context.removed_seeds(survivors))
+            found += member_traffic(context.layout, context.committee.quorum, given_up)
+        return found.announced(len(self.announce(0)))
 
     def known_cohort(self) -> Cohort:
         """The cohort, at the server."""
@@ -341,6 +353,16 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
 
 
 _AS_IN_CONTEXT = same_in(OneShotAnnouncement, OneShotContext)
+_FIXED_BYTES = 260
+"""What is in an announcement besides members, places and proof, give or take some integers."""
+
+
+def announcement_bytes(clients: int, members: int) -> int:
+    """Bytes of an announcement to one of the clients, before there is one."""
+    proof = bytes_field(largest_proof_bytes(clients))
+    return _FIXED_BYTES + proof + bytes_field(members * MEMBER_BYTES)
+
+
 _NUMBERS = ("corrupt", "randomness", "per_polynomial", "quorum")
 """Written as they are: of the context, and of its committee."""
 

@@ -38,7 +38,9 @@ from secagg import (
 )
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.records import MemberUploads, RoundRecord
+from secagg.pairwise.traffic import client_traffic
 from secagg.terms import RoundTerms
+from secagg.traffic import Traffic, bytes_field
 
 ANNOUNCEMENT_VERSION = 3
 
@@ -248,6 +250,13 @@ class RoundEncoding(ABC):
     def vector_bytes(self) -> int:
         """Bytes of one client's masked vector."""
 
+    @abstractmethod
+    def traffic(self, survivors: int) -> Traffic:
+        """What a client that finishes the round sends and is sent, with its announcement.
+
+        Of a client that is a member of the committee only if everybody is one.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class RoundSetup(RoundEncoding):
@@ -296,6 +305,20 @@ class RoundSetup(RoundEncoding):
     def vector_bytes(self) -> int:
         """Bytes of one client's masked vector: `bits` for each element."""
         return self.context.field.packed_bytes(self.context.length)
+
+    def traffic(self, survivors: int) -> Traffic:
+        """As `RoundEncoding.traffic` says: every message, as if nobody were lost before the sum."""
+        context = self.context
+        found = client_traffic(
+            context.size,
+            context.degree or context.size - 1,
+            context.committee(context.size).quorum,
+            context.mode,
+            self.vector_bytes,
+            context.seeds,
+            len(context.removed_seeds(survivors)),
+        )
+        return found.announced(len(self.announce()))
 
     def ring_failure(self, *, keeps_time: bool = True) -> float:
         """That of the context's ring; 0 on the complete graph."""
@@ -422,6 +445,15 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
             **taken(self, _AS_IN_CONTEXT),
         )
         return RoundSetup(context, parameters)
+
+
+_FIXED_BYTES = 168
+"""What is in an announcement besides the cohort, give or take the length of some integers."""
+
+
+def announcement_bytes(clients: int) -> int:
+    """Bytes of an announcement to so many clients, before there is one."""
+    return _FIXED_BYTES + bytes_field(clients * KEY_BYTES)
 
 
 _AS_IN_CONTEXT = tuple(

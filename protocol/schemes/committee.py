@@ -16,9 +16,8 @@ from typing import ClassVar
 
 from protocol.checks import require
 from protocol.round.lottery import DrawnMembers, Members
+from protocol.round.one_shot_setup import announcement_bytes
 from secagg import CapacityError, ParameterError, PrimeField
-from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
-from secagg.merkle import HASH_BYTES
 from secagg.oneshot.committee import Committee, CommitteeKind, lowest_quorum
 from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.draw_bound import BITS_WITHOUT_BEACON, corrupt_bound
@@ -27,8 +26,8 @@ from secagg.oneshot.layout import ShareLayout
 from secagg.oneshot.packing import MAX_ROUNDING_BITS, Packing
 from secagg.oneshot.parameters import ALLOWED_RINGS
 from secagg.oneshot.sortition import CERTAIN
+from secagg.oneshot.traffic import client_traffic, member_traffic
 from secagg.oneshot.wire import wire_bytes
-from secagg.sealing import SEAL_OVERHEAD_BYTES
 
 
 class CommitteePlan(ABC):
@@ -186,14 +185,14 @@ def committee_numbers(size: int, corrupt: int, away: int) -> CommitteeNumbers:
 
 @dataclass(frozen=True, slots=True)
 class RingChoice:
-    """A ring, what is sent of its coefficients, and what a client's upload costs with it.
+    """A ring, what is sent of its coefficients, and what a client's messages cost with it.
 
     Attributes:
         degree: N.
         limbs: L.
         rounding_bits: r.
         entries: of the key in one secret.
-        bytes_each: by part, what a client sends.
+        bytes_each: by part, what a client sends and is sent.
     """
 
     degree: int
@@ -205,11 +204,22 @@ class RingChoice:
 
 @lru_cache(maxsize=64)
 def choose_ring(
-    clients: int, length: int, bits: int, seeds: int, numbers: CommitteeNumbers
+    clients: int,
+    length: int,
+    bits: int,
+    seeds: int,
+    numbers: CommitteeNumbers,
+    *,
+    everyone: bool = False,
 ) -> RingChoice:
-    """The allowed ring with which an upload has the fewest bytes."""
-    best: RingChoice | None = None
+    """The allowed ring with which an upload has the fewest bytes.
+
+    Args:
+        everyone: whether every client is a member as well, whose messages are then its own.
+    """
+    best: tuple[int, RingChoice] | None = None
     largest = PrimeField(bits).largest_centred
+    announced = announcement_bytes(clients, numbers.size)
     rings = [allowed.ring for allowed in ALLOWED_RINGS if not allowed.weak]
     for ring in rings:
         layout = ShareLayout(
@@ -221,22 +231,22 @@ def choose_ring(
             per_polynomial=numbers.per_polynomial,
             members=numbers.size,
         )
-        parts = {
-            "seals": numbers.size * (layout.share_bytes + SEAL_OVERHEAD_BYTES),
-            "seeds": seeds * HASH_BYTES,
-            "header": KEY_BYTES + SIGNATURE_BYTES,
-        }
         for rounding in range(MAX_ROUNDING_BITS + 1):
             try:
                 packing = Packing(ring, largest, clients, rounding)
             except (CapacityError, ParameterError):
                 break
-            priced = {"vector": wire_bytes(packing, length), **parts}
-            if best is None or sum(priced.values()) < sum(best.bytes_each.values()):
-                best = RingChoice(ring.degree, ring.limbs, rounding, layout.entries, priced)
+            priced = client_traffic(layout, wire_bytes(packing, length))
+            upload = priced.up["vector"] + priced.up["seals"]
+            if best is not None and upload >= best[0]:
+                continue
+            if everyone:
+                priced += member_traffic(layout, numbers.quorum, seeds)
+            each = priced.announced(announced).each
+            best = upload, RingChoice(ring.degree, ring.limbs, rounding, layout.entries, each)
     if best is None:
         raise CapacityError(bits, max(ring.modulus.bit_length() for ring in rings))
-    return best
+    return best[1]
 
 
 def require_one_shot(cohort: int, colluders: int, dropouts: int) -> None:

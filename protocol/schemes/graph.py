@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.round.setup import announcement_bytes
 from secagg import Mode, ParameterError, PrimeField, lowest_threshold
-from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
-from secagg.merkle import HASH_BYTES
 from secagg.pairwise.committee import choose_committee
 from secagg.pairwise.context import fewest_survivors
 from secagg.pairwise.graph_parameters import (
@@ -16,9 +15,7 @@ from secagg.pairwise.graph_parameters import (
     share_of,
     smallest_graph,
 )
-from secagg.pairwise.messages import ADVERTISEMENT_ENTRY_BYTES
-from secagg.sealing import SEAL_OVERHEAD_BYTES
-from secagg.shamir import SHARE_BYTES
+from secagg.pairwise.traffic import client_traffic
 
 COMPLETE_UP_TO = 200
 """Smaller cohorts use the complete graph: its guarantee is plainer and its cost still low."""
@@ -111,13 +108,18 @@ def price_graph(
     quorum = threshold
     if degree:
         quorum = choose_committee(clients, colluders, clients - lost, security_bits).quorum
+    packed, peers = PrimeField(bits).packed_bytes(length), degree or clients - 1
+    traffic = client_traffic(clients, peers, quorum, mode, packed, seeds, seeds)
+    bytes_each = traffic.announced(announcement_bytes(clients)).each
+    if not length:
+        bytes_each["vector"] = 0
     return GraphPlan(
         degree=degree,
         threshold=threshold,
         colluders=colluders,
         minimum_survivors=clients - lost,
         security_bits=security_bits,
-        bytes_each=_bytes(clients, degree or clients - 1, quorum, mode, length, bits, seeds),
+        bytes_each=bytes_each,
     )
 
 
@@ -136,20 +138,3 @@ def default_graph(
             if size - lost >= fewest:
                 return graph.degree, graph.threshold
     return 0, lowest_threshold(size, colluders, mode)
-
-
-def _bytes(
-    clients: int, peers: int, quorum: int, mode: Mode, length: int, bits: int, seeds: int
-) -> dict[str, int]:
-    """Payload of every message of a client; framing adds a few bytes to each."""
-    bitmap = (clients + 7) // 8
-    proof = HASH_BYTES * max(clients - 1, 1).bit_length()
-    sealed = (2 + seeds) * SHARE_BYTES + SEAL_OVERHEAD_BYTES
-    active = mode is Mode.ACTIVE
-    return {
-        "vector": PrimeField(bits).packed_bytes(length) + SIGNATURE_BYTES if length else 0,
-        "roster": ADVERTISEMENT_ENTRY_BYTES * (1 + peers) + bitmap + HASH_BYTES + proof,
-        "shares": 2 * peers * sealed + (1 + seeds) * HASH_BYTES + SIGNATURE_BYTES + bitmap,
-        "confirmations": (SIGNATURE_BYTES * (1 + quorum) + bitmap) if active else 0,
-        "unmasking": SHARE_BYTES * (peers + 1) + seeds * KEY_BYTES + SIGNATURE_BYTES + bitmap,
-    }

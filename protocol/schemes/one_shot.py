@@ -106,8 +106,10 @@ class OneShot(Scheme):
         return Standing(numbers.size, numbers.corrupt, fewest)
 
     def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> RingChoice:
-        """As `Scheme.price` says: the ring, and the bytes of a client's upload by part."""
-        return choose_ring(plan.cohort + adding, length, bits, seeds, self.numbers(plan))
+        """As `Scheme.price` says: the ring, and the bytes of every message of a client."""
+        everyone = isinstance(self.committee, Everyone)
+        numbers = self.numbers(plan)
+        return choose_ring(plan.cohort + adding, length, bits, seeds, numbers, everyone=everyone)
 
     def setup(
         self, plan: Promise, parameters: RoundParameters, announced: Announced

@@ -186,20 +186,9 @@ class Pairwise(Scheme):
     @classmethod
     def stage_bytes(cls, setup: RoundEncoding) -> int:
         """As `Scheme.stage_bytes` says."""
-        context = pairwise(setup).context
-        priced = price_graph(
-            context.invited,
-            context.tolerated_colluders,
-            context.invited - context.minimum_survivors,
-            context.mode,
-            context.degree,
-            context.threshold,
-            length=0,
-            bits=context.bits,
-            seeds=context.seeds,
-            security_bits=context.security_bits,
-        )
-        return context.invited * max(priced.bytes_each.values())
+        invited = pairwise(setup).context.invited
+        parts = setup.traffic(invited).each
+        return invited * max(size for name, size in parts.items() if name != "vector")
 
 
 def pairwise_of(plan: Promise) -> Pairwise:

@@ -84,12 +84,13 @@ def round_figures(wish: Wish) -> dict[str, Any]:
 
 
 def one_shot_figures(wish: Wish) -> dict[str, Any]:
-    """The committee, the ring, and the bytes of every client that is no member."""
+    """The committee, the ring, and the bytes of a client: as a member too, if everybody is one."""
     colluders, lost = share_of(wish.clients, wish.corrupt), share_of(wish.clients, wish.dropout)
     require_one_shot(wish.clients, colluders, lost)
     committee = committee_plan(wish.committee, wish.clients, wish.corrupt)
     numbers, bits = committee.numbers(wish.clients, colluders, lost), wish.bits or 24
-    ring = choose_ring(wish.clients, wish.dim, bits, 0, numbers)
+    everyone = committee.KIND is CommitteeKind.EVERYONE
+    ring = choose_ring(wish.clients, wish.dim, bits, 0, numbers, everyone=everyone)
     total = sum(ring.bytes_each.values())
     return {
         "clients": wish.clients,

@@ -44,7 +44,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "sketch_size": Column("values", "that a client sends"),
     "compression": Column("ratio", "`dimension` over `sketch_size`"),
     "bits": Column("bits", "of one value that is sent"),
-    "bytes_per_client": Column("bytes", "all messages of a client, or its upload; see above"),
+    "bytes_per_client": Column("bytes", "all messages of a client, sent and received"),
     "error": Column(
         "squared units of an update",
         "of the mean update, by part; `error.clipped_clients` is a number of clients",

@@ -1,29 +1,17 @@
-"""What a client of the real protocol sends and receives, for runs that only imagined its messages.
-
-Either as a deployment plans it, from public parameters, or counted in a real round that adds up
-zeros: there nothing is left out, whatever a client does in it. A one-shot client whose committee is
-everyone is a member as well, which a plan of uploads does not know.
-"""
+"""What a client of either protocol would send and receive, as a deployment plans it."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from dp import Ledger
 from protocol.planning.configuration import OneShotTable, PairwiseTable, PlanTables, build_plan
 from protocol.planning.deployment import DeploymentPlan, plan_deployment
-from protocol.training.local import local_aggregator
-from protocol.training.private import PrivateTraining
-from secagg import Identity
 from simulations.learning.configuration import RunConfig
 from sketch import SketchSpec, spec_for_size
-from sketch.controllers import FixedRate
 
 Protocol = Literal["pairwise", "one-shot"]
 
@@ -57,7 +45,7 @@ def mean_bytes(
 
     All messages of both directions in rounds that lose nobody, the announcement among them; not the
     model. Sizes are those of sketches of d numbers with the configuration's rows, uncompressed at
-    d. Counted at powers of two and interpolated between them, which is off by less than a bit for
+    d. Planned for powers of two and interpolated between them, which is off by less than a bit for
     each number that is sent.
     """
     planned, rows = speaking(config, protocol), config.sketch.rows
@@ -66,19 +54,7 @@ def mean_bytes(
     }
     lengths = {spec_for_size(dimension, min(max(n, rows), dimension), rows).size for n in powers}
     counted = [
-        _counted(_tables(planned), planned.participations, length) for length in sorted(lengths)
+        deployed(planned, spec_for_size(dimension, length, rows)).bytes_per_client
+        for length in sorted(lengths)
     ]
     return float(np.mean(np.interp(sizes, sorted(lengths), counted)))
-
-
-@lru_cache(maxsize=1024)
-def _counted(tables: PlanTables, sums: int, length: int) -> float:
-    """Return the bytes of a client in a real round, the first of a plan, of vectors this long."""
-    plan = build_plan(tables, sums)
-    people = [Identity.generate() for _ in range(plan.cohort)]
-    with tempfile.TemporaryDirectory() as folder, Ledger.open(Path(folder) / "ledger") as ledger:
-        aggregator = local_aggregator(plan, people, length)
-        training = PrivateTraining(plan, length, FixedRate(1.0), aggregator, ledger)
-        keys, nothing = [person.public for person in people], np.zeros(length)
-        outcome = training.run_round(keys, bytes(32), lambda _: nothing).outcome
-    return outcome.bytes_per_survivor()

@@ -1,7 +1,7 @@
 """What a client of the real protocol sends and receives in a round, and sketches as dear as that.
 
-The ideal sum records packed vectors alone. The rest follows from public parameters: keys, shares,
-confirmations, unmasking. PowerSGD takes two sums a round, and so pays for all of it twice. The
+All of it follows from public parameters: the announcement, vectors, keys, shares, confirmations,
+unmasking. PowerSGD takes two sums a round, and so pays for all of it twice. The
 model that a server sends is not counted, nor are PowerSGD's bases, which are told apart.
 """
 

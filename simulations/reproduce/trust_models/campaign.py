@@ -24,7 +24,7 @@ from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_ev
 from simulations.reproduce.trust_models.findings import claims, findings
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
 from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
-from simulations.reproduce.trust_models.training import overhead_bytes, run
+from simulations.reproduce.trust_models.training import run
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -66,10 +66,6 @@ def _row(study: Study[Plan], setting: Setting, outcome: Outcome[Candidate]) -> d
     plan, chosen, one = study.plan, outcome.chosen, outcome.runs[0]
     config = plan.config(setting, chosen, study.seed)
     accuracies = [result["accuracy"] for result in outcome.runs]
-    overhead = 0
-    if setting.of.trust is Trust.COHORT:
-        given = (config, one["parameters"])
-        overhead = study.result(Cell(f"bytes {setting.name}", overhead_bytes, given))
     return {
         **asdict(setting),
         "by_epsilon": setting in plan.by_epsilon(),
@@ -84,9 +80,7 @@ def _row(study: Study[Plan], setting: Setting, outcome: Outcome[Candidate]) -> d
         "accuracy": float(np.mean(accuracies)),
         "half_width": half_width(accuracies),
         "accuracies": accuracies,
-        "recorded_bytes": one["bytes"],
-        "overhead_bytes": overhead,
-        "bytes": config.participations * (one["bytes"] + overhead),
+        "bytes": config.participations * one["bytes"],
         "epsilon_server": one["epsilon_server"],
         "epsilon_outsider": one["epsilon_outsider"],
         "bound": chosen.bound,
@@ -154,7 +148,6 @@ BYTES: Final = (
     Column("method", "title"),
     Column("knob", _knob),
     Column("bytes of a client", "bytes", ",.0f"),
-    Column("of them recorded in a round", "recorded_bytes", ",.0f"),
     Column("accuracy, %", _with_spent),
 )
 CHOSEN: Final = (

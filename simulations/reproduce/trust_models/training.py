@@ -9,9 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from protocol.planning.configuration import build_plan
-from protocol.planning.deployment import plan_deployment
-from secagg import PrimeField
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset, Split
 from simulations.reproduce.engine.federated import data_of, run_of
@@ -41,15 +38,3 @@ def one_each(data: Dataset, clients: int, seed: int) -> Dataset:
         raise ValueError(f"{clients} clients with one record each, but {len(train)} records")
     chosen = rng_of(seed, _STREAM).permutation(len(train))[:clients]
     return replace(data, train=Split(train.inputs[chosen], train.labels[chosen]))
-
-
-def overhead_bytes(config: RunConfig, dimension: int) -> int:
-    """Return what a client of the real protocol sends and receives in a round beside its vector.
-
-    The packed vector alone is what the ideal sum records.
-    """
-    plan = build_plan(config, config.participations)
-    sketch = config.sketch.build(config.rounds).initial(dimension, plan.prior).spec
-    deployment = plan_deployment(plan, sketch, 0)
-    vector = PrimeField(deployment.bits).packed_bytes(deployment.parameters.length)
-    return deployment.bytes_per_client - vector

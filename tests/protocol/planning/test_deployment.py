@@ -151,9 +151,10 @@ def test_the_plan_is_what_rounds_announce(tmp_path: Path) -> None:
         deployment.priced.degree,
         deployment.priced.threshold,
     )
-    # What a client sends and receives; framing takes a few bytes of each message.
-    sent = result.outcome.bytes_per_survivor() - len(setup.announce())
-    assert deployment.bytes_per_client <= sent <= deployment.bytes_per_client + 200
+    assert deployment.seeds == len(setup.context.removed_seeds(len(KEYS)))
+    assert deployment.bytes_per_client == pytest.approx(
+        result.outcome.bytes_per_survivor(), rel=3e-3
+    )
 
 
 def test_epsilons_are_those_of_the_fewest_survivors() -> None:

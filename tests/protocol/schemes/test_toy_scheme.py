@@ -35,6 +35,7 @@ from protocol.schemes.scheme import Announced, Local, Trusted
 from protocol.training.local import local_aggregator
 from secagg import TooFewSurvivorsError
 from secagg.terms import RoundTerms
+from secagg.traffic import Traffic
 from sketch import SketchSpec
 from sketch.controllers import FixedRate
 
@@ -73,6 +74,9 @@ class PlainSetup(RoundEncoding):
     @property
     def vector_bytes(self) -> int:
         return self.context.field.packed_bytes(self.context.length)
+
+    def traffic(self, survivors: int) -> Traffic:
+        return Traffic({"vector": self.vector_bytes}, {})
 
     def require_left(self, stage: Stage, dropouts: Dropouts, refused: Dropouts = NOBODY) -> None:
         left = left_after(self.context.invited, {**dropouts, **refused}, stage)

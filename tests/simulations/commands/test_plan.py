@@ -221,7 +221,7 @@ def test_the_one_shot_protocol_alone_has_a_committee_and_a_ring() -> None:
     }
     assert set(figures["ring"]) == {"degree", "limbs", "rounding_bits", "entries"}
     each = figures["bytes_each"]
-    assert set(each) == {"vector", "seals", "seeds", "header"}
+    assert set(each) == {"vector", "seals", "seeds", "header", "announcement"}
     assert figures["bytes_per_client"] == sum(each.values())
     assert figures["bytes_ratio"] == figures["bytes_per_client"] / 300_000
     assert "graph" not in figures

@@ -1,0 +1,66 @@
+"""Bytes of a client: counted in a real round, said by an ideal one, and planned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dp import Ledger
+from protocol.exchange.aggregators import Aggregator, IdealAggregator
+from protocol.goal import PrivacyGoal
+from protocol.noise.noise import Independent
+from protocol.planning.deployment import plan_deployment
+from protocol.planning.training_plan import TrainingPlan
+from protocol.schemes import OneShot, Pairwise, Scheme
+from protocol.schemes.committee import Named
+from protocol.training.local import local_aggregator
+from protocol.training.private import PrivateTraining
+from secagg import Identity, Mode
+from sketch import spec_for_size
+from sketch.controllers import FixedRate
+
+NAMED = Named(size=20, corrupt=2, away=1)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "cohort", "length", "exact"),
+    [
+        (Pairwise(mode=Mode.SEMI_HONEST), 12, 300, False),
+        (Pairwise(mode=Mode.ACTIVE), 40, 300, True),
+        (Pairwise(mode=Mode.ACTIVE, degree=36), 60, 70_000, False),
+        (OneShot(), 12, 300, True),
+        (OneShot(), 40, 300, False),
+        (OneShot(committee=NAMED), 40, 5000, False),
+    ],
+)
+def test_a_plan_and_an_ideal_round_say_what_a_real_one_sends(
+    tmp_path: Path, scheme: Scheme, cohort: int, length: int, exact: bool
+) -> None:
+    plan = TrainingPlan(
+        goal=PrivacyGoal(2.0, 1e-5, 3),
+        cohort=cohort,
+        tolerated_dropouts=2,
+        tolerated_colluders=1,
+        clip_l2=1.0,
+        noise=Independent(exact=exact),
+        scheme=scheme,
+    )
+    people = [Identity.generate() for _ in range(cohort)]
+    real = local_aggregator(plan, people, length)
+    committee: Any = real if scheme.SEATS else None
+
+    def sent(aggregator: Aggregator, name: str) -> float:
+        with Ledger.open(tmp_path / name) as ledger:
+            training = PrivateTraining(plan, length, FixedRate(1.0), aggregator, ledger)
+            keys = [each.public for each in people]
+            result = training.run_round(keys, bytes(32), lambda _: np.zeros(length))
+        return result.outcome.bytes_per_survivor()
+
+    counted = sent(real, "real")
+    # Proofs have a length of their own for each place.
+    assert sent(IdealAggregator(committee=committee), "ideal") == pytest.approx(counted, rel=0.003)
+    planned = plan_deployment(plan, spec_for_size(length, length, 1), 0).bytes_per_client
+    assert planned == pytest.approx(counted, rel=0.003)
