@@ -176,8 +176,8 @@ ATTACKS: Final = (
         says="fills the cohort with its own clients around one target; has them reveal their "
         "shares of its noise seeds",
         stopped_by="not by cryptography: the client's registry and cohort policy; if the operator "
-        "registers Sybils, only the client's own coins in the batch whose seed was never shared: "
-        "no more is charged",
+        "registers Sybils, only the client's own coins whose seed was never shared, and no more "
+        "is charged",
         run=sybils,
     ),
     Attack(

@@ -374,10 +374,10 @@ ATTACKS: Final = (
         promise="P11",
         name="grinding the session of a draw",
         title="No session can be found whose draw breaks a committee",
-        says="tries thousands of sessions, and takes the one with the most corrupt candidates; "
-        "the same with a beacon",
+        says="tries thousands of sessions, or beacons, and takes the one with the most corrupt "
+        "candidates",
         stopped_by="a bound on corrupt members that covers every try: 2^60 of them leave 2^-68; a "
-        "beacon in place of session and round (the twin counts on the average)",
+        "beacon in place of session and round",
         refused_with="PolicyError corrupt",
         run=_ground,
     ),

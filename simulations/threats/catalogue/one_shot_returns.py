@@ -357,8 +357,8 @@ ATTACKS: Final = (
         promise="P13",
         name="noise taken back twice, in attempts at a round",
         title="Noise comes back in one sum only, however often a round is tried again",
-        says="begins two attempts, whose uploads take the same noise back, and has members sign "
-        "for both; asks for a signature on an older one (late answers are allowed)",
+        says="begins two attempts whose uploads take the same noise back, and has members sign "
+        "for both, or for an older one",
         stopped_by="a member signs for the round that it began last, and for none before",
         refused_with="PolicyError round_number",
         run=_retries,
@@ -379,8 +379,8 @@ ATTACKS: Final = (
         promise="P13",
         name="noise made under other terms",
         title="Noise comes back under the terms under which it went in",
-        says="has noise added under a thousandth of the variance, in a round that nobody signs "
-        "for, and taken back under the right one",
+        says="has noise added under a thousandth of the variance, in a round that nobody signs, "
+        "and taken back under the right one",
         stopped_by="terms that bind a member from the first round that it begins; seeds tied to a "
         "variance",
         refused_with="PolicyError records",
@@ -416,8 +416,7 @@ ATTACKS: Final = (
         promise="P13",
         name="members that look at their noise",
         title="Whether a member is there does not depend on its noise",
-        says="infers from who is present how large a draw was (the twin refuses noise that "
-        "overflows)",
+        says="infers from who is present how large a draw was",
         stopped_by="draws that wrap around when they overflow, and are not refused",
         run=twins(_presence, 60, 600, (round_member, "noise_vector", _refuses_overflow)),
     ),

@@ -319,10 +319,9 @@ ATTACKS: Final = (
         promise="P11",
         name="three groups of members",
         title="Three groups of members never give a combination of two keys",
-        says="asks three groups for two clients, for one and for the other, eliminates all but a "
-        "combination of both keys, and looks up every entry",
-        stopped_by="agreement on one set, which no number of random coefficients replaces (in the "
-        "twin T is so large that two groups get nothing)",
+        says="asks three groups for two clients, for one and for the other; a combination of both "
+        "keys is left, every entry of which it looks up",
+        stopped_by="agreement on one set, which no number of random coefficients replaces",
         refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_groups,
     ),

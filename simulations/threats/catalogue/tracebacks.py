@@ -65,8 +65,7 @@ ATTACKS: Final = (
         title="A traceback with its locals shows no key, share or seed",
         says="reads what is printed of a failure, with all locals as older versions of Typer "
         "print them",
-        stopped_by="types for secrets that print sizes or nothing (the twin hides them from repr "
-        "only)",
+        stopped_by="types for secrets that print sizes or nothing",
         run=printed_secrets,
     ),
 )

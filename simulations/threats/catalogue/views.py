@@ -247,8 +247,8 @@ ATTACKS = (
         promise="P1",
         name="both shares from one client",
         title="No client gives up both secrets of another",
-        says="hopes that a neighbour reveals its shares of both secrets of a client, in one reply "
-        "or when asked later for surplus seeds",
+        says="gets a neighbour's shares of both secrets of a client, in one reply or with a later "
+        "request for surplus seeds",
         stopped_by="one share for each neighbour, of the kind that follows from the signed set; "
         "the rest is forgotten",
         run=_both_shares,
