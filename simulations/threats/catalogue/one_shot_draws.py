@@ -328,7 +328,7 @@ ATTACKS: Final = (
     Attack(
         id="A50",
         promise="P11",
-        name="a stranger on a drawn committee",
+        name="an unregistered member on a drawn committee",
         title="Nobody is on a drawn committee who is not in the client's registry",
         says="makes up identities with low tickets, and shows the places of registered ones, or "
         "its own tree",

@@ -339,7 +339,7 @@ ATTACKS: Final = (
     Attack(
         id="A37",
         promise="P11",
-        name="strangers and duplicates in a set",
+        name="unregistered and duplicate uploads in a set",
         title="Every upload in a sum is one of another member of the announced cohort",
         says="impersonates all others; sends one upload under many names; names clients that sent "
         "nothing; shows another cohort",

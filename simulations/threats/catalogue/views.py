@@ -277,7 +277,7 @@ ATTACKS = (
     Attack(
         id="A14",
         promise="P4",
-        name="invented dropouts",
+        name="false dropouts",
         title="Lies about lost clients do not thin the noise of an opened sum",
         says="declares live clients lost, or lost ones live, to change the noise that is removed; "
         "asks for shares of seeds that must stay secret",
