@@ -30,8 +30,8 @@ class ClientPolicy:
     """What this client insists on, whatever the server says.
 
     Figures of noise count that of the fewest honest survivors only. Limits of size are checked
-    before anything of that size is allocated. Which of these hold against a server that deviates is
-    in docs/limitations.md: all of them, since a client that refuses has sent nothing.
+    before anything of that size is allocated. Which of these hold against an active adversary is
+    in docs/security.md: all of them, since a client that refuses has sent nothing.
 
     Args:
         minimum_noise_multiplier: smallest ratio of aggregate noise to sensitivity. There is no

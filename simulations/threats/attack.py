@@ -64,11 +64,11 @@ class Attack:
     see: tuple[str, ...] = ()
     run: AttackRun
 
-    def row(self, module: str) -> str:
+    def row(self) -> str:
         """Its row of the table in docs/threat-model.md."""
         links = [f"[{to.split('#')[0]}]({to})" if ".md" in to else f"`{to}`" for to in self.see]
-        where = ", ".join([f"`{module}`", *links])
-        return f"| {self.id} | {self.name} | {self.says} | {self.stopped_by} | {where} |"
+        stopped_by = "; see ".join([self.stopped_by, *links])
+        return f"| {self.id} | {self.name} | {self.says} | {stopped_by} |"
 
     def check(self, effort: Effort, seed: int) -> Check:
         """Run it with and without the defence."""

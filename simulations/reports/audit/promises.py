@@ -45,7 +45,7 @@ PROMISES: Final = (
     ),
     Promise(
         "P2",
-        "Nobody speaks for another, and nothing counts twice",
+        "No impersonation, and nothing counts twice",
         "Every message is signed for one session, round, context and roster by a registered key. "
         "Substituted keys, keys in two encodings and messages of other rounds are refused.",
     ),
@@ -90,14 +90,14 @@ PROMISES: Final = (
     ),
     Promise(
         "P9",
-        "Stated rather than prevented",
-        "Cryptography cannot tell a cohort of pretenders from one of people, and a sum of updates "
-        "says something about the data behind it. A client's policy limits the first; aggregation "
+        "Stated, not prevented",
+        "Cryptography cannot tell a Sybil cohort from one of people, and a sum of updates "
+        "reveals something about the data. A client's policy limits the first; aggregation "
         "and noise limit the second. What remains is shown here.",
     ),
     Promise(
         "P10",
-        "What other secure aggregation gets wrong is not repeated",
+        "Known mistakes of other secure aggregation are not repeated",
         "Weaknesses found in Flower's secure aggregation, each tried on it and on this protocol.",
         ("F",),
     ),
@@ -117,15 +117,15 @@ PROMISES: Final = (
     ),
     Promise(
         "P13",
-        "Noise that members take back comes back once, and is counted",
-        "Over a run whose noise comes back, the sums that a server opens carry the noise that "
-        "their records say, whatever it tries again, leaves out or says to whom; and every client "
-        "counts the whole run, with all that may still come back.",
+        "Returned noise is taken back once, and counted",
+        "Over a run with returned noise, the sums that a server opens carry the noise that their "
+        "records say, whatever it repeats, omits or tells whom; and every client counts the whole "
+        "run, including all noise that may still be taken back.",
         ("returned ",),
     ),
     Promise(
         "P14",
-        "Nobody makes members do, keep or miss what they did not agree to",
+        "Members do, keep and skip only what they agreed to",
         "A member of a committee draws no more noise than its own policy allows, erases its keys "
         "in time, and is in one round at a time, whatever a server asks for or does not. Made-up "
         "records and bad entries of other members shut nobody out.",

@@ -11,14 +11,13 @@ from pkgutil import iter_modules
 
 from simulations.threats.attack import Attack, Effort, Findings
 
-_BY_TOPIC: dict[str, tuple[Attack, ...]] = {
-    module.name: import_module(f"{__name__}.{module.name}").ATTACKS
-    for module in iter_modules(__path__)
-}
-
 CATALOGUE: tuple[Attack, ...] = tuple(
     sorted(
-        (attack for attacks in _BY_TOPIC.values() for attack in attacks),
+        (
+            attack
+            for module in iter_modules(__path__)
+            for attack in import_module(f"{__name__}.{module.name}").ATTACKS
+        ),
         key=lambda attack: int(attack.id[1:]),
     )
 )
@@ -27,8 +26,7 @@ CATALOGUE: tuple[Attack, ...] = tuple(
 
 def table() -> list[str]:
     """The rows of docs/threat-model.md's table of attacks."""
-    topics = {attack: topic for topic, attacks in _BY_TOPIC.items() for attack in attacks}
-    return [attack.row(topics[attack]) for attack in CATALOGUE]
+    return [attack.row() for attack in CATALOGUE]
 
 
 __all__ = ["CATALOGUE", "Attack", "Effort", "Findings", "table"]

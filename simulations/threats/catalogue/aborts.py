@@ -107,11 +107,11 @@ ATTACKS = (
     Attack(
         id="A25",
         promise="P8",
-        name="aborts that depend on inputs",
+        name="input-dependent aborts",
         title="Who sends how much does not depend on inputs",
-        says="watches who sends what, and how much, for inputs at the edges: zero, tiny, on "
-        "the clip, huge",
-        stopped_by="control flow and sizes that do not depend on the input; noise is drawn before "
+        says="watches who sends what, and how much, for extreme inputs: zero, tiny, on the clip, "
+        "huge",
+        stopped_by="control flow and sizes that do not depend on the input; noise drawn before "
         "the upload",
         run=_selective_aborts,
     ),

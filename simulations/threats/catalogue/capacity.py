@@ -154,7 +154,7 @@ ATTACKS: Final = (
     Attack(
         id="A19",
         promise="P7",
-        name="sum too large for the field",
+        name="field overflow",
         title="No sum wraps around, whatever clients put in within their bounds",
         says="lets honest inputs add up beyond the prime",
         stopped_by="the capacity proof when a round is set up",

@@ -171,13 +171,13 @@ ATTACKS: Final = (
     Attack(
         id="A6",
         promise="P9",
-        name="cohort of pretenders",
+        name="Sybil cohort",
         title="A client refuses cohorts of strangers, of too few, or of too many colluders",
         says="fills the cohort with its own clients around one target; has them reveal their "
         "shares of its noise seeds",
-        stopped_by="not by cryptography: the client's registry and its policy for cohorts; if the "
-        "operator registers Sybils, the client's own coins alone, and of these the batch "
-        "whose seed was never shared: no more is charged",
+        stopped_by="not by cryptography: the client's registry and cohort policy; if the operator "
+        "registers Sybils, only the client's own coins whose seed was never shared, and no more "
+        "is charged",
         run=sybils,
     ),
     Attack(
@@ -186,8 +186,8 @@ ATTACKS: Final = (
         name="differences of sums",
         title="Sums over sets that differ in one client do not give its update",
         says="subtracts sums over sets that differ in one client",
-        stopped_by="noise in every sum; sets that differ in one client are not prevented, the "
-        "smallest is reported",
+        stopped_by="noise in every sum; such sets are not prevented, the smallest difference is "
+        "reported",
         run=differencing,
     ),
 )

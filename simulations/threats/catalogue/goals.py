@@ -131,7 +131,7 @@ ATTACKS: Final = (
         title="A client whose policy has a goal counts every round against that very goal",
         says="announces full-price rounds to a client whose history is missing or counts "
         "against another goal",
-        stopped_by="no client without a history that counts against exactly its policy's goal",
+        stopped_by="every client with a goal has a history that counts against exactly that goal",
         run=uncounted_goal,
     ),
 )

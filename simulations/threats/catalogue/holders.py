@@ -213,10 +213,10 @@ ATTACKS = (
         promise="P7",
         name="lying holders",
         title="Holders that lie end no round that their shares can save, and get nobody else named",
-        says="lie about shares, alone or together, about some owners only, so that honest "
-        "holders look like liars, in any number",
-        stopped_by="shares are decoded as a Reed-Solomon code; nobody is named whom all corrupt "
-        "clients could have framed",
+        says="has holders lie about shares, alone or together, about some owners only, so that "
+        "honest holders look like liars",
+        stopped_by="Reed-Solomon decoding of shares; nobody is named whom all corrupt clients "
+        "could have framed",
         see=("security.md#lies-about-shares",),
         run=_lying_holders,
     ),

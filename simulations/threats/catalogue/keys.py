@@ -169,7 +169,7 @@ ATTACKS = (
         promise="P2",
         name="substituted keys",
         title="A server cannot put itself in the place of other clients",
-        says="sits between clients with its own keys",
+        says="substitutes its own keys between clients",
         stopped_by="advertisements signed under registered identities, distinct keys",
         refused_with="RemoteProtocolError BAD_SIGNATURE",
         run=twins(exact_game(ManInTheMiddle, Setting()), 20, 500, session=no_registry),

@@ -102,7 +102,7 @@ ATTACKS = (
         promise="P7",
         name="tampered shares",
         title="Wrong shares never make a wrong sum",
-        says="clients send wrong, foreign or duplicated shares",
+        says="has clients send wrong, foreign or duplicated shares",
         stopped_by="commitments, key checks, surplus shares",
         run=twins(_lying, 5 * len(_LIES), 100 * len(_LIES), server=TrustingServer),
     ),
@@ -112,7 +112,7 @@ ATTACKS = (
         name="malformed messages",
         title="Damaged, doubled, late and reordered messages end in the exact sum or a typed error",
         says="damages, truncates, duplicates, delays or reorders them",
-        stopped_by="a strict decoder with bounds, states that refuse what is not due",
+        stopped_by="a strict decoder with bounds, states that refuse unexpected messages",
         run=twins(_damaged, 30, 1000, server=CarelessServer),
     ),
 )

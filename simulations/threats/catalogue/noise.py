@@ -131,8 +131,8 @@ ATTACKS: Final = (
         promise="P6",
         name="coordinate of one client",
         title="Whether a client touches a coordinate that nobody else does stays in doubt",
-        says="looks at a coordinate that nobody else touches",
-        stopped_by="noise in every coordinate, touched or not",
+        says="reads a coordinate that no other client changes",
+        stopped_by="noise in every coordinate",
         run=lone_coordinate,
     ),
 )

@@ -227,9 +227,9 @@ ATTACKS: Final = (
         name="old copies of a client's files",
         title="Old copies of a client's files open no upload and undo no count",
         says="opens a recorded upload with a backup of the stored round and a leaked identity; "
-        "deletes, cuts or rolls back charges or marks",
-        stopped_by="a key for each stored state, destroyed when it is resumed; marks and charges "
-        "that are compared",
+        "deletes, truncates or rolls back charges or marks",
+        stopped_by="a key for each stored state, destroyed on resumption; marks and charges that "
+        "are compared",
         see=("security.md#stored-sessions",),
         run=old_copies,
     ),

@@ -122,7 +122,7 @@ ATTACKS: Final = (
         promise="P12",
         name="dealer off its polynomials",
         title="A dealer whose shares are on no polynomial spoils a round once, and is named",
-        says="a colluder deals shares that are on no polynomial",
+        says="has a colluder deal shares that lie on no polynomial",
         stopped_by="masked combinations of every dealer's shares, given with the answers, name it; "
         "the round is lost",
         refused_with="OpeningFailedError",
@@ -138,10 +138,9 @@ ATTACKS: Final = (
         promise="P12",
         name="wrong answers",
         title="Wrong answers up to half the distance are corrected; more give no wrong sum",
-        says="members lie about their sums: each alone, together, or so that others look "
-        "wrong; up to half the distance and beyond",
-        stopped_by="answers are decoded as the Reed-Solomon code that they are; the test on the "
-        "errors",
+        says="has members lie about their sums, each alone, together, or so that others look "
+        "wrong, up to half the distance and beyond",
+        stopped_by="Reed-Solomon decoding of answers; the test on the errors",
         run=_answers,
     ),
 )

@@ -328,10 +328,10 @@ ATTACKS: Final = (
     Attack(
         id="A50",
         promise="P11",
-        name="a stranger on a drawn committee",
+        name="an unregistered member on a drawn committee",
         title="Nobody is on a drawn committee who is not in the client's registry",
-        says="makes up identities with low tickets, and shows the places of registered ones, "
-        "or a tree of their own",
+        says="makes up identities with low tickets, and shows the places of registered ones, or "
+        "its own tree",
         stopped_by="a joint path from all members to the root in the client's policy",
         refused_with="PolicyError committee",
         run=twins(partial(_played, _strangers), 4, 40, (Places, "hold", lambda *_: True)),
@@ -341,7 +341,7 @@ ATTACKS: Final = (
         promise="P11",
         name="a draw from another registry",
         title="No committee is drawn from a registry of the server's own",
-        says="draws by the rules among identities of its own, as those who checked in",
+        says="draws by the rules from identities of its own, as those who checked in",
         stopped_by="the registry's root and size in the client's policy",
         refused_with="PolicyError registry_root",
         run=twins(partial(_played, _own_registry), 2, 20, policy=AnyRegistry),
@@ -361,9 +361,8 @@ ATTACKS: Final = (
         promise="P11",
         name="candidates of other rounds",
         title="Whoever was drawn in another round or session is no candidate in this one",
-        says="seats corrupt identities, each drawn in some other round, in this session and in "
-        "another",
-        stopped_by="tickets that depend on session and round, or on a beacon of theirs, checked by "
+        says="seats corrupt identities drawn in other rounds, in this session and in another",
+        stopped_by="tickets that depend on session and round, or on their beacon, checked by "
         "every context",
         refused_with="ParameterError members",
         run=twins(
@@ -373,12 +372,12 @@ ATTACKS: Final = (
     Attack(
         id="A54",
         promise="P11",
-        name="a session ground for its draw",
+        name="grinding the session of a draw",
         title="No session can be found whose draw breaks a committee",
-        says="tries thousands of sessions, and takes the one with the most corrupt candidates; "
-        "looks whether a beacon lets it",
+        says="tries thousands of sessions, or beacons, and takes the one with the most corrupt "
+        "candidates",
         stopped_by="a bound on corrupt members that covers every try: 2^60 of them leave 2^-68; a "
-        "beacon in the place of session and round. The twin counts on the average",
+        "beacon in place of session and round",
         refused_with="PolicyError corrupt",
         run=_ground,
     ),
@@ -388,8 +387,8 @@ ATTACKS: Final = (
         name="a candidate that spoils its draw",
         title="No candidate ends the round that it is drawn for",
         says="hands over an entry without its signature, or with another's sealing key, which "
-        "ends the round of everybody",
-        stopped_by="such entries are passed over when seats are given",
+        "ends the round for everybody",
+        stopped_by="such entries are skipped when seats are given",
         run=twins(_ended, 2, 10, (lottery, "_is_valid", lambda *_: True)),
     ),
 )

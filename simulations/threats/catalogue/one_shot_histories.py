@@ -265,10 +265,9 @@ ATTACKS: Final = (
     Attack(
         id="A48",
         promise="P11",
-        name="a committee of the server's own",
+        name="the server's own committee",
         title="No client entrusts its upload to a committee of the server's own",
-        says="names its own identities as members, whose keys open every share; a context "
-        "alone does not show it",
+        says="names its own identities, whose keys open every share, as members",
         stopped_by="the identities that a client's policy names",
         refused_with="PolicyError committee",
         run=twins(_made_up, 3, 40, pinned=1),  # takes the server's word for whom it trusts
@@ -278,10 +277,10 @@ ATTACKS: Final = (
         promise="P11",
         name="two contexts of one round",
         title="Two contexts of one round never open two sums",
-        says="has one number in two contexts, with the same committee or another one, and all "
-        "but the target in the second sum",
-        stopped_by="clients' histories: one upload for each number, whatever the context; members "
-        "have one of their own",
+        says="uses one round number in two contexts, with the same committee or another one, and "
+        "all but the target in the second sum",
+        stopped_by="clients' histories: one upload for each number, whatever the context; "
+        "members' own histories",
         refused_with="PolicyError round_number",
         run=_two_contexts,
     ),
@@ -290,9 +289,9 @@ ATTACKS: Final = (
         promise="P6",
         name="an upload before its charge",
         title="No upload leaves a client before its charge is written",
-        says="asks a client for its upload again while it is being charged, in one round more "
+        says="asks a client again for its upload while it is being charged, in one round more "
         "than the goal has",
-        stopped_by="a lock around the upload and its charge, which whoever asks again waits for",
+        stopped_by="a lock around the upload and its charge",
         refused_with="PolicyError epsilon",
         run=_asked_again,
     ),

@@ -162,8 +162,8 @@ ATTACKS: Final = (
         title="No member draws more noise than its own policy allows, however it is asked",
         says="announces, in little more than a kilobyte, vectors or variances for which "
         "members would allocate gigabytes",
-        stopped_by="a longest vector and a largest variance in a member's policy; a length that is "
-        "that of the parameters",
+        stopped_by="a longest vector and a largest variance in a member's policy; the length of "
+        "the parameters",
         refused_with="PolicyError variance",
         run=twins(
             partial(_draws, largest_variance=2.0**24),
@@ -176,12 +176,12 @@ ATTACKS: Final = (
     Attack(
         id="A68",
         promise="P14",
-        name="keys that live on",
+        name="keys that are never erased",
         title="A server that says nothing more does not keep its members' keys alive",
-        says="records uploads, goes silent in the middle of a range of rounds, and takes the "
+        says="records uploads, goes silent in the middle of a range of rounds, and seizes the "
         "members' machines later",
-        stopped_by="a last second of each sealing key, after which its owner erases it in memory "
-        "and on disk",
+        stopped_by="an expiry of each sealing key, after which its owner erases it in memory and "
+        "on disk",
         refused_with="LocalProtocolError",
         run=twins(
             _read,

@@ -357,8 +357,8 @@ ATTACKS: Final = (
         promise="P13",
         name="noise taken back twice, in attempts at a round",
         title="Noise comes back in one sum only, however often a round is tried again",
-        says="begins two attempts, whose uploads take the same noise back, and has members "
-        "sign for both; asks for a signature on an older one. Late answers are allowed",
+        says="begins two attempts whose uploads take the same noise back, and has members sign "
+        "for both, or for an older one",
         stopped_by="a member signs for the round that it began last, and for none before",
         refused_with="PolicyError round_number",
         run=_retries,
@@ -366,11 +366,11 @@ ATTACKS: Final = (
     Attack(
         id="A56",
         promise="P13",
-        name="lists that leave out what was signed",
+        name="lists that omit what was signed",
         title="Lists of rounds that leave out or change what was signed end in no sum",
-        says="announces a round whose list leaves out one that members signed for, changes it, "
-        "or opens one later that was left out; two contexts of one round",
-        stopped_by="each member's memory of what it signed for, a chain of hashes",
+        says="announces a round whose list omits or changes one that members signed for, or later "
+        "opens one that was omitted; two contexts of one round",
+        stopped_by="each member's memory of what it signed for, a hash chain",
         refused_with="PolicyError records",
         run=_lists,
     ),
@@ -379,10 +379,10 @@ ATTACKS: Final = (
         promise="P13",
         name="noise made under other terms",
         title="Noise comes back under the terms under which it went in",
-        says="has noise go in under a thousandth of the variance, in a round that nobody signs "
-        "for, and come back under the right one",
-        stopped_by="terms that bind a member from the first round that it begins; seeds that have "
-        "a variance",
+        says="has noise added under a thousandth of the variance, in a round that nobody signs, "
+        "and taken back under the right one",
+        stopped_by="terms that bind a member from the first round that it begins; seeds tied to a "
+        "variance",
         refused_with="PolicyError records",
         run=twins(partial(_played, (_swapped,)), 2, 30, memory=TakesAnyTerms),
     ),
@@ -391,9 +391,9 @@ ATTACKS: Final = (
         promise="P13",
         name="flags of members that added nothing",
         title="Nobody counts as taking back who had added nothing",
-        says="has a corrupt member say that it takes back what it never added, in place of an "
-        "honest one",
-        stopped_by="members hold each flag against the last record",
+        says="has a corrupt member claim to take back what it never added, in place of an honest "
+        "one",
+        stopped_by="members check each flag against the last record",
         run=twins(
             partial(_played, (_false_flags,), failed=_too_few_returned),
             2,
@@ -416,8 +416,8 @@ ATTACKS: Final = (
         promise="P13",
         name="members that look at their noise",
         title="Whether a member is there does not depend on its noise",
-        says="tells from who is there how far a draw went; the twin refuses noise that overflows",
-        stopped_by="draws that wrap around where they go too far, and are not refused",
+        says="infers from who is present how large a draw was",
+        stopped_by="draws that wrap around when they overflow, and are not refused",
         run=twins(_presence, 60, 600, (round_member, "noise_vector", _refuses_overflow)),
     ),
     Attack(

@@ -296,8 +296,8 @@ ATTACKS: Final = (
         promise="P11",
         name="another context for one client",
         title="An upload for another context or committee is in no sum",
-        says="tells the target alone of another model, minimum or committee, and shows its "
-        "upload to the first committee, or asks the other one for it",
+        says="tells only the target of another model, minimum or committee, and shows its upload "
+        "to the first committee, or asks the other one for it",
         stopped_by="the context's hash in headers, seals and ring elements",
         refused_with="RemoteProtocolError SET_NOT_NESTED",
         run=_contexts,
@@ -319,10 +319,9 @@ ATTACKS: Final = (
         promise="P11",
         name="three groups of members",
         title="Three groups of members never give a combination of two keys",
-        says="asks three groups for two clients, for one and for the other: a combination of "
-        "both keys is left, and every entry of it is looked up",
-        stopped_by="an agreement on one set, which no number of random coefficients replaces; the "
-        "twin has none, and T so large that two groups get nothing",
+        says="asks three groups for two clients, for one and for the other; a combination of both "
+        "keys is left, every entry of which it looks up",
+        stopped_by="agreement on one set, which no number of random coefficients replaces",
         refused_with="RemoteProtocolError SET_TOO_SMALL",
         run=_groups,
     ),
@@ -331,8 +330,8 @@ ATTACKS: Final = (
         promise="P11",
         name="a member asked twice, or set back",
         title="A member that is asked twice, or set back, opens no second sum",
-        says="asks for a second set after the signature, or after the answer; sets c members back",
-        stopped_by="a state that is used once, a quorum that allows for c members set back",
+        says="asks for a second set after the signature, or after the answer; rolls c members back",
+        stopped_by="a state that is used once, a quorum that allows for c members rolled back",
         refused_with="SessionAbortedError",
         see=("span.md#one-shot-rounds",),
         run=_asked_twice,
@@ -340,10 +339,10 @@ ATTACKS: Final = (
     Attack(
         id="A37",
         promise="P11",
-        name="strangers and duplicates in a set",
+        name="unregistered and duplicate uploads in a set",
         title="Every upload in a sum is one of another member of the announced cohort",
-        says="plays all others under their names; sends one upload in many names; names "
-        "clients that sent nothing; shows another cohort",
+        says="impersonates all others; sends one upload under many names; names clients that sent "
+        "nothing; shows another cohort",
         stopped_by="headers verified under the identities of the announced root",
         refused_with="RemoteProtocolError SET_NOT_NESTED",
         run=_strangers,
@@ -351,7 +350,7 @@ ATTACKS: Final = (
     Attack(
         id="A38",
         promise="P11",
-        name="a set that is too small",
+        name="small set",
         title="No committee opens a sum over fewer uploads than agreed",
         says="asks for the target and its own clients",
         stopped_by="each member's own minimum",

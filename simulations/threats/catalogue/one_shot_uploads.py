@@ -106,7 +106,7 @@ ATTACKS: Final = (
         promise="P11",
         name="one key for two vectors",
         title="A client that is set back never masks two vectors with one key",
-        says="sets a client back, which draws the same bytes again, and subtracts both uploads",
+        says="rolls a client back, which draws the same bytes again, and subtracts both uploads",
         stopped_by="keys derived from what is uploaded, and from the context",
         run=twins(partial(play, _set_back, _SETTING), 10, 200, client=SameKeyAgain),
     ),
@@ -125,9 +125,9 @@ ATTACKS: Final = (
         promise="P12",
         name="copied ciphertext",
         title="A copied ciphertext is in no sum that is released",
-        says="a colluder adds the target's ciphertext to its own, and shares the key of its "
-        "own part",
-        stopped_by="the test on the errors that are left when the summed key is taken off",
+        says="has a colluder add the target's ciphertext to its own, and share the key of its own "
+        "part",
+        stopped_by="the test on the errors left when the summed key is removed",
         refused_with="OpeningFailedError",
         run=twins(
             partial(play, _copied, _LONG),

@@ -202,8 +202,8 @@ ATTACKS: Final = (
         name="different parameters",
         title="A server that announces different parameters gets no client's update",
         says="gives the target another clip, scale, sketch, threshold or noise",
-        stopped_by="the parameters' hash in the context; the client's policy for what everybody is "
-        "told",
+        stopped_by="the parameters' hash in the context; the client's policy, if everybody gets "
+        "them",
         run=inconsistent_parameters,
     ),
     Attack(
@@ -211,8 +211,8 @@ ATTACKS: Final = (
         promise="P3",
         name="arrays in another order",
         title="A server that sends arrays in another order gets no client's update",
-        says="swaps two arrays of the same shape for the target, so that training by position "
-        "gets another model",
+        says="swaps two arrays of the same shape for the target, so that its training uses "
+        "another model",
         stopped_by="the model's hash covers arrays in the order of training",
         run=inconsistent_order,
     ),

@@ -155,8 +155,9 @@ ATTACKS = (
         promise="P2",
         name="replayed messages",
         title="No message of another round is accepted in its place",
-        says="resends messages of another session or round",
-        stopped_by="session, round and context in every signature and seal; state used only once",
+        says="replays messages of another session or round",
+        stopped_by="session, round and context in every signature and seal; states that are used "
+        "once",
         refused_with="RemoteProtocolError BAD_SIGNATURE",
         run=_replays,
     ),

@@ -248,9 +248,9 @@ ATTACKS: Final = (
     Attack(
         id="A29",
         promise="P1",
-        name="ring ground offline",
+        name="grinding the ring offline",
         title="A server that tries rosters by itself finds no ring that opens an update in time",
-        says="tries nonces of its own client until its clients surround an honest one; rings "
+        says="tries nonces of its own client until its clients surround an honest one, in rings "
         "of five bits instead of eighty",
         stopped_by="security bits for client and goal; the end of the round by the client's clock",
         see=("security.md#grinding-the-ring",),
@@ -261,8 +261,8 @@ ATTACKS: Final = (
         promise="P6",
         name="one reserve for rings and draws",
         title="Rings and draws together fail with no more than a goal sets aside",
-        says="has a client join pairwise rounds and rounds with drawn committees, each kind "
-        "with all that the goal sets aside for chance",
+        says="has a client join pairwise rounds and rounds with drawn committees, each kind using "
+        "all that the goal sets aside for such failures",
         stopped_by="one count of both in the client's history",
         refused_with="PolicyError (security_bits)",
         run=both_kinds,

@@ -379,7 +379,7 @@ ATTACKS: Final = (
     Attack(
         id="A28",
         promise="P6",
-        name="two rounds at once",
+        name="concurrent rounds",
         title="Two rounds at once on one ledger, history or session count and answer as one",
         says="has two rounds charged in one ledger or history, or one client told two survivor "
         "sets, at the same moment",
@@ -390,7 +390,7 @@ ATTACKS: Final = (
     Attack(
         id="A73",
         promise="P6",
-        name="twelve calls averaged",
+        name="averaging repeated calls",
         title="Calls on one ledger with the same people keep one promise together",
         says="averages twelve sums of the same people, each charged to one ledger with a goal "
         "for one",

@@ -72,7 +72,7 @@ ATTACKS = (
     Attack(
         id="A1",
         promise="P1",
-        name="curious server and colluders",
+        name="honest-but-curious server with colluders",
         title="A curious server with as many colluders as tolerated learns no single input",
         says="combines everything that it and fewer than t colluders see",
         stopped_by="masks, a threshold above the colluders, a connected graph",

@@ -63,9 +63,9 @@ ATTACKS: Final = (
         promise="P1",
         name="tracebacks with locals",
         title="A traceback with its locals shows no key, share or seed",
-        says="reads what is printed of a failure, drawn by rich with all locals, as older "
-        "versions of Typer do",
-        stopped_by="types for secrets, which print sizes or nothing; the twin hides from repr only",
+        says="reads what is printed of a failure, with all locals as older versions of Typer "
+        "print them",
+        stopped_by="types for secrets that print sizes or nothing",
         run=printed_secrets,
     ),
 )

@@ -75,7 +75,7 @@ ATTACKS = (
     Attack(
         id="A9",
         promise="P1",
-        name="masks used in two rounds",
+        name="masks reused in two rounds",
         title="Two rounds never use the same masks, even if a client's randomness repeats",
         says="subtracts two uploads of one client",
         stopped_by="session, round and context in the derivation of every mask",

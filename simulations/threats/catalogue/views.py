@@ -247,8 +247,8 @@ ATTACKS = (
         promise="P1",
         name="both shares from one client",
         title="No client gives up both secrets of another",
-        says="hopes that a neighbour gives up its shares of both secrets of a client, in one "
-        "reply or when asked later for surplus seeds",
+        says="gets a neighbour's shares of both secrets of a client, in one reply or with a later "
+        "request for surplus seeds",
         stopped_by="one share for each neighbour, of the kind that follows from the signed set; "
         "the rest is forgotten",
         run=_both_shares,
@@ -256,7 +256,7 @@ ATTACKS = (
     Attack(
         id="A3",
         promise="P1",
-        name="split view of who is alive",
+        name="split view of the survivors",
         title="Clients that are told different survivor sets open nothing",
         says="tells half of the clients that u survived and the others that it was lost; "
         "reports different losses to each; forges signatures",
@@ -277,10 +277,10 @@ ATTACKS = (
     Attack(
         id="A14",
         promise="P4",
-        name="invented dropouts",
+        name="false dropouts",
         title="Lies about lost clients do not reduce the noise of an opened sum",
-        says="declares live clients lost, or lost ones live, to change the noise that is "
-        "removed; asks for shares of seeds that must not be opened",
+        says="declares live clients lost, or lost ones live, to change the noise that is removed; "
+        "asks for shares of seeds that must stay secret",
         stopped_by="the number of lost clients follows from the signed survivor set",
         run=_reduced_noise,
     ),
