@@ -1,8 +1,9 @@
 """The demo: federated training of a small network on real digits, with everything switched on.
 
-Real cryptography in every round, lost clients at every stage, binomial noise at a stated epsilon,
-a sketch that tunes itself; beside it plain federated averaging on the same clients and batches:
-no clipping, no noise, no compression, no cryptography, and a learning rate of its own.
+Real cryptography in every round, lost clients, binomial noise at a stated epsilon, a sketch that
+tunes itself; once more with the other scheme, and beside both plain federated averaging: no
+clipping, noise, compression or cryptography, and a learning rate of its own. Clients and batches
+are the same in all three.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from rich.table import Table
 
 from dp import FourEpsilons, Ledger
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import build_plan
+from protocol.planning.configuration import OneShotTable, PairwiseTable, build_plan
 from protocol.training.local import local_aggregator
 from protocol.training.private import PrivateTraining
 from secagg import Identity
 from simulations.common.files import named, write_whole
 from simulations.learning.configuration import RunConfig, write_config
-from simulations.learning.data import load_digits_dataset
+from simulations.learning.data import Dataset, load_digits_dataset
 from simulations.learning.federated import Federation
 from simulations.learning.records import Record, average_rate, number, second_half
 from simulations.learning.run.experiment import record_of
@@ -51,7 +52,9 @@ COLUMNS = (
     "outsider\nepsilon",
 )
 PLAIN: Final = "plain"
-"""Folder of the baseline, below that of the demo."""
+"""Folder of the baseline, below that of the demo; that of the other scheme has its name."""
+COMMITTEE: Final = {"kind": "named", "size": 16, "corrupt": 2, "away": 1}
+"""Who opens one-shot sums beside a demo of pairwise ones."""
 PAGE: Final = "report.html"
 NOT_RUN: Final = ("local_dp", "powersgd", "clipping", "denoise")
 """Tables of a configuration that the demo has no use for."""
@@ -63,6 +66,9 @@ class DemoSummary:
 
     rounds: int  # rounds run
     accuracy: float  # of the private model on the test split after the last round
+    scheme: str
+    other_scheme: str  # the same run with it
+    other_accuracy: float
     # of plain federated averaging: no privacy, no compression, no clipping, and a learning rate of
     # its own
     accuracy_baseline: float
@@ -71,7 +77,10 @@ class DemoSummary:
     epsilons: FourEpsilons
     average_compression: float  # harmonic mean over the rounds, d rounds / sum of sketch sizes
     compression_second_half: float  # the same of the second half of the rounds
-    bytes_per_client: float  # mean over rounds, sent and received by a surviving client
+    # mean over rounds, sent and received by a surviving client; the model is not counted
+    bytes_per_client: float
+    other_bytes_per_client: float
+    bytes_baseline: float
     dropped: int  # clients lost over all rounds, at any stage
     seconds: float  # the whole demo, baseline included
     page: str  # the file to look at
@@ -107,20 +116,51 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
     plain = changed(config, [("engine.aggregator", "plain"), every])
     baseline = list(_rounds(plain, Federation(plain, data), PlainMean(), out / PLAIN))
     private = changed(config, [("engine.aggregator", "real"), every])
-    federation = Federation(private, data)
-    with Ledger.open(_fresh_ledger(out)) as ledger:
-        source = _private_source(private, federation.task.dimension, ledger)
-        rounds = _rounds(private, federation, source, out)
-        records = _shown(rounds, private.rounds, console)
-    if source.last is None:
-        raise RuntimeError("a round ended without a result")
+    records, epsilons = _private(private, data, out, "", console)
+    other = _other_scheme(private)
+    name = str(other.scheme.kind)
+    others, _ = _private(other, data, out / name, name, console)
     page = write_page(find_runs([out]), "veilsum demo", out / PAGE)
-    seconds = time.perf_counter() - start
-    summary = _summarise(
-        private, records, number(baseline[-1]["accuracy"]), source.last.epsilons, seconds, page
+    summary = DemoSummary(
+        rounds=len(records),
+        accuracy=number(records[-1]["accuracy"]),
+        scheme=private.scheme.kind,
+        other_scheme=name,
+        other_accuracy=number(others[-1]["accuracy"]),
+        accuracy_baseline=number(baseline[-1]["accuracy"]),
+        epsilons=epsilons,
+        average_compression=average_rate(records),
+        compression_second_half=average_rate(second_half(records)),
+        bytes_per_client=_mean_bytes(records),
+        other_bytes_per_client=_mean_bytes(others),
+        bytes_baseline=_mean_bytes(baseline),
+        dropped=config.lost_per_round * len(records),
+        seconds=time.perf_counter() - start,
+        page=str(page),
     )
     write_whole(out / "summary.json", json.dumps(summary.as_json(), indent=1) + "\n")
     return summary
+
+
+def _private(
+    config: RunConfig, data: Dataset, out: Path, name: str, console: Console
+) -> tuple[list[Record], FourEpsilons]:
+    """One private run; without a name, its rounds are shown as they end."""
+    federation = Federation(config, data)
+    with Ledger.open(_fresh_ledger(out)) as ledger:
+        source = _private_source(config, federation.task.dimension, ledger)
+        rounds = _rounds(config, federation, source, out)
+        records = _shown(rounds, config.rounds, name, console)
+    if source.last is None:
+        raise RuntimeError("a round ended without a result")
+    return records, source.last.epsilons
+
+
+def _other_scheme(config: RunConfig) -> RunConfig:
+    """The same with one-shot sums in the place of pairwise ones, or the other way round."""
+    pairwise = config.scheme.kind == PairwiseTable().kind
+    other = OneShotTable.model_validate({"committee": COMMITTEE}) if pairwise else PairwiseTable()
+    return config.model_copy(update={"scheme": other})
 
 
 def _private_source(config: RunConfig, dimension: int, ledger: Ledger) -> PrivateMean:
@@ -153,22 +193,23 @@ def _rounds(
             before, start = trained.state, time.perf_counter()
 
 
-def _shown(rounds: Iterator[Record], total: int, console: Console) -> list[Record]:
-    """Show rounds as they end, and give them back."""
+def _shown(rounds: Iterator[Record], total: int, name: str, console: Console) -> list[Record]:
+    """Show progress, and without a name a table; give the rounds back."""
     title = "test answers right, what one client sends, epsilon spent so far"
     table = Table(*COLUMNS, title=title, box=SIMPLE_HEAD, collapse_padding=True)
     for column in table.columns:
         column.justify = "right"
     records = []
     with _progress(console) as progress:
-        task = progress.add_task("training", total=total, note="")
+        task = progress.add_task(f"the same, {name}" if name else "training", total=total, note="")
         for record in rounds:
             records.append(record)
             table.add_row(*_row(record))
             spent = f"epsilon spent {record['epsilons']['server']:.2f}"
             note = f"accuracy {record['accuracy']:.1%}, {spent}"
             progress.update(task, advance=1, note=note)
-    console.print(table)
+    if not name:
+        console.print(table)
     return records
 
 
@@ -186,30 +227,12 @@ def _row(record: Record) -> tuple[str, ...]:
     )
 
 
-def _summarise(
-    config: RunConfig,
-    records: list[Record],
-    baseline: float,
-    epsilons: FourEpsilons,
-    seconds: float,
-    page: Path,
-) -> DemoSummary:
-    last = records[-1]
-    return DemoSummary(
-        rounds=len(records),
-        accuracy=number(last["accuracy"]),
-        accuracy_baseline=baseline,
-        epsilons=epsilons,
-        average_compression=average_rate(records),
-        compression_second_half=average_rate(second_half(records)),
-        bytes_per_client=sum(record["bytes_per_client"] for record in records) / len(records),
-        dropped=config.lost_per_round * len(records),
-        seconds=seconds,
-        page=str(page),
-    )
+def _mean_bytes(records: list[Record]) -> float:
+    return sum(record["bytes_per_client"] for record in records) / len(records)
 
 
 def _fresh_ledger(out: Path) -> Path:
+    out.mkdir(parents=True, exist_ok=True)
     path = out / "ledger.jsonl"
     if path.exists():
         kept = (out / f"ledger.previous-{number}.jsonl" for number in count(1))
