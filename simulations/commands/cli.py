@@ -22,13 +22,18 @@ class Commands(LazyGroup):
         "account": Verb(
             f"{_HERE}.account",
             "account_command",
-            "Epsilon of a mechanism by every accountant, the noise for a target, or a "
-            "ledger's total.",
+            "Epsilon of a mechanism by every accountant, or the noise for a target.",
         ),
         "audit": Verb(
             f"{_HERE}.audit",
             "audit_command",
             "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
+        ),
+        "audit-ledger": Verb(
+            f"{_HERE}.account",
+            "audit_ledger_command",
+            "Verify a ledger and add it up with independent code; exit status 1 if its goal is "
+            "overrun.",
         ),
         "doctor": Verb(
             f"{_HERE}.doctor",
