@@ -125,7 +125,7 @@ $(FLOWER_STAMP): pyproject.toml
 	test -x $(FLOWER_VENV)/bin/python || $(PYTHON) -m venv $(FLOWER_VENV)
 	$(FLOWER_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(FLOWER_VENV)/bin/python -m pip install --quiet \
-		"$(TORCH)" --editable ".[flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
+		"$(TORCH)" --editable ".[cli,flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
 		"pytest>=8.3" "hypothesis>=6.120" "pyyaml>=6.0"
 	$(FLOWER_VENV)/bin/python -m pip check
 	$(FLOWER_VENV)/bin/python -m pip download --quiet --no-deps \
