@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 # The default build of torch carries several gigabytes of GPU libraries. This release has a CPU build
 # on common mirrors; set TORCH to any requirement you prefer (TORCH=torch==2.13.0+cu130, say).
 TORCH ?= torch==2.13.0
+# The versions that were tested; CONSTRAINTS=/dev/null installs the newest instead. torch is not among
+# them, so that TORCH decides, and the frameworks' environments have versions of their own.
+CONSTRAINTS ?= requirements/constraints.txt
 PYTEST_WORKERS ?= auto
 # pfl needs Python before 3.13 and a dp-accounting before 0.6, so it has an environment of its own.
 PFL_PYTHON ?= $(PYTHON)
@@ -18,7 +21,7 @@ NVFLARE_STAMP := $(NVFLARE_VENV)/.installed
 MINIMA_VENV := .venv-minima
 MINIMA_STAMP := $(MINIMA_VENV)/.installed
 
-.PHONY: demo pictures docs dist format lint types unit clean
+.PHONY: demo pictures docs dist constraints format lint types unit clean
 .PHONY: test test-long test-adapters test-flower test-nvflare test-pfl test-minima test-release walk mutants
 
 demo: $(STAMP)
@@ -48,6 +51,7 @@ test-long: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/sphinx-build --fail-on-warning --keep-going --fresh-env --quiet docs build/docs
 
+# The archive and the wheel of this version.
 dist: $(STAMP)
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
@@ -92,12 +96,20 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(STAMP): pyproject.toml veilsum/__init__.py
+$(STAMP): pyproject.toml veilsum/__init__.py $(CONSTRAINTS)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --editable ".[sim,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable ".[sim,docs,dev]"
 	touch $(STAMP)
+
+# Today's versions in place of those in requirements/constraints.txt; run `make test` with them.
+constraints:
+	rm -rf build/newest
+	$(MAKE) VENV=build/newest CONSTRAINTS=/dev/null build/newest/.installed
+	{ echo '# Made by `make constraints`: the versions that `make test` runs with, but for torch.'; \
+		build/newest/bin/python -m pip freeze --all --exclude-editable --exclude pip --exclude torch \
+		| grep -Ev '^(cuda|nvidia|triton)'; } > requirements/constraints.txt
 
 test-pfl: $(PFL_STAMP)
 	$(PFL_VENV)/bin/python -m pytest tests/protocol/adapters/test_pfl.py
@@ -125,7 +137,7 @@ $(FLOWER_STAMP): pyproject.toml
 	test -x $(FLOWER_VENV)/bin/python || $(PYTHON) -m venv $(FLOWER_VENV)
 	$(FLOWER_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(FLOWER_VENV)/bin/python -m pip install --quiet \
-		"$(TORCH)" --editable ".[flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
+		"$(TORCH)" --editable ".[cli,flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
 		"pytest>=8.3" "hypothesis>=6.120" "pyyaml>=6.0"
 	$(FLOWER_VENV)/bin/python -m pip check
 	$(FLOWER_VENV)/bin/python -m pip download --quiet --no-deps \

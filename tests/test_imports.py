@@ -53,6 +53,8 @@ ROOMS = {
 CORE = ("secagg", "dp", "sketch", "protocol")
 # The caller owns sockets, time and threads; randomness comes from the system or a keystream.
 FORBIDDEN_IN_CORE = {"socket", "asyncio", "threading", "time", "random", "logging"}
+# Nor does it read a command line: commands are in simulations.
+FORBIDDEN_IN_CORE |= {"argparse", "typer"}
 # What drives a foreign framework waits for its clients, and tells its operator why one was lost.
 CLOCKED = {("protocol", "adapters", name) for name in ("flower", "nvflare", "pfl")}
 # What must be counted or answered once, however its host calls it. They take a lock from threading,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 
 from simulations.common.failures import one_line
+
+_log = logging.getLogger("veilsum")
 
 
 def main() -> None:
@@ -23,6 +26,7 @@ def main() -> None:
         line = one_line(error)
         if line is None:
             raise
+        _log.debug("the error in full", exc_info=error)
         rank = os.environ.get("RANK", "0")
         if rank == "0":
             print(line, file=sys.stderr)

@@ -3,7 +3,7 @@
     python network.py --out /tmp/digits --clients 5
 
 Every SuperNode is a process with its own folder (`veilsum.home`), made beforehand by
-`python -m protocol.adapters.flower.provision`. Nothing here is secured against other machines: use
+`veilsum provision network`. Nothing here is secured against other machines: use
 TLS and node authentication for that (docs/integrations/flower.md).
 
 All processes are stopped when the run is over; logs and the result stay in the folder.
@@ -86,7 +86,7 @@ class Network:
     Args:
         out: an empty or new folder.
         clients: how many SuperNodes, or simulated nodes.
-        privacy: arguments of `provision network`, by name.
+        privacy: options of `veilsum provision network`, by name.
         simulation: nodes are simulated by the SuperLink, in Ray.
         committee: for one-shot rounds of deployed clients, `everyone`, or how many of them, the
             first ones, are a named committee.
@@ -131,7 +131,7 @@ class Network:
                 self.start_node(number)
 
     def _provision(self) -> None:
-        command = [sys.executable, "-m", "protocol.adapters.flower.provision", "network"]
+        command = [program("veilsum"), "provision", "network"]
         command += ["--out", str(self.out), "--clients", str(self.clients)]
         for name, value in self._privacy.items():
             command += [f"--{name}", str(value)]

@@ -6,6 +6,7 @@ With `--json` they print one object on standard output; progress and prose go to
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated, ClassVar
 
 import typer
@@ -22,13 +23,18 @@ class Commands(LazyGroup):
         "account": Verb(
             f"{_HERE}.account",
             "account_command",
-            "Epsilon of a mechanism by every accountant, the noise for a target, or a "
-            "ledger's total.",
+            "Epsilon of a mechanism by every accountant, or the noise for a target.",
         ),
         "audit": Verb(
             f"{_HERE}.audit",
             "audit_command",
             "Attack the protocol and measure its privacy; exit status 1 if a check does not hold.",
+        ),
+        "audit-ledger": Verb(
+            f"{_HERE}.account",
+            "audit_ledger_command",
+            "Verify a ledger and add it up with independent code; exit status 1 if its goal is "
+            "overrun.",
         ),
         "doctor": Verb(
             f"{_HERE}.doctor",
@@ -51,6 +57,11 @@ class Commands(LazyGroup):
             "plan_command",
             "What a deployment needs: graph, threshold and bytes; with a goal, also noise and "
             "error.",
+        ),
+        "provision": Verb(
+            f"{_HERE}.provision",
+            "provision_app",
+            "Make the folders of clients on Flower: identities, registries, policies.",
         ),
         "report": Verb(
             f"{_HERE}.report",
@@ -106,8 +117,32 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
+class LogLevel(Enum):
+    """Levels of `logging`."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def _set_log_level(level: LogLevel) -> None:
+    import logging
+
+    logging.basicConfig(level=level.name)
+    # The compiler's own debugging is tens of thousands of lines.
+    logging.getLogger("numba").setLevel(max(logging.getLevelName(level.name), logging.INFO))
+
+
 @app.callback()
 def options(
+    log_level: Annotated[
+        LogLevel,
+        typer.Option(
+            help="Log messages of this level and above on standard error; debug adds the "
+            "traceback of an error that is otherwise one line."
+        ),
+    ] = LogLevel.WARNING,
     show_version: Annotated[
         bool,
         typer.Option(
@@ -116,3 +151,4 @@ def options(
     ] = False,
 ) -> None:
     """Private sums from an untrusted server, for federated learning."""
+    _set_log_level(log_level)

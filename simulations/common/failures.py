@@ -111,14 +111,16 @@ def one_line(error: Exception) -> str | None:
     One line that says what is wrong and what to do, or None for a mistake in the program. A
     configuration gets a line for each of its problems, and a block of TOML that would mend them.
     """
+    if isinstance(error, ImportError):
+        # Our own packages may be what cannot be imported.
+        text = _missing(error)
+        return None if text is None else " ".join(f"{type(error).__name__}: {text}".split())
     # Loaded here: it costs every command's start as much as the rest of this module.
     from concurrent.futures.process import BrokenProcessPool
 
     from protocol.errors import ConfigurationError
 
-    if isinstance(error, ImportError):
-        text = _missing(error)
-    elif isinstance(error, OSError):
+    if isinstance(error, OSError):
         text = _refused(error)
     elif isinstance(error, BrokenProcessPool):
         text = f"a worker died, perhaps for lack of memory; {KEPT}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,11 @@ from protocol.adapters.flower.home import (
     read_identity,
     read_registry,
 )
-from protocol.planning.configuration import named_members
+from protocol.planning.configuration import Section, named_members
 from protocol.planning.training_plan import TrainingPlan
 from secagg import Identity
+
+_TABLES = ("pairwise", "committee")
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
@@ -76,20 +79,22 @@ def write_registry(path: Path, registry: Collection[bytes]) -> None:
 
 
 def policy_text(rules: ClientRules) -> str:
-    """Rules as TOML. Numbers, booleans and plain words are written alike in Python's JSON."""
-    lines = ["# What this client insists on, whatever the server says."]
-    values = rules.model_dump(exclude_none=True)
-    tables = {name: values.pop(name) for name in list(values) if isinstance(values[name], dict)}
-    lines += [f"{name} = {_toml(value)}" for name, value in values.items()]
-    for table, keys in tables.items():
-        lines += ["", f"[{table}]", *(f"{name} = {_toml(value)}" for name, value in keys.items())]
+    """Rules as TOML: every key and table with what it means, those left out as comments."""
+    lines = ["# What this client insists on, whatever the server says.", *_keys(rules)]
+    for name in _TABLES:
+        table = getattr(rules, name)
+        lines += ["", f"# {ClientRules.model_fields[name].description}"]
+        lines += [f"#[{name}]"] if table is None else [f"[{name}]", *_keys(table)]
     return "\n".join([*lines, ""])
 
 
-def _toml(value: bool | int | float | str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+def _keys(table: Section) -> Iterator[str]:
+    for name, field in type(table).model_fields.items():
+        value = getattr(table, name)
+        if name not in _TABLES:
+            yield f"# {field.description}"
+            # Numbers, booleans and plain words are written alike in JSON and in TOML.
+            yield f"#{name} =" if value is None else f"{name} = {json.dumps(value)}"
 
 
 def new_client(home: Path) -> Identity:

@@ -108,7 +108,7 @@ class ClientRules(Section):
     epsilon: Annotated[float, within("epsilon")] = Field(
         description="most that all rounds together may cost"
     )
-    delta: Annotated[float, within("delta")]
+    delta: Annotated[float, within("delta")] = Field(description="of the same promise")
     rounds: Annotated[int, within("rounds")] = Field(
         description="that this client may ever take part in"
     )
@@ -153,6 +153,11 @@ class ClientRules(Section):
     )
 
     @property
+    def goal(self) -> PrivacyGoal:
+        """What all rounds together may cost."""
+        return PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
+
+    @property
     def corrupt_members(self) -> int:
         """Members of a committee that may work for the server."""
         given = self.committee.corrupt if self.committee else None
@@ -179,10 +184,9 @@ class ClientRules(Section):
                     largest_key_rounds=self.committee.key_rounds,
                 )
             )
-        goal = PrivacyGoal(self.epsilon, self.delta, self.rounds, self.moment_order)
         return ClientPolicy(
-            minimum_noise_multiplier=goal.noise_multiplier,
-            goal=goal,
+            minimum_noise_multiplier=self.goal.noise_multiplier,
+            goal=self.goal,
             minimum_survivors=self.minimum_survivors,
             smallest_cohort=self.smallest_cohort,
             largest_cohort=self.largest_cohort,

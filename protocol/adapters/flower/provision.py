@@ -1,79 +1,130 @@
-"""Makes clients' folders, as a command.
+"""Makes clients' folders for a deployment, and refuses a policy that no round can meet.
 
-    python -m protocol.adapters.flower.provision client --home /srv/veilsum
-    python -m protocol.adapters.flower.provision network --out DIR --clients 10 --epsilon 8 ...
-
-`client` makes one identity, where it stays, and prints its public key for the operators' registry.
-`network` makes all folders of a test network in one place; whoever runs it knows every key.
+`veilsum provision` is its command. Rules are held against the kindest round: the largest cohort, no
+losses, and as much noise as a round may add.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
 
-from protocol.adapters.flower.clear import EVALUATION, QUERIES
-from protocol.adapters.flower.folders import new_client, new_network
-from protocol.adapters.flower.home import REGISTRY, ClientRules
+from protocol.adapters.flower.folders import Network, new_client, new_network
+from protocol.adapters.flower.home import ClientRules
+from protocol.checks import RANGES
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import parse
+from protocol.noise.noise import Independent
+from protocol.planning.configuration import LIFETIME_SECONDS
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.clauses import PairwiseClauses
+from protocol.round.parameters import DIGEST_BYTES
+from protocol.schemes import OneShot, Pairwise, Scheme
+from protocol.schemes.committee import Everyone, Named, committee_numbers
+from secagg import Mode, ParameterError
+from secagg.keys import KEY_BYTES
+from sketch import PublicSeed, SketchSpec
+from sketch.hashing import SEED_BYTES
 
-_RULES = (
-    *("epsilon", "delta", "rounds", "clip_l2", "minimum_survivors", "tolerated_colluders"),
-    "lifetime_seconds",
-)
+__all__ = ["new_client", "provision_network", "require_feasible"]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; 1 and a message on standard error if something is wrong."""
-    given = _parser().parse_args(arguments)
+def provision_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> Network:
+    """Write all clients' folders and the server's registry, if a round can meet the rules.
+
+    Args:
+        named: how many clients, the first ones, are the members of a named committee.
+
+    Raises:
+        ConfigurationError, ParameterError: as `require_feasible`; or the folder has a client, whose
+            key is not written over.
+    """
+    require_feasible(rules, clients, named)
     try:
-        if given.command == "client":
-            print(new_client(given.home).public.hex())
+        return new_network(out, clients, rules, named)
+    except FileExistsError as error:
+        raise ConfigurationError("out", f"{error.filename} exists", "a new folder") from None
+
+
+def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
+    """See that there is a round that clients with these rules would take part in.
+
+    Args:
+        clients: all there are.
+        named: members of a named committee.
+
+    Raises:
+        ConfigurationError: names the rule that no round can meet, and a value that one can.
+        ParameterError: likewise, of a figure that is out of range or of noise that cannot be had.
+    """
+    RANGES["cohort"].require("clients", clients)
+    is_named = rules.committee is not None and rules.committee.kind == "named"
+    if is_named and not 2 <= named <= clients:
+        valid = f"2 .. {clients}: members are clients"
+        raise ConfigurationError("committee_size", f"value {named}", valid)
+    policy = rules.policy(frozenset({bytes(KEY_BYTES)} if is_named else ()))
+    cohort = min(clients, rules.largest_cohort)
+    for name in ("smallest_cohort", "minimum_survivors"):
+        _require_at_most(name, getattr(rules, name), cohort, "the largest cohort")
+    for clauses in policy.schemes:
+        if isinstance(clauses, PairwiseClauses):
+            # The complete graph loses nobody to chance.
+            mode = Mode.SEMI_HONEST if clauses.allow_semi_honest else Mode.ACTIVE
+            _require_round(rules, cohort, Pairwise(mode=mode, degree=0))
         else:
-            names = (*_RULES, EVALUATION, QUERIES)
-            asked = {name: getattr(given, name) for name in names}
-            if given.committee is not None:
-                asked["committee"] = {"kind": given.committee, "corrupt": given.committee_corrupt}
-            rules = parse(asked, ClientRules)
-            named = given.committee_size if given.committee == "named" else 0
-            new_network(given.out, given.clients, rules, named)
-            print(given.out / REGISTRY)
-    except (ConfigurationError, OSError) as error:
-        print(f"provision: {error}", file=sys.stderr)
-        return 1
-    return 0
+            _require_round(rules, cohort, _one_shot(rules, named if is_named else None, cohort))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m protocol.adapters.flower.provision")
-    commands = parser.add_subparsers(dest="command", required=True)
-    client = commands.add_parser("client", help="one identity, made where it stays")
-    client.add_argument("--home", type=Path, required=True)
-    network = commands.add_parser("network", help="all folders of a test network")
-    network.add_argument("--out", type=Path, required=True)
-    network.add_argument("--clients", type=int, required=True)
-    network.add_argument("--epsilon", type=float, required=True)
-    network.add_argument("--delta", type=float, required=True)
-    network.add_argument("--rounds", type=int, required=True)
-    network.add_argument("--clip-l2", type=float, required=True)
-    network.add_argument("--minimum-survivors", type=int, required=True)
-    network.add_argument("--tolerated-colluders", type=int, required=True)
-    network.add_argument("--lifetime-seconds", type=int)
-    whose = "who opens one-shot sums: everyone, or a committee of the first clients"
-    network.add_argument("--committee", choices=("everyone", "named"), help=whose)
-    network.add_argument("--committee-size", type=int, default=0, help="members, if named")
-    network.add_argument("--committee-corrupt", type=int, help="how many may be the server's")
-    for name in (EVALUATION, QUERIES):
-        network.add_argument(
-            "--" + name.replace("_", "-"),
-            action="store_true",
-            help="they leave as they are",
+def _one_shot(rules: ClientRules, named: int | None, cohort: int) -> OneShot:
+    """One-shot rounds with a committee that the rules accept, none of its honest members away."""
+    members, corrupt = named or cohort, rules.corrupt_members
+    _require_works("committee.corrupt", corrupt, lambda few: committee_numbers(members, few, 0))
+    numbers = committee_numbers(members, corrupt, 0)
+    if rules.committee is not None:
+        most = numbers.randomness + numbers.per_polynomial
+        name, why = "committee.threshold", f"the highest of {members} members, {corrupt} corrupt"
+        _require_at_most(name, rules.committee.threshold, most, why)
+    return OneShot(committee=Named(size=named, corrupt=corrupt, away=0) if named else Everyone())
+
+
+def _require_round(rules: ClientRules, cohort: int, scheme: Scheme) -> None:
+    """See that a plan of the scheme has a round, with noise for the whole goal."""
+
+    def plan(colluders: int) -> TrainingPlan:
+        return TrainingPlan(
+            goal=rules.goal,
+            cohort=cohort,
+            tolerated_dropouts=0,
+            tolerated_colluders=colluders,
+            clip_l2=rules.clip_l2,
+            noise=Independent(mechanism=rules.mechanism),
+            scheme=scheme,
+            error_share=RANGES["error_share"].high,
+            lifetime_seconds=rules.lifetime_seconds or LIFETIME_SECONDS,
         )
-    return parser
+
+    _require_works("tolerated_colluders", rules.tolerated_colluders, plan)
+    sketch = SketchSpec.identity(rules.dimension or 1)
+    digest, seed = bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES))
+    plan(rules.tolerated_colluders).calibrate(sketch, digest, seed)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _require_at_most(name: str, value: int, most: int, why: str) -> None:
+    if value > most:
+        raise ConfigurationError(name, f"value {value}", f"at most {most}, {why}")
+
+
+def _require_works(name: str, value: int, make: Callable[[int], object]) -> None:
+    """See that something can be made with a number; if not, name the largest with which it can."""
+
+    def fails(number: int) -> bool:
+        try:
+            make(number)
+        except ParameterError:
+            return True
+        return False
+
+    most = bisect_left(range(value + 1), True, key=fails) - 1
+    if most < 0:
+        make(0)  # raises: the number is not what is wrong
+    _require_at_most(name, value, most, "all else unchanged")

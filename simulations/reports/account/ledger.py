@@ -116,6 +116,11 @@ class LedgerAccount:
         )
 
     @property
+    def overrun(self) -> bool:
+        """Whether a client was charged more than the goal allows."""
+        return self.guarantee is not None and math.isinf(self.guarantee.epsilon)
+
+    @property
     def local(self) -> bool:
         """Whether it is about local reports."""
         return self.route == LOCAL_ROUTE

@@ -126,7 +126,7 @@ def test_the_script_of_a_shell_is_shown(shell: str) -> None:
 WITHOUT = """
 import sys
 
-MISSING = {"torch", "sklearn", "matplotlib", "jinja2", "galois"}
+MISSING = {"torch", "sklearn", "matplotlib", "jinja2", "galois", "flwr"}
 
 class Missing:
     def find_spec(self, name, path=None, target=None):
@@ -165,11 +165,19 @@ def test_what_does_not_train_needs_no_torch(line: str) -> None:
     assert status == 0, error
 
 
-@pytest.mark.parametrize("line", ["demo", "bench compress", "audit --only A24"])
-def test_what_trains_says_which_extra_is_missing(line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "extra"),
+    [
+        ("demo", "sim"),
+        ("bench compress", "sim"),
+        ("audit --only A24", "sim"),
+        ("provision client --home nowhere", "flower"),
+    ],
+)
+def test_a_command_says_which_extra_is_missing(line: str, extra: str) -> None:
     status, error = without_extras(*line.split())
     assert status == 2
-    assert error.splitlines()[-1].endswith(install_command("sim"))
+    assert error.splitlines()[-1].endswith(install_command(extra))
     assert "Traceback" not in error
 
 

@@ -9,6 +9,7 @@ import os
 import pickle
 import re
 import resource
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -85,6 +86,15 @@ def test_every_extra_of_a_user_is_known() -> None:
             name = re.split(r"[\[<>=]", requirement)[0]
             wanted[imported.get(name, name)] = extra
     assert wanted == EXTRAS
+
+
+@pytest.mark.parametrize(("level", "traced"), [("debug", True), ("info", False)])
+def test_the_log_level_decides_whether_one_line_has_a_traceback(level: str, traced: bool) -> None:
+    command = [sys.executable, "-m", "veilsum", "--log-level", level, "audit-ledger", "/nowhere"]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("LedgerError: ledger /nowhere cannot be read")
+    assert ("Traceback" in done.stderr) is traced
 
 
 @pytest.mark.parametrize("package", sorted(EXTRAS))

@@ -326,7 +326,7 @@ def test_the_image_has_what_its_programs_need() -> None:
     assert "WORKDIR /app" in lines
     assert any("FLWR_HOME=/flwr" in line for line in lines if line.startswith("ENV "))
     (install,) = [line for line in lines if "pip install" in line]
-    assert "/veilsum[flower]" in install
+    assert "/veilsum[cli,flower]" in install
     # What the app says it takes from where Flower is installed.
     assert "scikit-learn" in install
 

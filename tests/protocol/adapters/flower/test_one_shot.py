@@ -21,9 +21,10 @@ from flower_doubles import World
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.common.serde import context_from_proto, context_to_proto
 from flwr.serverapp.strategy import FedAvg, Result
+from typer.testing import CliRunner
 
 from dp import Ledger
-from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError, provision
+from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import policy_text, rules_of, write_registry
 from protocol.adapters.flower.home import ClientHome, read_registry
@@ -41,6 +42,7 @@ from secagg import Identity, LocalProtocolError, OpeningFailedError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from secagg.tags import Usage
+from simulations.commands.cli import app
 
 N = 6
 SESSION = bytes(range(16))
@@ -395,13 +397,14 @@ def test_answers_that_do_not_open_the_sum_lose_the_round(
 
 def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
     given = ["--epsilon", "8", "--delta", "1e-5", "--rounds", "3", "--clip-l2", "1"]
-    given += ["--minimum-survivors", "4", "--tolerated-colluders", "0", "--clients", "6"]
+    given += ["--minimum-survivors", "4", "--tolerated-colluders", "0", "--clients", "8"]
     for name, more in (
         ("pairwise", []),
         ("everyone", ["--committee", "everyone"]),
-        ("named", ["--committee", "named", "--committee-size", "4", "--committee-corrupt", "1"]),
+        ("named", ["--committee", "named", "--committee-size", "6", "--committee-corrupt", "1"]),
     ):
-        assert provision.main(["network", "--out", str(tmp_path / name), *given, *more]) == 0
+        command = ["provision", "network", "--out", str(tmp_path / name), *given, *more]
+        assert CliRunner().invoke(app, command).exit_code == 0
     homes = {name: ClientHome(tmp_path / name / "client-005") for name in ("everyone", "named")}
     assert ClientHome(tmp_path / "pairwise" / "client-000").policy.committee is None
     accepted = {name: home.policy.committee for name, home in homes.items()}
@@ -409,7 +412,7 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
     assert accepted["everyone"] == everyone
     members = read_registry(tmp_path / "named" / "committee.txt")
     expected = CommitteePolicy(kind=CommitteeKind.NAMED, named=members, corrupt=1)
-    assert accepted["named"] == expected and len(members) == 4
+    assert accepted["named"] == expected and len(members) == 6
     assert members < homes["named"].registry
     (tmp_path / "named" / "client-005" / "committee.txt").unlink()
     with pytest.raises(ConfigurationError, match=r"committee.txt: No such file"):

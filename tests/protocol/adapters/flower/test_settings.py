@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import stat
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from flower_doubles import World
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 from flwr.common.config import flatten_dict, parse_config_args
 from flwr.serverapp.strategy import FedAvg
+from typer.testing import CliRunner, Result
 
 from protocol.adapters.flower import SecureGrid, SettingsError, StrategyError
 from protocol.adapters.flower.digest import in_order, input_digest
@@ -40,14 +42,14 @@ from protocol.adapters.flower.home import (
     read_identity,
     read_registry,
 )
-from protocol.adapters.flower.provision import main
-from protocol.adapters.flower.remedy import EXAMPLE, mended
+from protocol.adapters.flower.remedy import EXAMPLE, hyphened, mended
 from protocol.adapters.flower.settings import read_settings, values_of
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from protocol.round.clauses import PairwiseClauses
 from protocol.schemes.pairwise import pairwise_of
 from secagg import Mode, ParameterError
+from simulations.commands.cli import app
 from sketch.controllers import AdaptNorm, FixedRate
 
 GOOD = {
@@ -411,48 +413,79 @@ def test_a_folder_that_cannot_be_made_is_named(
         SecureGrid.from_context(world.grid, context({}, run_config), strategy())
 
 
-def provision(out: Path, **changes: int) -> list[str]:
-    values = {
-        "out": out,
-        "clients": 3,
-        "epsilon": 8.0,
-        "delta": 1e-6,
-        "rounds": 5,
-        "clip-l2": 0.5,
-        "minimum-survivors": 2,
-        "tolerated-colluders": 1,
-        **changes,
-    }
-    return ["network", *[str(x) for key, value in values.items() for x in (f"--{key}", value)]]
+RULES: dict[str, Any] = {
+    "clients": 6,
+    "epsilon": 8.0,
+    "delta": 1e-6,
+    "rounds": 5,
+    "clip_l2": 0.5,
+    "minimum_survivors": 2,
+    "tolerated_colluders": 1,
+}
+NAMED = {"committee": "named", "committee_size": 6}
 
 
-def test_the_command_makes_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(provision(tmp_path)) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "registry.txt")
+def provision(*words: object, **options: object) -> Result:
+    """How `veilsum provision` ends."""
+    given = [str(x) for key, value in options.items() for x in (f"--{hyphened(key)}", value)]
+    return CliRunner().invoke(app, ["provision", *map(str, words), *given])
+
+
+def test_the_command_makes_a_network(tmp_path: Path) -> None:
+    done = provision("network", out=tmp_path, **RULES)
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'registry.txt'}\n")
+    text = (tmp_path / "client-002" / "policy.toml").read_text()
     rules = load(tmp_path / "client-002" / "policy.toml", ClientRules)
     policy = rules.policy()
     assert (rules.epsilon, rules.delta, policy.largest_clip_l2) == (8.0, 1e-6, 0.5)
     assert policy.minimum_survivors == 2 and policy.registry_colluders == 1
     assert policy.goal.rounds == 5 and policy.schemes == (PairwiseClauses(),)
+    # Every key is there, and none without what it means.
+    for model in (ClientRules, PairwiseRules):
+        for name, field in model.model_fields.items():
+            assert f"# {field.description}\n" in text and re.search(rf"^#?\[?{name}\b", text, re.M)
     # Nobody's key is ever written over.
-    assert main(provision(tmp_path)) == 1
-    assert "exists" in capsys.readouterr().err
+    error = provision("network", out=tmp_path, **RULES).exception
+    assert isinstance(error, ConfigurationError) and error.key == "out"
 
 
-def test_the_command_names_a_bad_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(provision(tmp_path, epsilon=-1)) == 1
-    assert "epsilon: value -1.0" in capsys.readouterr().err
-
-
-def test_the_command_makes_one_client_and_only_shows_it_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("changes", "name", "mended"),
+    [
+        ({"epsilon": -1}, "epsilon", {"epsilon": 1}),
+        ({"epsilon": 1e-4}, "epsilon", {"epsilon": 0.05}),
+        ({"clients": 1}, "clients", {"clients": 2}),
+        ({"minimum_survivors": 7}, "minimum_survivors", {"minimum_survivors": 6}),
+        ({"tolerated_colluders": 6}, "tolerated_colluders", {"tolerated_colluders": 5}),
+        ({**NAMED, "committee_size": 7}, "committee_size", NAMED),
+        ({**NAMED, "committee_corrupt": 2}, "committee.corrupt", {**NAMED, "committee_corrupt": 1}),
+        (
+            {**NAMED, "committee_threshold": 4},
+            "committee.threshold",
+            {**NAMED, "committee_threshold": 3},
+        ),
+        (
+            {"committee": "everyone", "tolerated_colluders": 2},
+            "committee.corrupt",
+            {"committee": "everyone", "tolerated_colluders": 1},
+        ),
+    ],
+)
+def test_a_policy_that_no_round_can_meet_is_refused(
+    tmp_path: Path, changes: dict[str, Any], name: str, mended: dict[str, Any]
 ) -> None:
-    home = str(tmp_path / "home")
-    assert main(["client", "--home", home]) == 0
-    first = capsys.readouterr().out.strip()
-    assert main(["client", "--home", home]) == 0
-    assert capsys.readouterr().out.strip() == first
-    assert new_client(tmp_path / "home").public.hex() == first
+    """By name, with what would be valid: that value is tried."""
+    error = provision("network", out=tmp_path / "refused", **{**RULES, **changes}).exception
+    assert isinstance(error, ConfigurationError | ParameterError)
+    assert (error.key if isinstance(error, ConfigurationError) else error.argument) == name
+    assert not (tmp_path / "refused").exists()
+    done = provision("network", out=tmp_path / "made", **{**RULES, **mended})
+    assert done.exit_code == 0, done.exception
+
+
+def test_the_command_makes_one_client_and_only_shows_it_again(tmp_path: Path) -> None:
+    first, again = (provision("client", home=tmp_path / "home").stdout for _ in range(2))
+    assert first == again == f"{new_client(tmp_path / 'home').public.hex()}\n"
 
 
 def test_rules_survive_being_written(tmp_path: Path) -> None:

@@ -320,11 +320,11 @@ def test_the_report_says_so_above_all_else(tmp_path: Path, folder: Path) -> None
 def test_an_account_of_the_ledger_says_so_and_guarantees_nothing(folder: Path) -> None:
     for name, insecure in {"insecure": True, "drawn": False}.items():
         ledger = folder / name / "ledger.jsonl"
-        figures = run_json("account", "--ledger", ledger)
+        figures = run_json("audit-ledger", ledger)
         assert (figures.get("insecure_seed") == 7) is insecure
         assert (SAYS in f"protects {figures.get('protects')}") is insecure
         assert ("guaranteed" in figures) is not insecure
-        told = " ".join(invoke("account", "--ledger", ledger).stdout.replace("│", " ").split())
+        told = " ".join(invoke("audit-ledger", ledger).stdout.replace("│", " ").split())
         assert (SAYS in told) is insecure
         assert ("guaranteed" in told) is not insecure
 

@@ -125,7 +125,7 @@ def test_the_ledger_has_the_coins_that_were_there(
 def test_three_counts_agree(
     folder: Path, records: list[dict[str, Any]], entries: list[dict[str, Any]]
 ) -> None:
-    figures = run_json("account", "--ledger", folder / "ledger.jsonl")
+    figures = run_json("audit-ledger", folder / "ledger.jsonl")
     goal, booked = entries[0]["metadata"]["goal"], records[-1]["epsilons"]
     for place, name in enumerate(("server", "sybil")):
         told = figures["epsilon" if name == "server" else name]

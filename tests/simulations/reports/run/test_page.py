@@ -111,7 +111,7 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
         "[privacy]",
     ):
         assert part in text
-    assert "veilsum account --ledger" not in text
+    assert "veilsum audit-ledger" not in text
 
 
 def test_the_verdict_and_what_epsilon_means_stand_above_the_plots(page: str) -> None:
@@ -139,7 +139,7 @@ def test_a_ledger_is_pointed_at(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "run", [record(1)])
     (folder / "ledger.jsonl").touch()
     text = text_of(render_runs([read_run(folder)], "a run"))
-    assert f"veilsum account --ledger {folder}/ledger.jsonl" in text
+    assert f"veilsum audit-ledger {folder}/ledger.jsonl" in text
 
 
 def test_local_runs_have_no_sketch_and_no_parts(tmp_path: Path) -> None:

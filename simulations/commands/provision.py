@@ -1,0 +1,102 @@
+"""`veilsum provision`: clients' folders; `protocol.adapters.flower.provision` makes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+provision_app = typer.Typer(
+    help="Make the folders of clients on Flower: identities, registries, policies.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+
+
+@provision_app.command("client")
+def client_command(
+    home: Annotated[Path, typer.Option(help="The client's folder; made if there is none.")],
+) -> None:
+    """Make one identity, where it stays, and print its public key for the operators' registry.
+
+    If the folder has an identity, that one's key is printed.
+    """
+    from protocol.adapters.flower.provision import new_client
+
+    typer.echo(new_client(home).public.hex())
+
+
+@provision_app.command("network")
+def network_command(
+    out: Annotated[Path, typer.Option(help="Folder for all of them and the server's registry.")],
+    clients: Annotated[int, typer.Option(help="How many.")],
+    epsilon: Annotated[float, typer.Option(help="Most that all rounds together may cost.")],
+    delta: Annotated[float, typer.Option(help="Of the same promise.")],
+    rounds: Annotated[int, typer.Option(help="Most rounds that a client takes part in.")],
+    clip_l2: Annotated[float, typer.Option(help="Largest l2 norm of an update.")],
+    minimum_survivors: Annotated[int, typer.Option(help="Smallest sum to be part of.")],
+    tolerated_colluders: Annotated[
+        int, typer.Option(help="Clients of all that may work for the server.")
+    ],
+    lifetime_seconds: Annotated[
+        int | None, typer.Option(help="Longest that a round may live; for ever if left out.")
+    ] = None,
+    committee: Annotated[
+        Literal["everyone", "named"] | None,
+        typer.Option(
+            help="One-shot rounds in place of pairwise ones, and who opens their sums: everyone, "
+            "or a named committee of the first clients."
+        ),
+    ] = None,
+    committee_size: Annotated[int, typer.Option(help="Members, if they are named.")] = 0,
+    committee_corrupt: Annotated[
+        int | None,
+        typer.Option(
+            help="Members that may work for the server; --tolerated-colluders if left out."
+        ),
+    ] = None,
+    committee_threshold: Annotated[
+        int, typer.Option(help="Fewest members that together could read one upload.")
+    ] = 2,
+    allow_evaluation_in_the_clear: Annotated[
+        bool,
+        typer.Option(
+            "--allow-evaluation-in-the-clear", help="Answers to evaluations leave as they are."
+        ),
+    ] = False,
+    allow_queries_in_the_clear: Annotated[
+        bool,
+        typer.Option("--allow-queries-in-the-clear", help="Answers to queries leave as they are."),
+    ] = False,
+) -> None:
+    """Make all folders of a test network in one place, and print where the registry is.
+
+    Whoever runs it knows every client's key. Each folder has a whole policy.toml, every key
+    explained. A policy that no round of so many clients can meet is refused.
+    """
+    from protocol.adapters.flower.home import REGISTRY, ClientRules
+    from protocol.adapters.flower.provision import provision_network
+    from protocol.planning.configuration import parse
+
+    asked: dict[str, Any] = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "rounds": rounds,
+        "clip_l2": clip_l2,
+        "minimum_survivors": minimum_survivors,
+        "tolerated_colluders": tolerated_colluders,
+        "lifetime_seconds": lifetime_seconds,
+        "allow_evaluation_in_the_clear": allow_evaluation_in_the_clear,
+        "allow_queries_in_the_clear": allow_queries_in_the_clear,
+        "pairwise": {} if committee is None else None,
+    }
+    if committee is not None:
+        asked["committee"] = {
+            "kind": committee,
+            "corrupt": committee_corrupt,
+            "threshold": committee_threshold,
+        }
+    named = committee_size if committee == "named" else 0
+    provision_network(out, clients, parse(asked, ClientRules), named)
+    typer.echo(out / REGISTRY)
