@@ -153,6 +153,7 @@ def grouped_table(title: str, figures: Mapping[str, object]) -> Table:
         groups.setdefault(label.group, []).append(cells)
     table = Table("", "", title=title, show_header=False, box=SIMPLE)
     table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
     for group, rows in groups.items():
         if rows:
             table.add_row(Text(group, "bold"), "")

@@ -18,9 +18,8 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
-from simulations.common.tables import readable
+from simulations.common.tables import fitted, readable
 from simulations.learning.configuration import RunConfig
 from simulations.learning.insecure import protects
 from simulations.learning.records import Record, RunSummary
@@ -93,11 +92,7 @@ class LiveView(RunCallback):
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _drawn(self) -> Group:
-        table = Table(*COLUMNS, title=self._warning)
-        for column in table.columns:
-            column.justify = "right"
-        for line in self._lines:
-            table.add_row(*line)
+        table = fitted(self._warning or "", COLUMNS, list(self._lines), self._console.width)
         return Group(table, self._progress)
 
 
