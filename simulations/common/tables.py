@@ -33,13 +33,15 @@ def show_rows(
     rows: Sequence[Sequence[str]],
     console: Console | None = None,  # standard output if left out
 ) -> None:
-    """Print a table, and an empty line."""
+    """Print a title, if there is one, a table, and an empty line."""
     console = console or Console()
-    console.print(fitted(title, heads, rows, console.width))
+    if title:
+        console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(fitted(heads, rows, console.width))
     console.print()
 
 
-def fitted(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
+def fitted(heads: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Table:
     """A table in which no word is broken and nothing is cut off.
 
     Where it is too narrow for the longest words of all columns, every row becomes a list of its
@@ -53,8 +55,6 @@ def fitted(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], widt
         rows = cells[:-1]
     table = Table(
         *columns,
-        title=Text(title) if title else None,
-        title_justify="left",
         show_header=bool(widths),
         show_edge=False,
         box=SIMPLE_HEAD,

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from simulations.common.tables import fitted, readable
 from simulations.learning.configuration import RunConfig
@@ -92,8 +93,9 @@ class LiveView(RunCallback):
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _drawn(self) -> Group:
-        table = fitted(self._warning or "", COLUMNS, list(self._lines), self._console.width)
-        return Group(table, self._progress)
+        warning = [Text(self._warning, style="bold")] if self._warning else []
+        table = fitted(COLUMNS, list(self._lines), self._console.width)
+        return Group(*warning, table, self._progress)
 
 
 def row(record: Record) -> tuple[str, ...]:
