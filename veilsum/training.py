@@ -34,7 +34,8 @@ class PrivateRun:
         model: a copy of the module with the parameters of the last round, in evaluation mode.
         accuracy: share of the test examples that it labels rightly, in [0, 1].
         loss: mean loss of a test example.
-        epsilon: guaranteed to every client over all rounds; None if the run promises none.
+        epsilon: guaranteed to every client over all rounds; None if the run promises none. With
+            ``engine.aggregator = "central"`` it holds against everybody but the server.
         delta: of the same promise.
         summary: what the run came to, as `veilsum run --json` prints it.
         records: of the rounds, as in `rounds.jsonl`.

@@ -311,6 +311,8 @@ def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary |
 
 def _compare(summaries: list[dict[str, Any]], keys: list[str]) -> None:
     """Print what came of every point."""
+    from simulations.learning.records import spent
+
     shown = {
         "accuracy": "accuracy",
         "best_accuracy": "best accuracy",
@@ -324,7 +326,10 @@ def _compare(summaries: list[dict[str, Any]], keys: list[str]) -> None:
     # Points that an earlier version finished may not have all of it.
     rows = [
         [readable(summary.get(name, "-")) for name in (*keys, *shown)]
-        + [readable(summary["epsilons"].get(name, "-")) for name in ("guaranteed", "server")]
+        + [
+            readable(summary["epsilons"].get("guaranteed", "-")),
+            readable(spent(summary["epsilons"])),
+        ]
         for summary in summaries
     ]
     title = "sweep"

@@ -659,6 +659,24 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     assert "Verdict" not in invoke("run", str(config), "--dry-run").output
 
 
+def test_a_trusted_server_is_named_with_its_epsilon(tmp_path: Path) -> None:
+    """In the forecast, in the live view, and in the table of a sweep."""
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps({**SMALL, "engine": {"aggregator": "central"}}))
+    expected = {"server": "inf", "guaranteed": 30.0, "delta": 1e-5}
+    planned = run_json("run", config, "--dry-run")
+    assert expected.items() <= planned["epsilons"].items()
+    assert "coins_per_client" not in planned
+    out = ("--out", tmp_path / "run")
+    told = invoke("run", config, *out).stderr
+    assert "epsilon 30 at delta 1e-05 is guaranteed against whoever sees only" in told
+    assert "spent inf" not in told
+    found = run_json("run", config, *out)["epsilons"]
+    assert expected.items() <= found.items() and 0.0 < found["outsider"] <= 30.0
+    swept = invoke("sweep", config, "--set", "seed=1", "--out", tmp_path / "sweep")
+    assert "30" in swept.stdout.split() and "inf" not in swept.stdout
+
+
 def test_ctrl_c_names_the_command_that_resumes_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
