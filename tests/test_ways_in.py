@@ -264,6 +264,29 @@ class TestTraining:
         with pytest.raises(ConfigurationError, match="without owners"):
             veilsum.private_training(self.model(), load_digits_dataset(), epsilon=20.0)
 
+    @pytest.mark.parametrize("own_loss", [False, True])
+    def test_it_learns_several_labels_of_an_example(self, own_loss: bool) -> None:
+        torch = pytest.importorskip("torch")
+        binary = torch.nn.functional.binary_cross_entropy_with_logits
+
+        def loss(scores: Any, labels: Any) -> Any:
+            return binary(scores, labels.float(), reduction="none").mean(dim=1)
+
+        clients = [(x, (x[:, :2] > 0).astype(float)) for x, _ in self.clients()]
+        run = veilsum.private_training(
+            self.model(), clients, epsilon=20.0, rounds=6, progress=False, learning_rate=1.0,
+            loss=loss if own_loss else None,
+        )  # fmt: skip
+        # A quarter is guessed, as both have to be right.
+        assert run.accuracy > 0.8
+        with pytest.raises(ConfigurationError, match="2 scores for 3 labels; valid: a score for"):
+            three = [(x, (x > 0).astype(int)) for x, _ in clients]
+            veilsum.private_training(self.model(), three, epsilon=20.0)
+        with pytest.raises(ConfigurationError, match=r"shards, which divides by label.* or iid"):
+            veilsum.private_training(
+                self.model(), clients, epsilon=20.0, settings={"task.clients": "shards"}
+            )
+
     def test_labels_that_the_model_does_not_have(self) -> None:
         clients = [(x, y + 4 * (x[:, 0] > 2.5)) for x, y in self.clients()]
         with pytest.raises(ConfigurationError, match="a label"):

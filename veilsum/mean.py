@@ -180,6 +180,9 @@ def _scheme(scheme: str | Scheme) -> Scheme:
 
 def _array(given: Any) -> Any:
     """What NumPy can iterate over row by row: data frames go by column, and tensors may not go."""
+    if hasattr(given, "batch_sampler"):
+        valid = "one vector of each client, such as list(loader.dataset)"
+        raise ParameterError("vectors", "a DataLoader: its batches are no clients", valid)
     if hasattr(given, "detach"):
         given = given.detach().cpu()
     to_numpy = getattr(given, "to_numpy", None) or getattr(given, "numpy", None)
@@ -198,6 +201,8 @@ def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
         is_masked = any(np.ma.isMaskedArray(each) for each in given)
         is_complex = any(np.iscomplexobj(each) for each in given)
         rows = np.zeros((0, 0)) if is_masked or is_complex else np.array(given, dtype=np.float64)
+    except ParameterError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError("vectors", f"({error})", valid) from None
     if is_masked:
