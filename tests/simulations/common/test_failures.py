@@ -81,7 +81,7 @@ def test_every_extra_of_a_user_is_known() -> None:
         "optional-dependencies"
     ]
     wanted = {}
-    for extra in optional.keys() - {"docs", "dev"}:
+    for extra in optional.keys() - {"docs", "dev", "notebook"}:
         for requirement in set(optional[extra]) - {"veilsum[cli]"}:
             name = re.split(r"[\[<>=]", requirement)[0]
             wanted[imported.get(name, name)] = extra
