@@ -5,6 +5,7 @@ bytes between the processes are frames: four bytes of length, then what `veilsum
 killed when its masked vector is ready and not yet sent; the mean of the others is still computed. A
 real deployment has to add TLS.
 
+Needs: veilsum
 Run with: python examples/custom_transport.py
 """
 

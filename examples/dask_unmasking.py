@@ -6,6 +6,7 @@ hold rebuilt masking keys and the keys of masks: with them and the uploads, whoe
 can open the sum just as the server can, and a worker that lies makes it wrong. Use your own
 workers.
 
+Needs: veilsum[dask]
 Run with: python examples/dask_unmasking.py
 """
 

@@ -1,4 +1,7 @@
-"""A private mean from its parts, in one process: plan, identities, ledger, aggregator."""
+"""A private mean from its parts, in one process: plan, identities, ledger, aggregator.
+
+Needs: veilsum
+"""
 
 import secrets
 import tempfile

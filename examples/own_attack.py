@@ -1,5 +1,6 @@
 """Your own attack: override what clients are told, and play.
 
+Needs: veilsum
 Run with: python examples/own_attack.py
 """
 

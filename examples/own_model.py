@@ -1,4 +1,7 @@
-"""A module and data of one's own, trained privately: see `docs/howto/own-model.md`."""
+"""A module and data of one's own, trained privately: see `docs/howto/own-model.md`.
+
+Needs: veilsum[sim]
+"""
 
 import numpy as np
 import torch

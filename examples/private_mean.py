@@ -1,4 +1,7 @@
-"""A private mean of vectors in one call; the same lines as in the README."""
+"""A private mean of vectors in one call; the same lines as in the README.
+
+Needs: veilsum
+"""
 
 import numpy as np
 

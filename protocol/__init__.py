@@ -1,5 +1,7 @@
 """Joins secagg, dp and sketch into rounds; still without sockets, threads or clocks."""
 
+# First, as it sees that all packages below are ours.
+import veilsum.compiled  # noqa: F401
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.aggregators import Aggregator, IdealAggregator, RealAggregator
 from protocol.exchange.in_memory import MemoryRound

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -68,6 +70,54 @@ def example() -> ModuleType:
 def printed() -> dict[str, str]:
     """What it prints, by what comes before the colon."""
     return dict(re.findall(r"^(.+?): (.*)$", run("custom_transport.py", 500), re.MULTILINE))
+
+
+PROVIDES = {
+    "dask": {"dask"},
+    "flower": {"flwr"},
+    "notebook": {"matplotlib", "sklearn", "torch"},
+    "nvflare": {"nvflare"},
+    "pfl": {"pfl", "torch"},
+    "scikit-learn": {"sklearn"},
+    "sim": {"matplotlib", "sklearn", "torch"},
+}
+"""What an extra, or a package, in an example's first lines brings for it to import."""
+
+PARTS = {"nvflare/digits.py": ["nvflare/digits_parts.py"], "pfl/cost.py": ["pfl/digits.py"]}
+"""Modules that an example imports from its own folder."""
+
+PROGRAMS = sorted(
+    name
+    for path in (*EXAMPLES.rglob("*.py"), *EXAMPLES.rglob("*.ipynb"))
+    if "_app/" not in (name := str(path.relative_to(EXAMPLES)))
+    and name not in PARTS["nvflare/digits.py"]
+)
+
+
+def text_and_code(name: str) -> tuple[str, str]:
+    """What an example says of itself, and its code, with that of its own modules."""
+    if name.endswith(".ipynb"):
+        first, *cells = json.loads((EXAMPLES / name).read_text())["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        return "".join(first["source"]), code
+    code = (EXAMPLES / name).read_text()
+    others = (text_and_code(part)[1] for part in PARTS.get(name, []))
+    return ast.get_docstring(ast.parse(code)) or "", "\n".join([code, *others])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_example_names_the_extras_that_it_needs(name: str) -> None:
+    text, code = text_and_code(name)
+    told = re.search(r"^Needs: veilsum(?:\[(\w+)\])?(?:, ([a-z-]+))?$", text, re.MULTILINE)
+    assert told, f"{name} does not say what it needs"
+    project = tomllib.loads((EXAMPLES.parent / "pyproject.toml").read_text())["project"]
+    assert told[1] is None or told[1] in project["optional-dependencies"]
+    given = {package for each in told.groups() if each for package in PROVIDES[each]}
+    nodes = list(ast.walk(ast.parse(code)))
+    names = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    names |= {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+    imported = {each.partition(".")[0] for each in names} & set().union(*PROVIDES.values())
+    assert imported <= given, f"{name} also needs {imported - given}"
 
 
 class TestInProcess:

@@ -111,6 +111,25 @@ def test_a_folder_of_the_users_is_named(site: Path, package: str) -> None:
     )
 
 
+@pytest.mark.parametrize("imported", PACKAGES)
+def test_each_package_by_itself_names_the_folder_and_imports_once_it_is_renamed(
+    site: Path, imported: str
+) -> None:
+    stranger = "dp" if imported == "secagg" else "secagg"
+    own = site.parent / "project" / stranger / "__init__.py"
+    own.parent.mkdir(parents=True)
+    own.touch()
+    program = ["-c", f"import {imported}"]
+    status, text = python(site, *program, first=own.parents[1])
+    assert status == 1 and text.splitlines()[-1].endswith(
+        f"ForeignPackageError: {own} is in the way of veilsum's package {stranger}, which is in "
+        f"{site / stranger}: rename it, or take its folder off sys.path"
+    )
+    assert python(site, *program) == (0, "")
+    own.parent.rename(own.parents[1] / "mine")
+    assert python(site, *program, first=own.parents[1]) == (0, "")
+
+
 def test_a_module_of_the_users_is_named(site: Path) -> None:
     own = site.parent / "project" / "protocol.py"
     own.parent.mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +107,8 @@ def private_mean(
         ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
     """
     rows = _rows(vectors)
+    if not compression >= 1.0:
+        raise ParameterError("compression", compression, "at least 1, where nothing is compressed")
     count, dimension = rows.shape
     choices: dict[str, Any] = {
         "tolerated_dropouts": count // 10,
@@ -180,6 +182,11 @@ def _scheme(scheme: str | Scheme) -> Scheme:
 
 def _array(given: Any) -> Any:
     """What NumPy can iterate over row by row: data frames go by column, and tensors may not go."""
+    valid = "one vector of each client, such as list({})"
+    if hasattr(given, "batch_sampler"):
+        raise ParameterError("vectors", "a DataLoader", valid.format("loader.dataset"))
+    if isinstance(given, Mapping):
+        raise ParameterError("vectors", "a mapping", valid.format("vectors.values()"))
     if hasattr(given, "detach"):
         given = given.detach().cpu()
     to_numpy = getattr(given, "to_numpy", None) or getattr(given, "numpy", None)
@@ -198,6 +205,8 @@ def _rows(vectors: Sequence[ArrayLike] | NDArray[Any]) -> NDArray[np.float64]:
         is_masked = any(np.ma.isMaskedArray(each) for each in given)
         is_complex = any(np.iscomplexobj(each) for each in given)
         rows = np.zeros((0, 0)) if is_masked or is_complex else np.array(given, dtype=np.float64)
+    except ParameterError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise ParameterError("vectors", f"({error})", valid) from None
     if is_masked:

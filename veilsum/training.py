@@ -34,7 +34,8 @@ class PrivateRun:
         model: a copy of the module with the parameters of the last round, in evaluation mode.
         accuracy: share of the test examples that it labels rightly, in [0, 1].
         loss: mean loss of a test example.
-        epsilon: guaranteed to every client over all rounds; None if the run promises none.
+        epsilon: guaranteed to every client over all rounds; None if the run promises none. With
+            ``engine.aggregator = "central"`` it holds against everybody but the server.
         delta: of the same promise.
         summary: what the run came to, as `veilsum run --json` prints it.
         records: of the rounds, as in `rounds.jsonl`.
@@ -91,9 +92,10 @@ def private_training(
     Args:
         model: a torch module that maps a batch of inputs to a score for each class. It is copied.
         clients: the examples of each client: pairs (inputs, labels) of arrays or tensors, map-style
-            data sets of such pairs, or tables with named columns (Hugging Face `datasets`); also a
-            `flwr_datasets.FederatedDataset`, or a `Dataset` of this package whose owners are the
-            clients.
+            data sets of such pairs or a `DataLoader` over one, or tables with named columns
+            (Hugging Face `datasets`); also a `flwr_datasets.FederatedDataset`, or a `Dataset` of
+            this package whose owners are the clients. A label is the number of a class, or a row of
+            0 and 1 where several classes may apply.
         epsilon: of the promise to every client, over all rounds of this run. Runs on the same
             clients in other folders, or in none, are not counted with it: what they tell adds up.
         delta: of the same; take one well below 1 / clients.
@@ -107,7 +109,8 @@ def private_training(
         test: examples that no client has, in the same form as a client's. If left out, every tenth
             example of each client is held out.
         columns: names of inputs and labels in tables.
-        loss: of each example, from scores and labels; cross entropy if left out.
+        loss: of each example, from scores and labels; cross entropy if left out (binary, with the
+            scores as log odds, where several classes may apply).
         folder: where to keep the run. The same call goes on after an interruption, and
             `veilsum report FOLDER` makes a page of it. A temporary one if left out. A folder with
             a ledger and without the clients' identities (`secrets.key`) is refused.

@@ -154,13 +154,13 @@ class EventCounter(ABC):
 
 def refusal(name: str, event: object) -> str:
     """Return the words in which an accountant refuses an event."""
-    text = f"{name} has no theorem for {event!r}"
+    text = f"{name} has no theorem for {type(event).__name__}"
     if isinstance(event, SampledRelease):
         return f"{text}: sampling does not protect against a server, which knows the cohort"
     if isinstance(event, LocalRelease):
         return f"{text}: local reports promise something else and are accounted for by themselves"
     if isinstance(event, IntegerRelease) and not is_tabulated(event):
-        return f"{text}: its tables end at a variance of {MAX_VARIANCE:g}"
+        return f"{text}: its tables end at a variance of {MAX_VARIANCE:g}, and this is {event!r}"
     return text
 
 

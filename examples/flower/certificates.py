@@ -1,5 +1,7 @@
 """Certificates for the SuperLink of a test network: an authority of its own, and what it signs.
 
+Needs: veilsum
+
     python certificates.py --out network --host superlink
 
 Writes `authority/ca.crt`, which SuperNodes and `flwr` trust, and `superlink/server.crt` and

@@ -1,5 +1,7 @@
 """A real Flower network on this machine: a SuperLink, SuperNodes, and the digits app over HTTP.
 
+Needs: veilsum[flower], scikit-learn
+
     python network.py --out /tmp/digits --clients 5
 
 Every SuperNode is a process with its own folder (`veilsum.home`), made beforehand by

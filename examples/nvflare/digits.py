@@ -1,6 +1,7 @@
 """Private federated averaging in NVFlare's simulator: six clients read scikit-learn's digits.
 
-Run with: python examples/nvflare/digits.py WORKSPACE   (needs nvflare and scikit-learn)
+Needs: veilsum[nvflare], scikit-learn
+Run with: python examples/nvflare/digits.py WORKSPACE
 
 Six clients do not hide anybody well, so epsilon is large here. What matters is how the parts fit
 together; docs/integrations/nvflare.md says what to change for your own federation.

@@ -1,5 +1,6 @@
 """What `PrivateMean` costs per simulated user, compared with plain pfl in the same run.
 
+Needs: veilsum[pfl], scikit-learn
 Run with: python examples/pfl/cost.py   (processor time on one thread; a few minutes)
 """
 

@@ -1,6 +1,7 @@
 """Private federated averaging in pfl on scikit-learn's digits, with and without `PrivateMean`.
 
-Run with: python examples/pfl/digits.py   (needs pfl with its pytorch extra, and scikit-learn)
+Needs: veilsum[pfl], scikit-learn
+Run with: python examples/pfl/digits.py
 """
 
 import tempfile

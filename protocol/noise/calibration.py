@@ -47,6 +47,8 @@ matter of utility only: the clip is applied to every vector, so privacy never re
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _FACTORS = (2, 4, 8, 16)
 """What is tried where nothing meets a goal."""
+_EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""What is tried where a goal needs more noise than there is."""
 _SOON_KNOWN = 2.0**23
 """Variance of a sum up to which calibration takes a second at most."""
 
@@ -170,15 +172,22 @@ def _remedies(goal: PrivacyGoal, of: _Round) -> Iterator[str]:
             if _is_feasible(goal, replace(of, fewest_honest=factor * of.fewest_honest)):
                 yield f"{factor} times as many clients"
                 break
+        for epsilon in (each for each in _EPSILONS if each > goal.epsilon):
+            if _is_feasible(replace(goal, epsilon=epsilon), of, of.fewest_honest * MAX_COINS / 4.0):
+                yield f"epsilon = {epsilon:g}"
+                break
 
 
-def _is_feasible(goal: PrivacyGoal, of: _Round) -> bool:
-    """Whether a round is calibrated, if that is soon known: an error must not take minutes."""
+def _is_feasible(goal: PrivacyGoal, of: _Round, most: float = _SOON_KNOWN) -> bool:
+    """Whether a round is calibrated, if its noise has at most so much variance in the sum.
+
+    Beyond the usual bound it takes a second or more; an error must not take minutes.
+    """
     try:
         sigma = goal.noise_multiplier * of.bound * _predicted_scale(goal, of)
     except ParameterError:
         return False
-    return sigma**2 <= _SOON_KNOWN and math.isfinite(_least_scale(goal, of))
+    return sigma**2 <= most and math.isfinite(_least_scale(goal, of))
 
 
 def sharpest(

@@ -477,6 +477,8 @@ def _key_of(argument: str, tables: PlanTables) -> tuple[str, str | None]:
     """Where a configuration has what a plan calls by this name, and what is tried in its place."""
     if argument == "scheme":
         return "scheme.kind", "one-shot"
+    if argument == "cohort":
+        return "cohort.size", None
     scheme = tables.scheme
     if argument == "committee" and isinstance(scheme, OneShotTable):
         named = isinstance(scheme.committee, NamedTable)

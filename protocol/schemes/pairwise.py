@@ -101,6 +101,9 @@ class Pairwise(Scheme):
         if degree and not failure <= plan.goal.reserve.aggregation:
             raise unsafe(bits, failure, plan.goal)
         fewest = fewest_survivors(threshold, plan.tolerated_colluders, degree)
+        if plan.cohort < fewest:
+            valid = f"at least {fewest}, with {plan.tolerated_colluders} colluders"
+            raise ParameterError("cohort", plan.cohort, valid)
         if plan.minimum_survivors < fewest:
             raise ParameterError(
                 "tolerated_dropouts",

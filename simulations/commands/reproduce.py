@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.provenance import source_hash
-from simulations.common.tables import JsonFlag, show
+from simulations.common.tables import JsonFlag, show, show_rows
 from simulations.reproduce.catalog import CAMPAIGNS
 
 if TYPE_CHECKING:
@@ -30,7 +29,10 @@ LISTED = "\n\n".join(f"{name}: {about}" for name, about in CAMPAIGNS.items())
 def reproduce_command(
     name: Annotated[str | None, typer.Argument(help="Of a campaign; see the list below.")] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small plan: seconds to minutes, and no files.")
+        bool,
+        typer.Option(
+            "--quick", help="A small plan: seconds to minutes, without data sets to fetch."
+        ),
     ] = False,
     preset: Annotated[
         str | None, typer.Option(help="Which of the campaign's plans; an error lists them.")
@@ -133,11 +135,9 @@ def carry_out(
     else:
         for part in campaign.all_parts(figures):
             if part.brief:
-                console.print(_printed(part))
-    paths = campaign.write(figures, out)
-    if not as_json:
-        for name, path in paths.items():
-            console.print(f"{name}: {escape(str(path))}", soft_wrap=True)
+                _show(part)
+    for name, path in campaign.write(figures, out).items():
+        (told if as_json else console).print(f"{name}: {escape(str(path))}", soft_wrap=True)
 
 
 def finished(folder: Path, name: str, options: Options) -> Path | None:
@@ -161,17 +161,15 @@ def finished(folder: Path, name: str, options: Options) -> Path | None:
     return None
 
 
-def _printed(part: Part) -> str | Table:
-    """Return a part of the page for the terminal."""
+def _show(part: Part) -> None:
+    """Print a part of the page."""
     from simulations.reproduce.engine.render import Grid
 
-    if not isinstance(part, Grid):
-        return escape(part.text)
-    head, *rows = part.rows
-    table = Table(*map(escape, head), title=escape(part.title) or None)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+    if isinstance(part, Grid):
+        head, *rows = part.rows
+        show_rows(part.title, head, rows)
+    else:
+        Console().print(escape(part.text))
 
 
 def _words(name: str, options: Options) -> str:

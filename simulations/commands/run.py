@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.failures import kept_so_far
 from simulations.common.files import write_whole
-from simulations.common.tables import JsonFlag, readable
+from simulations.common.tables import JsonFlag, readable, show_rows
 
 if TYPE_CHECKING:
     from protocol.exchange.ranks import Ranks
@@ -214,7 +213,7 @@ def sweep_command(
     if as_json:
         typer.echo(json.dumps(summaries))
     elif not quiet:
-        Console().print(_comparison(summaries, [key for key, _ in next(iter(points.values()))]))
+        _compare(summaries, [key for key, _ in next(iter(points.values()))])
 
 
 def _one_by_one(
@@ -310,24 +309,33 @@ def _finished(folder: Path, config: RunConfig, console: Console) -> RunSummary |
     return summary
 
 
-def _comparison(summaries: list[dict[str, Any]], keys: list[str]) -> Table:
+def _compare(summaries: list[dict[str, Any]], keys: list[str]) -> None:
+    """Print what came of every point."""
+    from simulations.learning.records import spent
+
     shown = {
         "accuracy": "accuracy",
-        "best_accuracy": "best_accuracy",
+        "best_accuracy": "best accuracy",
         "compression": "compression",
         "compression_second_half": "second half",
-        "bytes_per_client": "bytes_per_client",
+        "bytes_per_client": "bytes per client",
     }
-    table = Table(*keys, *shown.values(), "epsilon, guaranteed", "spent", title="sweep")
-    for summary in summaries:
-        # Points that an earlier version finished may not have all of it.
-        cells = [readable(summary.get(name, "-")) for name in (*keys, *shown)]
-        epsilons = summary["epsilons"]
-        spent = readable(epsilons["server"])
-        table.add_row(*cells, readable(epsilons.get("guaranteed", "-")), spent)
+    # Keys as in the names of the points' folders.
+    short = (key.rpartition(".")[2] for key in keys)
+    heads = (*short, *shown.values(), "epsilon, guaranteed", "spent")
+    # Points that an earlier version finished may not have all of it.
+    rows = [
+        [readable(summary.get(name, "-")) for name in (*keys, *shown)]
+        + [
+            readable(summary["epsilons"].get("guaranteed", "-")),
+            readable(spent(summary["epsilons"])),
+        ]
+        for summary in summaries
+    ]
+    title = "sweep"
     if insecure := sum("insecure_seed" in summary for summary in summaries):
         # In the title: a caption is what people cut off.
-        table.title = (
+        title = (
             f"sweep: {insecure} of {len(summaries)} runs have an insecure_seed, and protect nobody"
         )
-    return table
+    show_rows(title, heads, rows)

@@ -6,14 +6,21 @@ Help, version and the completion of a command's name wait for none of them.
 from __future__ import annotations
 
 import copy
+import os
+import sys
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
+
+from simulations.common.failures import interrupted
+
+INTERRUPTED: Final = 130
+"""Exit status of a command that Ctrl-C ended: 128 and the number of SIGINT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,16 @@ class LazyGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**{**attributes, "commands": {}})
         self.commands = Verbs(self.verbs)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; if it is interrupted, say how to go on."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Typer would end here without a word.
+            if os.environ.get("RANK", "0") == "0":
+                typer.echo(interrupted(sys.argv), err=True)
+            raise typer.Exit(INTERRUPTED) from None
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the commands' outline."""

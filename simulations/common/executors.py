@@ -6,6 +6,7 @@ All of them are a `concurrent.futures.Executor`, which is all that a sweep or a 
 from __future__ import annotations
 
 import pickle
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
@@ -58,12 +59,18 @@ def executor(
         pool = RankExecutor(ranks)
     elif workers > 1:
         # Torch's threads do not survive a fork.
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), share_cores, (workers,))
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), _begin, (workers,))
     try:
         yield pool
     finally:
         if pool is not None:
             pool.shutdown(cancel_futures=True)
+
+
+def _begin(workers: int) -> None:
+    """Begin one of several processes; Ctrl-C, which all get, ends it without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    share_cores(workers)
 
 
 @contextmanager

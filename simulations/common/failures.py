@@ -9,8 +9,10 @@ lack: this module has to say just that.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from veilsum.extras import install_command
@@ -46,6 +48,9 @@ _CURES: Final[Mapping[int, str]] = {
     errno.ENOTDIR: "there is a file where a folder should be; choose another folder",
     errno.EISDIR: "there is a folder where a file should be; choose another file",
 }
+
+_RESUMED: Final = frozenset({"audit", "reproduce", "run", "sweep"})
+"""Commands that go on from what an interrupted one has kept."""
 
 KEPT: Final = "what was finished is kept: give the same command again to continue"
 
@@ -134,6 +139,26 @@ def one_line(error: Exception) -> str | None:
         return "\n".join([f"{type(error).__name__}: {begin}{text}", *notes])
     notes = "".join(f"; {note}" for note in notes)
     return " ".join(f"{type(error).__name__}: {text}{notes}".split())
+
+
+def interrupted(words: Sequence[str]) -> str:
+    """What to tell whoever interrupted a command: one line with the command that goes on.
+
+    Args:
+        words: of the command line, `sys.argv`.
+    """
+    program, *given = words
+    name = "veilsum" if Path(program).stem == "veilsum" else "python -m veilsum"
+    command = f"{name} {shlex.join(given)}"
+    verb = given[0] if given else ""
+    if verb == "audit" and not any(word.partition("=")[0] == "--out" for word in given):
+        return (
+            "interrupted; an audit without --out keeps nothing; to begin one that can be resumed: "
+            f"{command} --out veilsum-audit"
+        )
+    if verb in _RESUMED:
+        return f"interrupted; what was finished is kept; to resume: {command}"
+    return f"interrupted; nothing was kept; to begin again: {command}"
 
 
 def _missing(error: ImportError) -> str | None:

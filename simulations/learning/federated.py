@@ -328,6 +328,9 @@ class Federation:
         task = self._config.task
         labels, rng = self._data.train.labels, self._rng(Purpose.PARTITION)
         least, count = task.minimum_examples, task.population
+        if labels.ndim > 1 and task.clients in ("dirichlet", "shards"):
+            value = f"{task.clients}, which divides by label, for several labels of an example"
+            raise ConfigurationError("task.clients", value, "natural or iid")
         try:
             if task.clients == "natural":
                 everybody = partition_natural(self._data.train.owners, minimum=least)

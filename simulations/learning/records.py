@@ -34,6 +34,7 @@ class Epsilons(TypedDict):
     amplified: NotRequired[bool]
     adjacency: NotRequired[str]
     guaranteed: NotRequired[float | str | None]
+    guaranteed_against: NotRequired[str]  # the server, if left out
     gaussian: NotRequired[Pair]
 
 
@@ -167,6 +168,11 @@ def with_noise(facts: Facts, *mechanisms: DistributedMechanism) -> Facts:
 def epsilons_of(found: FourEpsilons) -> Epsilons:
     """The four epsilons and their goal, as JSON values."""
     return cast(Epsilons, found.as_json())
+
+
+def spent(epsilons: Epsilons) -> float | str:
+    """What has been spent against whoever the guarantee is about."""
+    return epsilons["outsider"] if "guaranteed_against" in epsilons else epsilons["server"]
 
 
 def average_rate(records: Sequence[Mapping[str, Any]]) -> float:

@@ -112,6 +112,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "algorithm": Label(_NOISE, "local algorithm"),
     "epsilon_of_a_report": Label(_EPSILON, "of one report"),
     "epsilons.guaranteed": Label(_EPSILON, "guaranteed, wherever the run stops"),
+    "epsilons.guaranteed_against": Label(_EPSILON, "guaranteed against"),
     "epsilons.server": Label(_EPSILON, "the server and its colluders"),
     "epsilons.outsider": Label(_EPSILON, "whoever sees only the released models"),
     "epsilons.without_members": Label(_EPSILON, "a server that knows the noise of all members"),
@@ -156,6 +157,7 @@ def grouped_table(title: str, figures: Mapping[str, object]) -> Table:
         groups.setdefault(label.group, []).append(cells)
     table = Table("", "", title=title, show_header=False, box=SIMPLE)
     table.columns[0].no_wrap = True
+    table.columns[1].overflow = "fold"
     for group, rows in groups.items():
         if rows:
             table.add_row(Text(group, "bold"), "")

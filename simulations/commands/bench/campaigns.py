@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from simulations.commands.bench.options import prose
 from simulations.common.schemes import SchemeChoice
-from simulations.common.tables import JsonFlag, show
+from simulations.common.tables import JsonFlag, show, show_rows
 
 
 def faults_command(
@@ -118,9 +115,9 @@ def _show_campaign(
     show("campaign", {**figures, **counts} if as_json else figures, as_json)
     if as_json:
         return
-    for title, rows in counts.items():
-        table = Table(title, "outcomes")
-        for name, ends in rows.items():
-            text = ", ".join(f"{outcome}: {count:,}" for outcome, count in sorted(ends.items()))
-            table.add_row(escape(name), escape(text))
-        Console().print(table)
+    for title, found in counts.items():
+        rows = [
+            (name, ", ".join(f"{outcome}: {count:,}" for outcome, count in sorted(ends.items())))
+            for name, ends in found.items()
+        ]
+        show_rows("", (title, "outcomes"), rows)

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from protocol.errors import ConfigurationError
 from protocol.round.losses import Stage, stages_of
@@ -36,7 +34,7 @@ from simulations.common.schemes import (
     SchemeOption,
     show_schemes,
 )
-from simulations.common.tables import JsonFlag, readable, show
+from simulations.common.tables import JsonFlag, readable, show, show_rows
 
 if TYPE_CHECKING:
     from simulations.learning.training import Strategy
@@ -152,10 +150,10 @@ def _show_growth(title: str, scheme: str, results: Sequence[Mapping[str, Any]]) 
     else:
         columns[2:2] = ["server_cpu_seconds_per_client", "ratio_to_first"]
         columns += ["member_seconds_median", "peak_rss_bytes"]
-    table = Table("clients", *columns, title=title)
-    for each in results:
-        table.add_row(str(each["clients"]), *(readable(each[column]) for column in columns))
-    Console().print(table)
+    rows = [
+        (str(each["clients"]), *(readable(each[column]) for column in columns)) for each in results
+    ]
+    show_rows(title, ("clients", *columns), rows)
 
 
 def controller_command(
@@ -292,8 +290,5 @@ def _simulate_on_ranks(
     else:
         runs = figures.pop("runs")
         show("simulate", figures, False)
-        table = Table(*runs[0], title="ranks")
-        for run in runs:
-            table.add_row(*map(readable, run.values()))
-        Console().print(table)
+        show_rows("ranks", list(runs[0]), [[*map(readable, run.values())] for run in runs])
     exit_if_wrong(figures)

@@ -16,7 +16,7 @@ Inputs = NDArray[np.float32] | NDArray[np.int64]
 """float32[m, ...] numbers or int64[m, length] tokens, one row per example."""
 
 Labels = NDArray[np.int64]
-"""int64[m]: the right answer of each example."""
+"""int64[m]: the right answer of each example; int64[m, n] of 0 and 1 where n of them may apply."""
 
 Owners = NDArray[np.int64]
 """int64[m]: equal numbers mean one natural client, such as a writer or a speaker."""
@@ -48,7 +48,7 @@ class Split:
     """
 
     inputs: Inputs  # float32[m, ...], finite, or int64[m, length], not negative
-    labels: Labels  # int64[m]
+    labels: Labels  # int64[m], or int64[m, n] of 0 and 1
     # int64[m], the natural client of each example; None if there are no such clients
     owners: Owners | None = None
 
@@ -76,12 +76,13 @@ class Split:
 
     def _check_shapes(self) -> None:
         """See that there is one label, and one owner if any, per example."""
-        if self.inputs.ndim < 2 or self.labels.shape != self.inputs.shape[:1]:
+        alike = self.labels.shape[:1] == self.inputs.shape[:1] and self.labels.ndim in (1, 2)
+        if self.inputs.ndim < 2 or not alike:
             raise ValueError(
-                f"inputs must be [m, ...] with at least two axes and labels [m], "
+                f"inputs must be [m, ...] with at least two axes and labels [m] or [m, n], "
                 f"got {self.inputs.shape} and {self.labels.shape}"
             )
-        if self.owners is not None and self.owners.shape != self.labels.shape:
+        if self.owners is not None and self.owners.shape != self.labels.shape[:1]:
             raise ValueError(
                 f"owners must be [m] like labels, got {self.owners.shape} and {self.labels.shape}"
             )
@@ -126,6 +127,11 @@ class Dataset:
             if split.labels.min() < 0 or split.labels.max() >= self.classes:
                 raise ValueError(f"labels must lie in [0, {self.classes})")
             self._check_inputs(split.inputs)
+        if self.train.labels.shape[1:] != self.test.labels.shape[1:]:
+            raise ValueError(
+                f"train and test examples differ in how many labels they have: "
+                f"{self.train.labels.shape[1:]} and {self.test.labels.shape[1:]}"
+            )
         if self.train.inputs.shape[1:] != self.test.inputs.shape[1:]:
             raise ValueError(
                 f"train and test inputs differ in their features: "

@@ -20,7 +20,11 @@ HELD_OUT: Final = 10
 
 Examples = Any
 """Of one client: a pair (inputs, labels) of arrays or tensors; a map-style data set whose items are
-such pairs, as torch has them; or a table with named columns, as Hugging Face's `datasets` has."""
+such pairs, as torch has them, or a `DataLoader` over all of one; or a table with named columns, as
+Hugging Face's `datasets` has."""
+
+CLASSES: Final = "integers from 0 on, or rows of 0 and 1 where several labels may apply"
+TO_CLASSES: Final = "numbers become classes by numpy.digitize(labels, edges)"
 
 NAME: Final = "own"
 """What such a data set is called in configurations and reports."""
@@ -41,10 +45,9 @@ def own_dataset(
     if len(parts) < 2:
         raise ConfigurationError("clients", f"{len(parts)} of them", "at least two")
     read = [_pair(part, f"clients[{index}]", columns) for index, part in enumerate(parts)]
-    shapes = {inputs.shape[1:] for inputs, _ in read} | {inputs.dtype for inputs, _ in read}
-    if len(shapes) != 2:
+    if len({(x.shape[1:], x.dtype, labels.shape[1:]) for x, labels in read}) != 1:
         raise ConfigurationError(
-            "clients", "inputs of different shapes or types", "inputs that are alike"
+            "clients", "inputs or labels of different shapes or types", "examples that are alike"
         )
     owners = np.repeat(np.arange(len(read)), [len(labels) for _, labels in read])
     inputs = np.concatenate([each for each, _ in read])
@@ -85,7 +88,8 @@ def _parts(clients: Any, test: Examples | None) -> tuple[Sequence[Examples], Exa
         count = clients.partitioners["train"].num_partitions
         parts = [clients.load_partition(index, "train") for index in range(count)]
         return parts, clients.load_split("test") if test is None else test
-    if isinstance(clients, str | bytes) or not hasattr(clients, "__iter__"):
+    single = isinstance(clients, str | bytes) or hasattr(clients, "batch_sampler")
+    if single or not hasattr(clients, "__iter__"):
         raise ConfigurationError(
             "clients", f"a {type(clients).__name__}", "a list with the examples of each client"
         )
@@ -94,6 +98,8 @@ def _parts(clients: Any, test: Examples | None) -> tuple[Sequence[Examples], Exa
 
 def _pair(part: Examples, name: str, columns: tuple[str, str] | None) -> tuple[Inputs, Labels]:
     """Inputs and labels of one client, as arrays of the types that splits take."""
+    if hasattr(part, "batch_sampler"):
+        part = _loaded(part, name)
     if hasattr(part, "column_names") and hasattr(part, "with_format"):
         chosen = _columns(part.column_names, name, columns)
         rows = part.with_format("numpy")
@@ -109,15 +115,29 @@ def _pair(part: Examples, name: str, columns: tuple[str, str] | None) -> tuple[I
         inputs, labels = (np.asarray(each) for each in raw)
     except (ValueError, TypeError) as error:
         raise ConfigurationError(name, str(error), "inputs that are all of one shape") from None
-    if len(inputs) == 0 or len(inputs) != len(labels) or inputs.ndim < 2 or labels.ndim != 1:
+    if inputs.ndim < 2 or labels.ndim not in (1, 2) or not 0 < len(inputs) == len(labels):
         raise ConfigurationError(
             name,
             f"inputs {list(inputs.shape)} and labels {list(labels.shape)}",
-            "inputs [m, ...] and labels [m], with at least one example",
+            "inputs [m, ...] and labels [m] or [m, n], with at least one example",
         )
-    if labels.dtype.kind not in "iu" or labels.min() < 0:
-        raise ConfigurationError(f"{name} labels", f"of {labels.dtype}", "integers from 0 on")
+    several = labels.ndim == 2 and labels.shape[1] > 1 and bool(np.isin(labels, (0, 1)).all())
+    if not several and (labels.ndim == 2 or labels.dtype.kind not in "iu" or labels.min() < 0):
+        what = f"of {labels.dtype}, shape {list(labels.shape)}"
+        raise ConfigurationError(f"{name} labels", what, f"{CLASSES}; {TO_CLASSES}")
     return _numbers(inputs, name), labels.astype(np.int64)
+
+
+def _loaded(loader: Any, name: str) -> Any:
+    """The data set behind a `DataLoader`: batches are made anew, with the run's own coins."""
+    drawn, found = len(loader.sampler), len(loader.dataset)
+    if drawn != found:
+        raise ConfigurationError(
+            name,
+            f"a DataLoader that draws {drawn} of {found} examples",
+            "one over a torch.utils.data.Subset, or the Subset itself",
+        )
+    return loader.dataset
 
 
 def _items(part: Any, name: str) -> Iterator[tuple[Any, Any]]:
@@ -127,7 +147,7 @@ def _items(part: Any, name: str) -> Iterator[tuple[Any, Any]]:
             raise ConfigurationError(
                 f"{name}[{index}]", f"a {type(item).__name__}", "a pair (input, label)"
             )
-        yield np.asarray(item[0]), int(item[1])
+        yield np.asarray(item[0]), np.asarray(item[1])
 
 
 def _columns(names: Sequence[str], name: str, columns: tuple[str, str] | None) -> tuple[str, str]:

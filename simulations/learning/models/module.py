@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.nn.modules.batchnorm import _NormBase
 
 from protocol.errors import ConfigurationError
@@ -20,7 +21,8 @@ from simulations.learning.models.layout import Vector
 from simulations.learning.models.task import Family, Parameters, Task
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""Scores float[m, classes] and labels int64[m] to the loss of each example, float[m]."""
+"""Scores float[m, classes] and labels int64[m], or [m, classes] of 0 and 1, to the loss of each
+example, float[m]."""
 
 _KEY: Final = "model"
 
@@ -28,13 +30,16 @@ _KEY: Final = "model"
 class ModuleTask(Task):
     """Classification by any module that maps a batch of inputs to a score for each class.
 
+    Where an example may have several labels, each is a question of its own: its score is the log
+    odds of a yes, and an example counts as right if all answers are.
+
     What trains are the parameters that require a gradient; the others, and buffers, stay as they
     are. The first parameters are the module's own. Dropout is off, since an update shall be a
     function of parameters and batch alone.
 
     Args:
         module: float32; it is copied, and never changed.
-        loss: of each example; cross entropy if left out.
+        loss: of each example; cross entropy if left out, the mean over all labels of an example.
 
     Raises:
         ConfigurationError: nothing trains, a parameter is not float32 or has no values yet, or a
@@ -84,14 +89,28 @@ class ModuleTask(Task):
         return scores
 
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of each example, float[m]."""
-        return (
-            super().losses(scores, targets) if self._loss is None else self._loss(scores, targets)
-        )
+        """Return the loss of each example, in the shape of the targets."""
+        losses = self._losses_of_examples(scores, targets)
+        return losses if targets.dim() == 1 else losses.unsqueeze(1).expand(targets.shape)
+
+    def _losses_of_examples(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each example, float[m]."""
+        if self._loss is not None:
+            return self._loss(scores, targets)
+        if targets.dim() == 1:
+            return super().losses(scores, targets)
+        answers = targets.to(scores.dtype)
+        return binary_cross_entropy_with_logits(scores, answers, reduction="none").mean(dim=1)
 
     def mean_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the mean of `losses`."""
         return self.losses(scores, targets).mean()
+
+    def right(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Return which examples are labelled rightly: bool[m]."""
+        if targets.dim() == 1:
+            return super().right(scores, targets)
+        return ((scores > 0) == (targets > 0)).all(dim=1)
 
     def trained(self, vector: Vector) -> nn.Module:
         """Return a copy of the module with parameters float32[d]; in evaluation mode."""
@@ -108,7 +127,7 @@ class ModuleTask(Task):
 
         Args:
             inputs: float32[m, ...] or int64[m, length].
-            labels: int64[m].
+            labels: int64[m] or int64[m, classes].
 
         Raises:
             ConfigurationError: it cannot take them, gives no scores of the right shape, has a loss
@@ -129,11 +148,17 @@ class ModuleTask(Task):
             raise ConfigurationError(_KEY, f"answers with a {type(scores).__name__}", valid)
         if scores.dim() != 2 or len(scores) != len(inputs) or scores.shape[1] < 2:
             raise ConfigurationError(_KEY, f"answers with shape {list(scores.shape)}", valid)
+        if labels.dim() == 2 and labels.shape != scores.shape:
+            raise ConfigurationError(
+                _KEY,
+                f"{scores.shape[1]} scores for {labels.shape[1]} labels",
+                "a score for each label",
+            )
         if int(labels.max()) >= scores.shape[1]:
             raise ConfigurationError(
                 _KEY, f"{scores.shape[1]} classes for a label {int(labels.max())}", "more classes"
             )
-        self._check_loss(leaves, self.losses(scores, labels), len(inputs))
+        self._check_loss(leaves, self._losses_of_examples(scores, labels), len(inputs))
         return int(scores.shape[1])
 
     def _check_loss(self, leaves: dict[str, Tensor], losses: Tensor, count: int) -> None:

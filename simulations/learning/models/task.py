@@ -138,6 +138,11 @@ class Task(ABC):
         """Return the label that the scores speak for: int64, in the shape of the targets."""
         return scores.argmax(dim=-1)
 
+    def right(self, scores: Tensor, targets: Tensor) -> Tensor:
+        """Return which of the predictions that count are right: bool[n]."""
+        counts = targets != IGNORED
+        return self.predictions(scores)[counts] == targets[counts]
+
     def penalty(self, parameters: Parameters) -> Tensor | None:
         """Return what is added to the loss whatever the data, if anything."""
         del parameters
@@ -229,7 +234,6 @@ class Task(ABC):
             inputs = torch.tensor(split.inputs[part])
             targets = self.targets(inputs, torch.tensor(split.labels[part]))
             scores = self.scores(parameters, inputs)
-            here = int((targets != IGNORED).sum())
-            lost = float(self.mean_loss(scores, targets)) * here if here else 0.0
-            # A prediction is never negative, so it never equals IGNORED.
-            return lost, int((self.predictions(scores) == targets).sum()), here
+            right = self.right(scores, targets)
+            lost = float(self.mean_loss(scores, targets)) * len(right) if len(right) else 0.0
+            return lost, int(right.sum()), len(right)

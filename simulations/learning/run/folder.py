@@ -25,7 +25,7 @@ from simulations.common.files import append_durably, write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.local_dp.journal import PATTERN
-from simulations.learning.records import Record, RunSummary
+from simulations.learning.records import Record, RunSummary, flat
 
 ENVIRONMENT: Final = "environment.json"
 ROUNDS: Final = "rounds.jsonl"
@@ -140,11 +140,12 @@ class RunFolder:
         begun, given = load(path, RunConfig), config.engine.insecure_seed
         if begun.engine.insecure_seed != given:
             raise other_seed(given, begun.engine.insecure_seed)
-        if _resolved(begun) != _resolved(config):
+        there, here = _resolved(begun), _resolved(config)
+        if there != here:
             raise ConfigurationError(
                 str(self.path),
-                "made with another configuration",
-                "another --out, or that configuration",
+                f"made with another configuration ({_differences(there, here)})",
+                "another folder (--out), or the values that it was made with",
             )
         if self.key.exists():
             self._require_home()
@@ -221,6 +222,14 @@ def _resolved(config: RunConfig) -> RunConfig:
     exact = config.noise.mechanism == "binomial"
     noise = config.noise.model_copy(update={"exact": exact})
     return config.model_copy(update={"noise": noise})
+
+
+def _differences(begun: RunConfig, given: RunConfig) -> str:
+    """The keys whose values are not the same, with both values."""
+    there, here = (flat(config.model_dump(exclude_none=True)) for config in (begun, given))
+    none = "left out"
+    pairs = ((key, there.get(key, none), here.get(key, none)) for key in {**there, **here})
+    return "; ".join(f"{key}: {old} there, {new} here" for key, old, new in pairs if old != new)
 
 
 def _line(record: Record) -> bytes:

@@ -29,6 +29,7 @@ from simulations.learning.noise_schedule import (
     training_plan,
 )
 from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
+from simulations.learning.sources import CentralMean
 from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
 from sketch.factors import FactorShapes
@@ -59,8 +60,8 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     played: list[RankCost] = []
     if config.local_dp is not None:
         figures |= _local_figures(config, config.local_dp, federation.task.dimension)
-    elif config.engine.aggregator == "central" and config.noise.kind != "independent":
-        figures |= _correlated_figures(config)
+    elif config.engine.aggregator == "central":
+        figures |= _central_figures(config, federation.task.dimension)
     elif config.engine.aggregator != "plain":
         for name, plan, first in _sums(config, federation.task.layout):
             deployment = plan_deployment(plan, first)
@@ -121,16 +122,24 @@ def _local_figures(config: RunConfig, section: LocalDp, dimension: int) -> dict[
     }
 
 
-def _correlated_figures(config: RunConfig) -> dict[str, object]:
-    """Of a trusted server's noise that is not independent."""
-    schedule = schedule_of(config)
+def _central_figures(config: RunConfig, dimension: int) -> dict[str, object]:
+    """Of a trusted server, who adds the noise."""
+    source = CentralMean(config, config.sketch.build(config.rounds), dimension)
+    size = source.state.decision.spec.size
+    figures: dict[str, object] = {
+        "first_sketch": size,
+        "bits": 32,
+        "megabytes_per_client_and_round": 4.0 * size / 1e6,
+        "epsilons": source.epsilons(config.rounds),
+        "clip_l2": config.privacy.clip_l2,
+    }
+    if config.noise.kind == "independent":
+        return figures
     returned = config.noise.kind == "returned"
     plan: NoisePlan | BandedPlan = returned_plan(config) if returned else banded_plan(config)
-    figures: dict[str, object] = {
-        "rounds_apart": schedule.apart,
+    figures |= {
+        "rounds_apart": schedule_of(config).apart,
         "noise_in_the_model_smaller_by": plan.gain,
-        "epsilon_against_outsiders_only": config.privacy.epsilon,
-        "clip_l2": config.privacy.clip_l2,
     }
     if isinstance(plan, NoisePlan):
         figures["returned_share"] = plan.returned_share

@@ -18,12 +18,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
+from rich.text import Text
 
-from simulations.common.tables import readable
+from simulations.common.tables import fitted, readable
 from simulations.learning.configuration import RunConfig
 from simulations.learning.insecure import protects
-from simulations.learning.records import Record, RunSummary
+from simulations.learning.records import Record, RunSummary, spent
 from simulations.learning.run.callbacks import RunCallback
 
 SHOWN = 12
@@ -80,8 +80,8 @@ class LiveView(RunCallback):
         if "guaranteed" in epsilons:
             self._promise = (
                 f"epsilon {readable(epsilons['guaranteed'])} at delta {epsilons['delta']:g} is "
-                "guaranteed against the server, wherever the run stops; what is spent is only a "
-                "reading"
+                f"guaranteed against {epsilons.get('guaranteed_against', 'the server')}, wherever "
+                "the run stops; what is spent is only a reading"
             )
         self._lines.append(cells)
         self._progress.update(self._task, completed=record["round"])
@@ -93,12 +93,9 @@ class LiveView(RunCallback):
             self._console.print(text, highlight=False, soft_wrap=True)
 
     def _drawn(self) -> Group:
-        table = Table(*COLUMNS, title=self._warning)
-        for column in table.columns:
-            column.justify = "right"
-        for line in self._lines:
-            table.add_row(*line)
-        return Group(table, self._progress)
+        warning = [Text(self._warning, style="bold")] if self._warning else []
+        table = fitted(COLUMNS, list(self._lines), self._console.width)
+        return Group(*warning, table, self._progress)
 
 
 def row(record: Record) -> tuple[str, ...]:
@@ -112,7 +109,7 @@ def row(record: Record) -> tuple[str, ...]:
         _number(record["bits"], ""),
         f"{record['bytes_per_client'] / 1000:.1f}",
         f"{'all' if survivors is None else survivors}/{record['cohort']}",
-        _number(record["epsilons"]["server"], ".3f"),
+        _number(spent(record["epsilons"]), ".3f"),
         _seconds(record),
     )
 

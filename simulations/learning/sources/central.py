@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import PrivacyError
+from dp import Adjacency, PrivacyError
 from dp.accounting import gaussian_epsilon
 from dp.clipping import clip_l2
 from protocol.exchange.parallel import in_order
@@ -25,7 +25,7 @@ from protocol.training.private import TrainingState
 from simulations.common.order_free import OrderFreeSum
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation, Purpose
-from simulations.learning.records import Facts
+from simulations.learning.records import Epsilons, Facts
 from simulations.learning.sources.base import (
     NOTHING,
     Arrays,
@@ -168,6 +168,19 @@ class CentralMean(PrivateRate):
         other = () if insecure is None else (1, insecure)
         return np.random.default_rng([self._config.seed, Purpose.CENTRAL, number, *other])
 
+    def epsilons(self, number: int) -> Epsilons:
+        """What a client has spent after so many rounds: nothing is promised against the server."""
+        config, goal = self._config, self._config.privacy.goal(self._config.participations)
+        rounds = math.ceil(number * config.cohort.size / config.task.population)
+        return {
+            "server": "inf",
+            "outsider": gaussian_epsilon(self._noise.mu(rounds, self._z), goal.delta),
+            "guaranteed": goal.epsilon,
+            "guaranteed_against": "whoever sees only the released models",
+            "delta": goal.delta,
+            "adjacency": str(Adjacency.ZERO_OUT),
+        }
+
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes and noise of the last round; an outsider's epsilon, as the server's is infinite."""
         del invitation
@@ -184,9 +197,7 @@ class CentralMean(PrivateRate):
         length: float,
         measured: Measured,
     ) -> Facts:
-        config, kept = self._config, uploaders(invitation)
-        rounds = math.ceil(self._state.number * config.cohort.size / config.task.population)
-        outsider = gaussian_epsilon(self._noise.mu(rounds, self._z), config.privacy.delta)
+        kept = uploaders(invitation)
         dimension, variance = invitation.model.size, deviation**2
         lost, lost_later = lost_clients(invitation, kept)
         return {
@@ -199,7 +210,7 @@ class CentralMean(PrivateRate):
             "bytes_per_client": 4.0 * sent.spec.size,
             "noise_variance": variance,
             "released_norm_squared": length,
-            "epsilons": {"server": "inf", "outsider": outsider},
+            "epsilons": self.epsilons(self._state.number),
             "rationale": sent.rationale.words,
             "figures": dict(sent.rationale.numbers),
             "lost": lost,

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
+from simulations.common.tables import show_rows
+from simulations.learning.records import flat
 from simulations.reports.account.ledger import LedgerAccount
 from simulations.reports.account.mechanism import MechanismAccount
 
-_SAID_ELSEWHERE = frozenset(
+_SAID_ELSEWHERE: Final = frozenset(
     "by_accountant reasons route adjacency delta winner gaussian zcdp insecure_seed protects sybil "
     "without_members guaranteed guaranteed_at_delta guaranteed_but_for".split()
 )
+
+_WORDS: Final = {
+    "client": "client that has spent most",
+    "releases": "releases that it took part in",
+    "entries": "entries of the ledger",
+    "goal.epsilon": "goal: epsilon",
+    "goal.delta": "goal: delta",
+    "goal.delta0": "goal: of delta, for each release outside its Gaussian bound",
+    "goal.aggregation": "goal: of delta, for failures of secure aggregation",
+    "goal.moment_order": "goal: order of the moments that count it",
+    "goal.rounds": "goal: rounds of a client, at most",
+}
+"""What figures are called that do not say it themselves."""
 
 
 def print_account(account: MechanismAccount | LedgerAccount, console: Console) -> None:
@@ -23,10 +37,8 @@ def print_account(account: MechanismAccount | LedgerAccount, console: Console) -
     if isinstance(account, LedgerAccount) and account.warning:
         console.print(account.warning, style="bold", highlight=False, markup=False)
     rows = _ledger_rows(account) if isinstance(account, LedgerAccount) else _bounds(account)
-    table = Table("accountant", "epsilon", "remark", title="privacy account")
-    for name, value, remark in rows:
-        table.add_row(name, _readable(value), escape(remark))
-    console.print(table)
+    cells = [(name, _readable(value), remark) for name, value, remark in rows]
+    show_rows("privacy account", ("accountant", "epsilon", "remark"), cells, console)
     if pair := account.pair:
         console.print(
             f"except with probability {pair.failure:.6g}, {pair.mu:.6g}-GDP; "
@@ -36,9 +48,12 @@ def print_account(account: MechanismAccount | LedgerAccount, console: Console) -
         )
     figures = account.as_json()
     said = _SAID_ELSEWHERE | ({"epsilon"} if isinstance(account, LedgerAccount) else set())
-    for name, figure in figures.items():
-        if name not in said:
-            console.print(f"{name.replace('_', ' ')}: {_readable(figure)}", highlight=False)
+    details = [
+        (_WORDS.get(name, name.replace("_", " ")), _readable(figure))
+        for name, figure in flat(figures).items()
+        if name.partition(".")[0] not in said
+    ]
+    show_rows("", ("figure", "value"), details, console)
     console.print(f"delta {account.delta:g}; {figures['adjacency']}", highlight=False)
     if isinstance(account, LedgerAccount) and account.local:
         console.print("against everybody who sees the reports: nobody else's noise is relied on")

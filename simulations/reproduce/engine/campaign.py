@@ -42,7 +42,7 @@ class Campaign(Generic[P]):
 
     name: str  # of its command
     title: str  # of its page
-    # Plans by name; the first is the usual one, "quick" takes seconds and no files
+    # Plans by name; the first is the usual one, "quick" takes seconds and no data sets
     presets: Mapping[str, P]
     figures: Callable[[Study[P]], dict[str, Any]]  # runs a study; returns plain values
     # Of its page, in order, from the figures; claims come before them by themselves

@@ -31,6 +31,7 @@ def calibrated(epsilon: float, delta: float, clients: int, **others: Any) -> obj
     [
         (1.0, 2e-3, {"error_share", "epsilon"}),  # what is set aside of delta costs more
         (1000.0, 1e-5, {"epsilon", "clients"}),  # the noise is finer than rounding
+        (1e-7, 1e-5, {"epsilon"}),  # more coins than there are
     ],
 )
 def test_every_remedy_that_is_named_works(epsilon: float, delta: float, remedies: set[str]) -> None:

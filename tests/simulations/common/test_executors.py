@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -56,6 +57,8 @@ def test_processes_share_the_cores() -> None:
         assert list(places.map(square, range(5))) == [0, 1, 4, 9, 16]
         number, sharing = places.submit(process).result()
         assert number != os.getpid() and sharing == "2"
+        # Ctrl-C, which all processes get, ends them without a traceback.
+        assert places.submit(signal.getsignal, signal.SIGINT).result() == signal.SIG_DFL
 
 
 def test_a_process_that_dies_is_told_in_one_line() -> None:

@@ -29,6 +29,7 @@ from simulations.common.failures import (
     KEPT,
     CallbackError,
     DivergedError,
+    interrupted,
     kept_so_far,
     one_line,
 )
@@ -81,7 +82,7 @@ def test_every_extra_of_a_user_is_known() -> None:
         "optional-dependencies"
     ]
     wanted = {}
-    for extra in optional.keys() - {"docs", "dev"}:
+    for extra in optional.keys() - {"docs", "dev", "notebook"}:
         for requirement in set(optional[extra]) - {"veilsum[cli]"}:
             name = re.split(r"[\[<>=]", requirement)[0]
             wanted[imported.get(name, name)] = extra
@@ -367,3 +368,18 @@ def test_errors_come_back_whole_from_another_process(error: Exception) -> None:
     back = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert type(back) is type(error)
     assert (str(back), vars(back)) == (str(error), vars(error))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sweep a.toml --set x=1,2", "kept; to resume: python -m veilsum sweep a.toml --set x=1,2"),
+        ("reproduce cpsgd --quick", "kept; to resume: python -m veilsum reproduce cpsgd --quick"),
+        ("audit --out=a", "kept; to resume: python -m veilsum audit --out=a"),
+        ("audit --full", "can be resumed: python -m veilsum audit --full --out veilsum-audit"),
+        ("bench round", "nothing was kept; to begin again: python -m veilsum bench round"),
+    ],
+)
+def test_an_interruption_says_what_goes_on(words: str, said: str) -> None:
+    line = interrupted(["veilsum/__main__.py", *words.split()])
+    assert line.endswith(said) and "\n" not in line

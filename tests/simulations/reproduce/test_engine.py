@@ -432,7 +432,7 @@ class TestPage:
         carry_out(CAMPAIGN, options, tmp_path, as_json=True)
         printed = capsys.readouterr()
         assert json.loads(printed.out) == figures
-        assert "nothing was left to run" in printed.err
+        assert "nothing was left to run" in printed.err and "page: " in printed.err
 
     def test_a_folder_that_cannot_be_written_to_does_not_cost_the_figures(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

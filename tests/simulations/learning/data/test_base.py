@@ -49,7 +49,7 @@ def test_other_dtypes_are_refused(inputs: type, labels: type, owners: type, name
         Split(np.zeros((1, 2), inputs), np.zeros(1, labels), np.zeros(1, owners))
 
 
-@pytest.mark.parametrize(("inputs", "labels"), [((2, 3), (3,)), ((6,), (6,)), ((2, 3), (2, 1))])
+@pytest.mark.parametrize(("inputs", "labels"), [((2, 3), (3,)), ((6,), (6,)), ((2, 3), (2, 1, 1))])
 def test_shapes_that_disagree_are_refused(inputs: tuple[int, ...], labels: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="inputs must be"):
         Split(np.zeros(inputs, dtype=np.float32), np.zeros(labels, dtype=np.int64))

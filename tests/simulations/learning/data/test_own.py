@@ -58,10 +58,12 @@ def test_all_forms_are_one_data_set() -> None:
     expected = digest(own_dataset(parts, test=test))
     tensors = [(torch.tensor(x), torch.tensor(y)) for x, y in parts]
     torchs = [torch.utils.data.TensorDataset(*pair) for pair in tensors]
+    loaders = [torch.utils.data.DataLoader(each, 4, shuffle=True) for each in torchs]
     tables = [Table(features=x, label=y) for x, y in parts]
     many = [Table(spare=y, pixels=x, label=y) for x, y in parts]
     assert digest(own_dataset(tensors, test=test)) == expected
     assert digest(own_dataset(torchs, test=test)) == expected
+    assert digest(own_dataset(loaders, test=test)) == expected
     assert digest(own_dataset(tables, test=test)) == expected
     found = own_dataset(
         many, test=Table(pixels=test[0], label=test[1]), columns=("pixels", "label")
@@ -100,6 +102,11 @@ def test_bytes_are_pixels_and_integers_are_tokens() -> None:
 GOOD = (np.zeros((3, 2)), np.zeros(3, int))
 
 
+def loader(drawn: range) -> Any:
+    found = torch.utils.data.TensorDataset(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
+    return torch.utils.data.DataLoader(found, sampler=torch.utils.data.SubsetRandomSampler(drawn))
+
+
 @pytest.mark.parametrize(
     ("clients", "said"),
     [
@@ -111,8 +118,13 @@ GOOD = (np.zeros((3, 2)), np.zeros(3, int))
         ([GOOD, (np.zeros(3), np.zeros(3, int))], r"inputs \[3\]"),
         ([GOOD, (np.zeros((0, 2)), np.zeros(0, int))], "at least one example"),
         ([GOOD, ([[1.0], [1.0, 2.0]], [0, 0])], "inputs that are all of one shape"),
-        ([GOOD, (np.zeros((3, 3)), np.zeros(3, int))], "inputs of different shapes"),
-        ([GOOD, (np.zeros((3, 2)), np.zeros(3))], "labels: of float64; valid: integers"),
+        ([GOOD, (np.zeros((3, 3)), np.zeros(3, int))], "inputs or labels of different shapes"),
+        ([GOOD, (np.zeros((3, 2)), np.zeros(3))], "labels: of float64, .*; valid: integers"),
+        ([GOOD, [(np.zeros(2), 0.5)] * 3], "labels: of float64, .* by numpy.digitize"),
+        ([GOOD, (np.zeros((3, 2)), np.eye(3) * 2)], "or rows of 0 and 1"),
+        ([GOOD, (np.zeros((3, 2)), np.eye(3))], "inputs or labels of different shapes"),
+        (loader(range(3)), "clients: a DataLoader; valid: a list"),
+        ([GOOD, loader(range(2))], "draws 2 of 3 examples; valid: one over a torch.*Subset"),
         ([GOOD, (np.zeros((3, 2)), np.array([0, -1, 0]))], "integers from 0 on"),
         ([GOOD, (np.full((3, 2), np.nan), np.zeros(3, int))], r"clients\[1\] inputs: not finite"),
         ([GOOD, (np.full((3, 2), "a"), np.zeros(3, int))], "floating-point numbers, bytes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import shlex
 import signal
 import subprocess
 import sys
@@ -357,8 +358,10 @@ def wait_for_more(process: subprocess.Popen, rounds: Path) -> None:
 def test_a_folder_of_another_configuration_is_left_alone(data: Dataset, tmp_path: Path) -> None:
     run(small(), data, tmp_path / "run")
     before = (tmp_path / "run" / "rounds.jsonl").read_bytes()
-    with pytest.raises(ConfigurationError, match="another configuration"):
-        RunFolder(tmp_path / "run", small(seed=4))
+    with pytest.raises(ConfigurationError) as caught:
+        RunFolder(tmp_path / "run", small(seed=4, engine__chunk=2))
+    told = "(seed: 3 there, 4 here; engine.chunk: left out there, 2 here)"
+    assert told in str(caught.value)
     assert (tmp_path / "run" / "rounds.jsonl").read_bytes() == before
 
 
@@ -654,6 +657,45 @@ def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
     for printed in (result.stdout, again.stdout):
         assert "Verdict: " in printed and "What epsilon 30 means" in printed
     assert "Verdict" not in invoke("run", str(config), "--dry-run").output
+
+
+def test_a_trusted_server_is_named_with_its_epsilon(tmp_path: Path) -> None:
+    """In the forecast, in the live view, and in the table of a sweep."""
+    config = tmp_path / "config.toml"
+    config.write_text(tomli_w.dumps({**SMALL, "engine": {"aggregator": "central"}}))
+    expected = {"server": "inf", "guaranteed": 30.0, "delta": 1e-5}
+    planned = run_json("run", config, "--dry-run")
+    assert expected.items() <= planned["epsilons"].items()
+    assert "coins_per_client" not in planned
+    out = ("--out", tmp_path / "run")
+    told = invoke("run", config, *out).stderr
+    assert "epsilon 30 at delta 1e-05 is guaranteed against whoever sees only" in told
+    assert "spent inf" not in told
+    found = run_json("run", config, *out)["epsilons"]
+    assert expected.items() <= found.items() and 0.0 < found["outsider"] <= 30.0
+    swept = invoke("sweep", config, "--set", "seed=1", "--out", tmp_path / "sweep")
+    assert "30" in swept.stdout.split() and "inf" not in swept.stdout
+
+
+def test_ctrl_c_names_the_command_that_resumes_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(self: LiveView, record: Record) -> None:
+        raise KeyboardInterrupt
+
+    config = tmp_path / "a name.toml"
+    config.write_text(tomli_w.dumps(SMALL))
+    words = ["run", str(config), "--out", str(tmp_path / "run"), "--quiet"]
+    monkeypatch.setattr(sys, "argv", ["/bin/veilsum", *words])
+    with monkeypatch.context() as patched:
+        patched.setattr(LiveView, "round", interrupt)
+        cut = invoke(*words)
+    assert cut.exit_code == 130
+    said, command = cut.stderr.split("to resume: ")
+    assert said == "interrupted; what was finished is kept; "
+    program, *again = shlex.split(command)
+    assert program == "veilsum"
+    assert run_json(*again)["resumed_after"] == 1
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -258,6 +258,7 @@ def test_a_goal_is_the_guarantee_until_it_is_overrun(path: Path) -> None:
     text = printed("audit-ledger", path)
     assert BERTA in text and "replay" in text
     assert "guaranteed" in text and "spent so far" in text
+    assert "goal: rounds of a client, at most 5" in text and "{" not in text
     ledger_of(path, *[(FIRST, {"cohort": [BERTA], "goal": GOAL})] * 3)
     assert of_ledger(path)["guaranteed"] == "inf"
 

@@ -114,13 +114,22 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
     assert "veilsum audit-ledger" not in text
 
 
-def test_the_verdict_and_what_epsilon_means_stand_above_the_plots(page: str) -> None:
+def test_a_page_opens_with_the_verdict_then_its_plots(page: str, pair_page: str) -> None:
+    """Reasons, tables and settings follow."""
     text = text_of(page)
-    verdict = text.index("Verdict: Nearly every client is clipped.")
-    means = text.index("What epsilon 5 means: an attacker who knows every update but one client's")
-    assert verdict < means < text.index("Test accuracy")
-    assert "97% of the updates were longer than the clip" in text
-    assert "Not known: how long the noise is beside the updates" in text
+    order = [
+        "Verdict: Nearly every client is clipped.",
+        "What epsilon 5 means: an attacker who knows every update but one client's",
+        "Test accuracy",
+        "Reasons for the verdict",
+        "97% of the updates were longer than the clip",
+        "Not known: how long the noise is beside the updates",
+        "192, 64 in a round",
+    ]
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    both = text_of(pair_page)
+    assert both.index("Test accuracy of all runs") < both.index("Settings that differ")
 
 
 def test_a_run_that_stopped_says_so(tmp_path: Path) -> None:
