@@ -80,8 +80,8 @@ def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     table.add_row("epsilon", guaranteed, guaranteed, "inf")
     console.print(table)
     console.print(
-        "kB: all messages of a client in a round, in both directions, without the model. The update "
-        f"is compressed {summary.average_compression:.1f} times on average, "
+        "kB: all messages of a client in a round, both ways, without the model. The update is "
+        f"compressed {summary.average_compression:.1f} times on average, "
         f"{summary.compression_second_half:.1f} times in the second half of the rounds. "
         f"Pairwise: every client answers in every stage. One-shot: a client uploads once, and "
         f"{COMMITTEE['size']} members of a committee open the sum. Plain averaging: no clipping, "

@@ -29,6 +29,7 @@ from simulations.learning.noise_schedule import (
     training_plan,
 )
 from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
+from simulations.learning.run.pairwise_cost import pairwise_seconds
 from simulations.learning.sources import CentralMean
 from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
@@ -40,8 +41,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     """Work out a run, and time one chunk of clients on this machine.
 
     Later rounds of a private run compress as the controller decides; the figures are those of the
-    first. The estimate has the time of the real one-shot protocol, for as many ranks, but not that
-    of the pairwise one.
+    first. The estimate has the time of the real protocol: of the one-shot one for as many ranks.
     """
     poorest = min(map(len, federation.members))
     figures: dict[str, object] = {
@@ -58,6 +58,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
     }
     seconds, update = _time_training(config, federation)
     played: list[RankCost] = []
+    together = 0.0  # of a round, by one process
     if config.local_dp is not None:
         figures |= _local_figures(config, config.local_dp, federation.task.dimension)
     elif config.engine.aggregator == "central":
@@ -73,12 +74,14 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
                 # What a member uploads costs about as much as what a client does.
                 adding = plan.noise.adding(plan)
                 played.append(cost.of_rank(config.cohort.size + adding, ranks))
+            elif config.engine.aggregator == "real":
+                together += pairwise_seconds(plan, first.size)
             else:
                 seconds += _time_encoding(plan, deployment, resized)
         figures["clip_l2"] = config.privacy.clip_l2
     updates, busy = config.cohort.size * config.rounds, min(ranks, len(federation.chunks))
     minutes = seconds * updates / (config.engine.threads * busy) / 60.0
-    minutes += config.rounds * sum(each.seconds for each in played) / 60.0
+    minutes += config.rounds * (together + sum(each.seconds for each in played)) / 60.0
     figures["estimated_minutes"] = minutes
     if played:
         figures["megabytes_of_memory_for_clients"] = max(each.memory for each in played) / 1e6

@@ -12,8 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -28,7 +30,7 @@ from small_runs import SMALL, config_of, lines, run, timeless
 from dp import Ledger
 from dp.ledger import Entry
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import load
+from protocol.planning.configuration import load, parse
 from protocol.training.private import TrainingState
 from secagg import LocalProtocolError
 from simulations.common.failures import DivergedError
@@ -36,12 +38,14 @@ from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
+from simulations.learning.federated import Federation, load_data
 from simulations.learning.records import Record
-from simulations.learning.run import experiment
+from simulations.learning.run import experiment, pairwise_cost
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.experiment import RunResult, run_experiment
 from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.forecast import forecast
 from simulations.learning.run.overrides import (
     as_choices,
     changed,
@@ -627,6 +631,19 @@ def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(tmp_path: P
     # Ten uploads fit into memory.
     assert figures["megabytes_of_disk_for_uploads"] == 0
     assert "megabytes_of_disk_for_uploads" not in run_json("run", config, "--dry-run")
+
+
+def test_a_forecast_of_the_real_pairwise_protocol_counts_its_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A round of 16 that took 3 s is one of 20 * 19 / (16 * 15) times as much for 20 clients."""
+    ticks = count(step=3.0)
+    monkeypatch.setattr(pairwise_cost, "time", SimpleNamespace(perf_counter=partial(next, ticks)))
+    real = {"engine.aggregator": "real", "task.population": 20, "cohort.size": 20}
+    config = changed(parse(SMALL, RunConfig), list(real.items()))
+    federation = Federation(config, load_data(config))
+    minutes = forecast(config, federation)["estimated_minutes"]
+    assert minutes == pytest.approx(config.rounds * 3.0 * 20 * 19 / (16 * 15) / 60.0, rel=0.5)
 
 
 def test_a_sweep_runs_every_point_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
