@@ -12,7 +12,7 @@ UNKNOWN: Final = "unknown key"
 """The problem of a key that no table has."""
 
 
-class Cure(Enum):
+class Remedy(Enum):
     """What mends a configuration, other than a value."""
 
     LEFT_OUT = "left out"
@@ -23,7 +23,7 @@ class ConfigurationError(ValueError):
 
     Args:
         key: its place in the file, with dots.
-        cure: a value with which this problem is gone, or `Cure.LEFT_OUT`; None if none is known.
+        remedy: a value with which the problem is gone, `Remedy.LEFT_OUT`, or None if unknown.
         others: problems that were found together with this one; the message has them all.
     """
 
@@ -32,19 +32,19 @@ class ConfigurationError(ValueError):
         key: str,
         problem: str,
         valid: str,
-        cure: Any = None,
+        remedy: Any = None,
         others: tuple[ConfigurationError, ...] = (),
     ) -> None:
         super().__init__("\n".join([f"{key}: {problem}; valid: {valid}", *map(str, others)]))
         self.key = key
         self.problem = problem
         self.valid = valid
-        self.cure = cure
+        self.remedy = remedy
         self.others = others
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Survive pickling between processes."""
-        return type(self), (self.key, self.problem, self.valid, self.cure, self.others)
+        return type(self), (self.key, self.problem, self.valid, self.remedy, self.others)
 
     @classmethod
     def together(cls, problems: Iterable[ConfigurationError]) -> ConfigurationError | None:
@@ -53,7 +53,7 @@ class ConfigurationError(ValueError):
         if not found:
             return None
         first, *others = found
-        return cls(first.key, first.problem, first.valid, first.cure, tuple(others))
+        return cls(first.key, first.problem, first.valid, first.remedy, tuple(others))
 
 
 class PolicyError(Exception):

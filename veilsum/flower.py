@@ -24,8 +24,8 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").partition(".")[0] != "flwr":
         raise
-    cure = f"which comes with the extra flower: {install_command('flower')}"
-    raise ModuleNotFoundError(f"veilsum.flower needs Flower, {cure}", name=error.name) from error
+    remedy = f"which comes with the extra flower: {install_command('flower')}"
+    raise ModuleNotFoundError(f"veilsum.flower needs Flower, {remedy}", name=error.name) from error
 
 __all__ = [
     "RoundLostError",

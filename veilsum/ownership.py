@@ -77,14 +77,14 @@ def _foreign(package: str, spec: ModuleSpec | None) -> ForeignPackageError:
         return ForeignPackageError(f"{text}: {reinstall}", package, None)
     owner = _owner(path)
     by = "" if owner is None else f" (it belongs to the distribution {owner})"
-    cures = [] if owner is None else [f"pip uninstall {owner}"]
+    remedies = [] if owner is None else [f"pip uninstall {owner}"]
     if path.resolve().is_relative_to(ours):
         text = f"{path} has been overwritten and is no longer veilsum's package {package}"
-        cures.append(reinstall)
+        remedies.append(reinstall)
     else:
         text = f"{path} is in the way of veilsum's package {package}, which is in {ours}"
-        cures = cures or ["rename it, or take its folder off sys.path"]
-    return ForeignPackageError(f"{text}{by}: {', then '.join(cures)}", package, path)
+        remedies = remedies or ["rename it, or take its folder off sys.path"]
+    return ForeignPackageError(f"{text}{by}: {', then '.join(remedies)}", package, path)
 
 
 def _place(spec: ModuleSpec | None) -> Path | None:

@@ -30,7 +30,7 @@ from pydantic_core import PydanticCustomError
 from dp.accounting import gaussian_epsilon
 from dp.mechanisms import MechanismName
 from protocol.checks import FRACTION, POSITIVE, RANGES
-from protocol.errors import UNKNOWN, ConfigurationError, Cure
+from protocol.errors import UNKNOWN, ConfigurationError, Remedy
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE
 from protocol.noise.noise import Independent, Noise
@@ -460,8 +460,8 @@ def build_plan(
             lifetime_seconds=lifetime_seconds,
         )
     except ParameterError as error:
-        key, cure = _key_of(error.argument, tables)
-        raise ConfigurationError(key, f"value {error.value!r}", error.valid, cure) from None
+        key, remedy = _key_of(error.argument, tables)
+        raise ConfigurationError(key, f"value {error.value!r}", error.valid, remedy) from None
 
 
 def named_members(plan: TrainingPlan) -> int:
@@ -548,12 +548,12 @@ def _problems(error: ValidationError, model: type[Section]) -> Iterator[Configur
         elif each["type"] not in ("extra_forbidden", "missing"):
             problem = f"value {_shown(each.get('input'))}"
             valid = "a table" if each["type"] == "model_type" else each["msg"].lower()
-            cure = Cure.LEFT_OUT if each["type"] == _FOREIGN else None
-            yield ConfigurationError(key, problem, valid, cure)
+            remedy = Remedy.LEFT_OUT if each["type"] == _FOREIGN else None
+            yield ConfigurationError(key, problem, valid, remedy)
         elif each["type"] == "missing":
             field = table.model_fields.get(parts[-1])
-            cure = next(iter(field.examples or ()), None) if field else None
-            yield ConfigurationError(key, "missing", "a value, as it has no default", cure)
+            remedy = next(iter(field.examples or ()), None) if field else None
+            yield ConfigurationError(key, "missing", "a value, as it has no default", remedy)
         elif parts[-1] == _INSECURE_SEED:
             valid = "left out: secrets are never configured, but for simulations by the key "
             yield ConfigurationError(key, UNKNOWN, f"{valid}engine.{_INSECURE_SEED}")

@@ -27,7 +27,7 @@ SPARE_ROUNDS = 8
 """Rounds that a client can join for each round of a goal, where a plan chooses the bits. One that
 came to nothing had its ring all the same."""
 
-CURES = (
+REMEDIES = (
     f"larger, up to {LARGEST_SECURITY_BITS}; or a lifetime for the round, the complete graph or a "
     "larger delta"
 )
@@ -49,7 +49,7 @@ def unsafe(security_bits: int, failure: float, goal: PrivacyGoal) -> ParameterEr
     return ParameterError(
         "security_bits",
         security_bits,
-        f"{CURES}: the ring of one round may fail with probability {failure:.3g}, and delta "
+        f"{REMEDIES}: the ring of one round may fail with probability {failure:.3g}, and delta "
         f"{goal.delta:g} sets {goal.reserve.aggregation:.3g} aside for it in each of "
         f"{goal.rounds} rounds",
     )

@@ -37,7 +37,7 @@ EXTRAS: Final[Mapping[str, str]] = {
 }
 """For each package that a plain installation lacks, as it is imported: the extra that has it."""
 
-_CURES: Final[Mapping[int, str]] = {
+_REMEDIES: Final[Mapping[int, str]] = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
     errno.EFBIG: "raise the limit on the size of a file",
@@ -181,8 +181,8 @@ def _refused(error: OSError) -> str | None:
     if error.errno is None:
         return str(error) or None
     what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-    cure = _CURES.get(error.errno)
-    return what if cure is None else f"{what}; {cure}"
+    remedy = _REMEDIES.get(error.errno)
+    return what if remedy is None else f"{what}; {remedy}"
 
 
 def _is_for_users(error: Exception) -> bool:

@@ -11,7 +11,7 @@ import tomli_w
 from pydantic import Field
 
 from protocol.checks import FRACTION
-from protocol.errors import ConfigurationError, Cure
+from protocol.errors import ConfigurationError, Remedy
 from protocol.planning.configuration import (
     IndependentTable,
     PlanTables,
@@ -334,23 +334,23 @@ class RunConfig(PlanTables):
         for name in ("powersgd", "clipping"):
             if getattr(self, name) is not None and aggregator not in ("real", "ideal"):
                 valid = "left out, unless the aggregator is real or ideal"
-                yield ConfigurationError(name, f"given for {aggregator}", valid, Cure.LEFT_OUT)
+                yield ConfigurationError(name, f"given for {aggregator}", valid, Remedy.LEFT_OUT)
         if self.powersgd is not None and self.clipping is not None:
             yield ConfigurationError("clipping", "given together with powersgd", "one of the two")
         added = isinstance(self.noise, IndependentTable) and self.noise.mechanism != "binomial"
         if added and aggregator not in ("real", "ideal"):
             valid = "left out: clients add none"
             problem = f"given for {aggregator}"
-            yield ConfigurationError("noise.mechanism", problem, valid, Cure.LEFT_OUT)
+            yield ConfigurationError("noise.mechanism", problem, valid, Remedy.LEFT_OUT)
         if aggregator == "plain":
             if self.engine.insecure_seed is not None:
                 valid = "left out: plain averaging has no secrets, and repeats with seed"
                 yield ConfigurationError(
-                    "engine.insecure_seed", "given for plain", valid, Cure.LEFT_OUT
+                    "engine.insecure_seed", "given for plain", valid, Remedy.LEFT_OUT
                 )
             if self.denoise is not None:
                 valid = "left out: plain averaging has no noise"
-                yield ConfigurationError("denoise", "given for plain", valid, Cure.LEFT_OUT)
+                yield ConfigurationError("denoise", "given for plain", valid, Remedy.LEFT_OUT)
 
     @property
     def participations(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
 from dp.correlated.strategies import BandedPlan, plan_banded
-from protocol.errors import ConfigurationError, Cure
+from protocol.errors import ConfigurationError, Remedy
 from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
     IndependentTable,
@@ -183,7 +183,7 @@ def _not_linear(config: RunConfig) -> Iterator[ConfigurationError]:
     for name, reason in reasons.items():
         if getattr(config, name) is not None:
             problem = f"given with {noise} noise: {reason}"
-            yield ConfigurationError(name, problem, "left out", Cure.LEFT_OUT)
+            yield ConfigurationError(name, problem, "left out", Remedy.LEFT_OUT)
     if config.server.optimizer != "sgd":
         yield ConfigurationError(
             "server.optimizer",

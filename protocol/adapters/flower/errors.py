@@ -44,9 +44,9 @@ class SettingsError(ConfigurationError):
         self.table = table
 
     def __str__(self) -> str:
-        by_reason = "\n".join(map(str, self.problems))
-        cure = f"\nThis would do, in the app's pyproject.toml:\n\n{self.table}\n"
-        return by_reason + (cure if self.table else "")
+        text = "\n".join(map(str, self.problems))
+        remedy = f"\nThis would do, in the app's pyproject.toml:\n\n{self.table}\n"
+        return text + (remedy if self.table else "")
 
 
 class StrategyError(ValueError):

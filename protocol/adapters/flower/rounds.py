@@ -191,8 +191,8 @@ class SecureRounds:
 
     def _spare(self, nodes: Sequence[int]) -> str:
         more = len(nodes) > len(self._registry)
-        cure = f"; only {len(self._registry)} clients are registered: in a simulation, set "
-        return f"{cure}simulated-clients = {len(nodes)}" if more else ""
+        remedy = f"; only {len(self._registry)} clients are registered: in a simulation, set "
+        return f"{remedy}simulated-clients = {len(nodes)}" if more else ""
 
     def _trainer(self, record: ArrayRecord) -> tuple[Layout, PrivateTraining]:
         if self._training is None:

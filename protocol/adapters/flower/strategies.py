@@ -54,8 +54,8 @@ def check_strategy(strategy: Strategy, allow_evaluation_in_the_clear: bool = Fal
     fraction = getattr(strategy, "fraction_evaluate", 0.0)
     if fraction and not allow_evaluation_in_the_clear:
         what = f"strategy {type(strategy).__name__} has clients evaluate each round"
-        cure = f"fraction_evaluate = {fraction}; valid: 0.0"
-        raise StrategyError(in_the_clear(f"{what} ({cure})", EVALUATION))
+        remedy = f"fraction_evaluate = {fraction}; valid: 0.0"
+        raise StrategyError(in_the_clear(f"{what} ({remedy})", EVALUATION))
 
 
 def _check_mean(strategy: Strategy) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeVar
 
-from protocol.errors import ConfigurationError, Cure
+from protocol.errors import ConfigurationError, Remedy
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 
@@ -37,7 +37,7 @@ def with_changes(given: Mapping[str, Any], changes: Sequence[tuple[str, Any]]) -
             place = inner
         if name == "kind" and place.get(name) != value:
             place.clear()
-        if value is Cure.LEFT_OUT:
+        if value is Remedy.LEFT_OUT:
             place.pop(name, None)
         else:
             place[name] = value

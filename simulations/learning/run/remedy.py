@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import tomli_w
 
-from protocol.errors import ConfigurationError, Cure
+from protocol.errors import ConfigurationError, Remedy
 from protocol.planning.configuration import parse
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.overrides import with_changes
@@ -27,9 +27,9 @@ def remedy(raw: Mapping[str, Any], error: ConfigurationError, ranks: int = 1) ->
         if left is None:
             break
         found = (left, *left.others)
-        if any(each.cure is None or changes.get(each.key) == each.cure for each in found):
+        if any(each.remedy is None or changes.get(each.key) == each.remedy for each in found):
             return {}
-        changes |= {each.key: each.cure for each in found}
+        changes |= {each.key: each.remedy for each in found}
         left = _problem(raw, changes, ranks)
     if left is not None:
         return {}
@@ -56,7 +56,7 @@ def as_tables(raw: Mapping[str, Any], changes: Mapping[str, Any]) -> str:
     A table of another `kind` has other keys.
     """
     gone = sorted(_keys(raw) - _keys(with_changes(raw, list(changes.items()))))
-    kept = [(key, value) for key, value in changes.items() if value is not Cure.LEFT_OUT]
+    kept = [(key, value) for key, value in changes.items() if value is not Remedy.LEFT_OUT]
     lines = [f"# left out: {', '.join(gone)}\n"] if gone else []
     return "\n".join([*lines, tomli_w.dumps(with_changes({}, kept))]).strip()
 

@@ -93,8 +93,8 @@ class TestPlan:
         with pytest.raises(ParameterError) as refused:
             plan(STRICT, security_bits=40)
         assert refused.value.argument == "security_bits"
-        for cure in ("larger, up to 160", "a lifetime", "the complete graph", "a larger delta"):
-            assert cure in refused.value.valid
+        for remedy in ("larger, up to 160", "a lifetime", "the complete graph", "a larger delta"):
+            assert remedy in refused.value.valid
 
     def test_an_expiry_saves_neighbours(self) -> None:
         forever, hour = plan(GOAL), plan(GOAL, lifetime_seconds=HOUR)
