@@ -1,4 +1,4 @@
-"""Private sums from an untrusted server: the names that most programs need, in one place.
+"""Secure aggregation with distributed differential privacy: what most programs need of it.
 
 Each is imported when it is first used. The packages below (`secagg`, `dp`, `sketch`, `protocol`,
 `simulations`) have more; importing this one makes sure that they are ours.

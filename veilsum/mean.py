@@ -36,7 +36,7 @@ class MeanEstimate:
         epsilon: guaranteed to every client, for this call or, with a ledger, for all calls on it;
             against a server that may deviate from the protocol and work together with as many
             clients as the plan tolerates.
-        delta: of the same promise.
+        delta: of that guarantee.
         noise: standard deviation of the error that noise and rounding make in a coordinate of the
             mean, in the units of the vectors.
         survivors: clients whose vector is in the mean.
@@ -86,7 +86,7 @@ def private_mean(
             with a row for each client; n at least 2.
         epsilon: of the promise to every client. Without a ledger it is about this call alone, and
             what several calls tell of one client adds up.
-        delta: of the same promise; take one well below 1 / n.
+        delta: of that guarantee; take one well below 1 / n.
         clip_l2: a longer vector is shortened to this length. Choose it without looking at the
             vectors: the noise grows with it.
         compression: d divided by the length of what is sent; above 1, a sketch.

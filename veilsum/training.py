@@ -36,7 +36,7 @@ class PrivateRun:
         loss: mean loss of a test example.
         epsilon: guaranteed to every client over all rounds; None if the run promises none. With
             ``engine.aggregator = "central"`` it holds against everybody but the server.
-        delta: of the same promise.
+        delta: of that guarantee.
         summary: what the run came to, as `veilsum run --json` prints it.
         records: of the rounds, as in `rounds.jsonl`.
         folder: of the run; None if it was not kept.
@@ -98,7 +98,7 @@ def private_training(
             0 and 1 where several classes may apply.
         epsilon: of the promise to every client, over all rounds of this run. Runs on the same
             clients in other folders, or in none, are not counted with it: what they tell adds up.
-        delta: of the same; take one well below 1 / clients.
+        delta: of that guarantee; take one well below 1 / clients.
         rounds: how often the server learns a sum.
         cohort: clients of a round, who take turns; all, if left out.
         clip_l2: a client's update is shortened to this length. The noise grows with it; too small

@@ -186,7 +186,7 @@ class Returned(Noise):
 
     Args:
         rounds: T, of the run.
-        apart: fewest rounds from one participation of a client to its next.
+        apart: minimum number of rounds between participations of a client.
         away: the share of members that are likely to be away in a round.
         optimiser: how the model adds up the sums of its rounds.
     """

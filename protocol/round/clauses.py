@@ -67,7 +67,7 @@ class ReturnedClauses:
     If they all work for the server, only what the clients add themselves is left.
 
     Args:
-        apart: fewest rounds from one participation of this client to the next.
+        apart: minimum number of rounds between participations of this client.
         minimum_kept_multiplier: smallest ratio to the sensitivity of the noise of the fewest honest
             clients.
     """

@@ -106,7 +106,7 @@ class ClientHistory:
         Args:
             keeps_time: whether the client has a clock, so that the round's lifetime bounds how many
                 rings a server can try.
-            apart: fewest rounds from one participation to the next in a run whose noise comes back.
+            apart: minimum number of rounds between participations in a run whose noise comes back.
             draw: what the client insists on in the draw of the committee, if it was drawn.
 
         Raises:

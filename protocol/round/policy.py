@@ -191,7 +191,7 @@ class ClientPolicy:
 
     @property
     def apart(self) -> int:
-        """Fewest rounds from one participation to the next."""
+        """Minimum number of rounds between participations."""
         return self.returned.apart if self.returned else 1
 
     @property

@@ -46,7 +46,7 @@ def plan_graph(
     clients: int,
     corrupt: float,
     dropout: float,
-    adversary: Adversary,
+    mode: Mode,
     *,
     sparse: bool | None = None,
     length: int = 0,
@@ -60,11 +60,12 @@ def plan_graph(
         length: elements of a vector, for the bytes.
     """
     colluders, lost = share_of(clients, corrupt), share_of(clients, dropout)
-    mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     if sparse is None:
         sparse = clients > COMPLETE_UP_TO
     if sparse:
-        graph = choose_graph(clients, corrupt, dropout, adversary, security_bits=security_bits)
+        graph = choose_graph(
+            clients, corrupt, dropout, _adversary(mode), security_bits=security_bits
+        )
         degree, threshold = graph.degree, graph.threshold
     else:
         degree, threshold = 0, lowest_threshold(clients, colluders, mode)
@@ -130,11 +131,15 @@ def default_graph(
 
     Where no sparse graph is secure, large cohorts use the complete one too.
     """
-    adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
     if size > COMPLETE_UP_TO:
-        graph = smallest_graph(size, colluders, lost, adversary, security_bits=security_bits)
+        graph = smallest_graph(size, colluders, lost, _adversary(mode), security_bits=security_bits)
         if graph is not None:
             fewest = fewest_survivors(graph.threshold, colluders, graph.degree)
             if size - lost >= fewest:
                 return graph.degree, graph.threshold
     return 0, lowest_threshold(size, colluders, mode)
+
+
+def _adversary(mode: Mode) -> Adversary:
+    """Whom a sparse graph has to withstand: as keys are drawn first, no more than semi-malice."""
+    return Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST

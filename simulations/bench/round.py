@@ -15,7 +15,6 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.setup import RoundSetup
 from protocol.schemes.graph import COMPLETE_UP_TO, GraphPlan, plan_graph
 from secagg import ClientSession, Identity, Mode, PrimeField, ServerSession, SessionContext, centre
-from secagg.pairwise.graph_parameters import Adversary
 from simulations.bench.timing import Figures, PartyClock, peak_rss_bytes
 from simulations.common.integer_peer import IntegerPeer
 from sketch import PublicSeed, SketchSpec
@@ -69,10 +68,9 @@ def bench_round(clients: int, dim: int, dropout: float, bits: int, mode: Mode) -
 
 
 def _graph(clients: int, dropout: float, dim: int, bits: int, mode: Mode) -> GraphPlan:
-    adversary = Adversary.SEMI_MALICIOUS if mode is Mode.ACTIVE else Adversary.SEMI_HONEST
     sparse = clients > COMPLETE_UP_TO
     corrupt = CORRUPT if sparse else 0.0
-    return plan_graph(clients, corrupt, dropout, adversary, sparse=sparse, length=dim, bits=bits)
+    return plan_graph(clients, corrupt, dropout, mode, sparse=sparse, length=dim, bits=bits)
 
 
 def _run(

@@ -100,7 +100,7 @@ class Commands(LazyGroup):
 app = typer.Typer(
     name="veilsum",
     cls=Commands,
-    help="Private sums from an untrusted server, for federated learning.",
+    help="Secure aggregation with distributed differential privacy, for federated learning.",
     no_args_is_help=True,
     # Locals in a traceback may be secrets; older versions of Typer print them.
     pretty_exceptions_show_locals=False,
@@ -150,5 +150,5 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Private sums from an untrusted server, for federated learning."""
+    """Secure aggregation with distributed differential privacy, for federated learning."""
     _set_log_level(log_level)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from secagg.pairwise.graph_parameters import Adversary
+from secagg import Mode
 from secagg.terms import MAX_COHORT
 from simulations.common.schemes import CommitteeOption, SchemeChoice, SchemeOption
 from simulations.common.tables import JsonFlag
@@ -30,9 +30,10 @@ def plan_command(
         float, typer.Option(help="Share of clients that may collude with the server.")
     ] = 0.05,
     dropout: Annotated[float, typer.Option(help="Share of clients that may drop out.")] = 0.05,
-    adversary: Annotated[
-        Adversary, typer.Option(help="Whether the server may deviate after keys are exchanged.")
-    ] = Adversary.SEMI_MALICIOUS,
+    mode: Annotated[
+        Mode,
+        typer.Option(help="Whether the server may deviate (active) or follows the protocol."),
+    ] = Mode.ACTIVE,
     graph: Annotated[
         str | None,
         typer.Option(
@@ -154,7 +155,7 @@ def plan_command(
     from simulations.reports.plan import Wish, deployment_figures, round_figures
 
     wish = Wish(
-        clients, corrupt, dropout, adversary, graph, dim, bits, delta, rounds, clip, compression,
+        clients, corrupt, dropout, mode, graph, dim, bits, delta, rounds, clip, compression,
         mechanism, exact_noise, error_share, wrap_probability, security_bits, lifetime,
     )  # fmt: skip
     plans = {}

@@ -43,7 +43,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "colluders": Label(_CLIENTS, "colluding with the server, at most"),
     "minimum_survivors": Label(_CLIENTS, "survivors in the sum, at least"),
     "aggregator": Label(_SUM, "sum by (engine.aggregator)"),
-    "adversary": Label(_SUM, "server"),
+    "mode": Label(_SUM, "server"),
     "graph.degree": Label(_SUM, "neighbours of each client"),
     "graph.threshold": Label(_SUM, "shares that recover a secret (threshold)"),
     "scheme": Label(_SUM, "name"),

@@ -29,7 +29,7 @@ from protocol.schemes.graph import GraphPlan, plan_graph
 from protocol.schemes.one_shot import one_shot_of
 from secagg import Mode, ParameterError, PrimeField
 from secagg.oneshot.committee import CommitteeKind
-from secagg.pairwise.graph_parameters import SECURITY_BITS, Adversary, share_of
+from secagg.pairwise.graph_parameters import SECURITY_BITS, share_of
 from simulations.common.committees import committee_plan
 from simulations.learning.insecure import seed_in_notes
 from simulations.reports.account.ledger import account_ledger, is_local
@@ -45,7 +45,7 @@ class Wish:
     clients: int
     corrupt: float
     dropout: float
-    adversary: Adversary
+    mode: Mode
     graph: str | None
     dim: int
     bits: int | None
@@ -109,7 +109,7 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
         wish.clients,
         wish.corrupt,
         wish.dropout,
-        wish.adversary,
+        wish.mode,
         sparse=wish.sparse("sparse"),
         length=wish.dim,
         bits=wish.bits or 24,
@@ -118,7 +118,7 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
     total = sum(plan.bytes_each.values())
     return {
         "clients": wish.clients,
-        "adversary": wish.adversary.value,
+        "mode": wish.mode.value,
         "graph": graph_entry(plan, wish.clients),
         "colluders": plan.colluders,
         "minimum_survivors": plan.minimum_survivors,
@@ -154,7 +154,7 @@ def deployment_figures(wish: Wish, epsilon: float, ledger: Path | None) -> dict[
     parameters, error = plan.parameters, plan.error
     return {
         "clients": wish.clients,
-        "adversary": wish.adversary.value,
+        "mode": wish.mode.value,
         **_structure(chosen, plan, wish.clients),
         "colluders": chosen.tolerated_colluders,
         "minimum_survivors": chosen.minimum_survivors,
@@ -253,21 +253,22 @@ def _one_shot(wish: Wish, goal: PrivacyGoal) -> OneShot:
 
 def _pairwise(wish: Wish, goal: PrivacyGoal) -> Pairwise:
     """What a plan of pairwise rounds says of the server and of the graph."""
-    mode = Mode.ACTIVE if wish.adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     sparse, bits = wish.sparse("auto"), wish.security_bits
     if sparse is None:
-        return Pairwise(mode=mode, security_bits=bits)
+        return Pairwise(mode=wish.mode, security_bits=bits)
     if bits is None and sparse:
-        bits = fitting_security_bits(goal, wish.clients, mode, wish.lifetime)
+        bits = fitting_security_bits(goal, wish.clients, wish.mode, wish.lifetime)
     graph = plan_graph(
         wish.clients,
         wish.corrupt,
         wish.dropout,
-        wish.adversary,
+        wish.mode,
         sparse=sparse,
         security_bits=SECURITY_BITS if bits is None else bits,
     )
-    return Pairwise(mode=mode, security_bits=bits, degree=graph.degree, threshold=graph.threshold)
+    return Pairwise(
+        mode=wish.mode, security_bits=bits, degree=graph.degree, threshold=graph.threshold
+    )
 
 
 _FIGURES: Mapping[str, Callable[[Wish], dict[str, Any]]] = {

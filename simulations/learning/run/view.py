@@ -81,7 +81,7 @@ class LiveView(RunCallback):
             self._promise = (
                 f"epsilon {readable(epsilons['guaranteed'])} at delta {epsilons['delta']:g} is "
                 f"guaranteed against {epsilons.get('guaranteed_against', 'the server')}, wherever "
-                "the run stops; what is spent is only a reading"
+                "the run stops; what is spent is only an estimate"
             )
         self._lines.append(cells)
         self._progress.update(self._task, completed=record["round"])

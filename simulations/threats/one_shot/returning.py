@@ -43,7 +43,7 @@ from sketch import PublicSeed, SketchSpec
 
 DIMENSION: Final = 20
 CLIENTS, MEMBERS, ROUNDS, APART = 6, 6, 12, 6
-"""n, s, T, and the fewest rounds from one participation of a client to the next."""
+"""n, s, T, and the minimum number of rounds between participations of a client."""
 GOAL: Final = PrivacyGoal(8.0, 1e-5, 2)
 SESSION: Final = bytes(16)
 MODEL: Final = hashlib.sha256(b"model").digest()

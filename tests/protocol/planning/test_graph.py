@@ -8,35 +8,34 @@ import pytest
 
 from protocol.schemes.graph import COMPLETE_UP_TO, default_graph, plan_graph
 from secagg import Mode, ParameterError, SessionContext
-from secagg.pairwise.graph_parameters import Adversary
 
 
-@pytest.mark.parametrize("adversary", list(Adversary))
-def test_small_cohorts_get_the_complete_graph(adversary: Adversary) -> None:
-    plan = plan_graph(100, 0.05, 0.1, adversary)
+@pytest.mark.parametrize("mode", list(Mode))
+def test_small_cohorts_get_the_complete_graph(mode: Mode) -> None:
+    plan = plan_graph(100, 0.05, 0.1, mode)
     assert plan.degree == 0
     assert (plan.colluders, plan.minimum_survivors) == (5, 90)
-    assert plan.threshold == (53 if adversary is Adversary.SEMI_MALICIOUS else 6)
+    assert plan.threshold == (53 if mode is Mode.ACTIVE else 6)
 
 
 def test_large_cohorts_get_a_sparse_one() -> None:
-    plan = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS)
+    plan = plan_graph(1000, 0.05, 0.05, Mode.ACTIVE)
     assert (plan.degree, plan.threshold) == (66, 49)
-    published = plan_graph(1000, 0.05, 0.05, Adversary.SEMI_MALICIOUS, security_bits=40)
+    published = plan_graph(1000, 0.05, 0.05, Mode.ACTIVE, security_bits=40)
     assert (published.degree, published.threshold) == (52, 37)
-    assert plan_graph(COMPLETE_UP_TO + 1, 0.05, 0.05, Adversary.SEMI_HONEST).degree > 0
+    assert plan_graph(COMPLETE_UP_TO + 1, 0.05, 0.05, Mode.SEMI_HONEST).degree > 0
 
 
 def test_the_choice_can_be_forced() -> None:
-    shares = (100, 0.05, 0.05, Adversary.SEMI_HONEST)
+    shares = (100, 0.05, 0.05, Mode.SEMI_HONEST)
     assert plan_graph(*shares, sparse=True, security_bits=40).degree == 12
-    assert plan_graph(1000, 0.05, 0.05, Adversary.SEMI_HONEST, sparse=False).degree == 0
+    assert plan_graph(1000, 0.05, 0.05, Mode.SEMI_HONEST, sparse=False).degree == 0
 
 
 @pytest.mark.parametrize("arguments", [(1000, 0.5, 0.5), (1000, 0.05, 0.5), (2, 0.0, 0.0)])
 def test_infeasible_requests_say_what_to_change(arguments: tuple[int, float, float]) -> None:
     with pytest.raises(ParameterError, match=r"must be"):
-        plan_graph(*arguments, Adversary.SEMI_MALICIOUS, sparse=True)
+        plan_graph(*arguments, Mode.ACTIVE, sparse=True)
 
 
 def context(
@@ -58,19 +57,16 @@ def context(
     )
 
 
-@pytest.mark.parametrize("adversary", list(Adversary))
+@pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("clients", [50, 201, pytest.param(500, marks=pytest.mark.slow)])
-def test_what_is_planned_is_accepted_by_clients(
-    clients: int, sparse: bool, adversary: Adversary
-) -> None:
+def test_what_is_planned_is_accepted_by_clients(clients: int, sparse: bool, mode: Mode) -> None:
     """Whatever the shares: either the plan is refused, or every client accepts it."""
-    mode = Mode.ACTIVE if adversary is Adversary.SEMI_MALICIOUS else Mode.SEMI_HONEST
     accepted = 0
     for corrupt in (0.0, 0.05, 0.1, 0.3, 0.45):
         for dropout in (0.0, 0.1, 0.2, 0.3, 0.4):
             try:
-                plan = plan_graph(clients, corrupt, dropout, adversary, sparse=sparse)
+                plan = plan_graph(clients, corrupt, dropout, mode, sparse=sparse)
             except ParameterError:
                 continue
             context(
@@ -87,7 +83,7 @@ def test_what_is_planned_is_accepted_by_clients(
 
 def test_too_many_dropouts_for_a_sparse_graph_say_how_many_are_allowed() -> None:
     with pytest.raises(ParameterError, match=r"dropout = 0.3: must be smaller.*452 of 500"):
-        plan_graph(500, 0.3, 0.3, Adversary.SEMI_MALICIOUS)
+        plan_graph(500, 0.3, 0.3, Mode.ACTIVE)
 
 
 @pytest.mark.parametrize("mode", list(Mode))

@@ -36,7 +36,7 @@ def refused(error: type[Exception], *arguments: str) -> str:
             {"degree": 52, "threshold": 37, "security_bits": 40},
         ),
         (
-            *(("--clients", "100", "--adversary", "semi_honest", "--security-bits", "40"),),
+            *(("--clients", "100", "--mode", "semi_honest", "--security-bits", "40"),),
             {"degree": 12, "threshold": 6, "security_bits": 40},
         ),
         (("--clients", "100", "--graph", "auto"), {"degree": 99, "threshold": 53}),
