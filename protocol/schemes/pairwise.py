@@ -101,6 +101,11 @@ class Pairwise(Scheme):
         if degree and not failure <= plan.goal.reserve.aggregation:
             raise unsafe(bits, failure, plan.goal)
         fewest = fewest_survivors(threshold, plan.tolerated_colluders, degree)
+        if self.threshold is not None and self.threshold > plan.cohort:
+            raise ParameterError("threshold", threshold, f"at most the cohort, {plan.cohort}")
+        if plan.tolerated_colluders >= plan.cohort:
+            valid = f"fewer than the cohort, {plan.cohort}"
+            raise ParameterError("tolerated_colluders", plan.tolerated_colluders, valid)
         if plan.cohort < fewest:
             valid = f"at least {fewest}, with {plan.tolerated_colluders} colluders"
             raise ParameterError("cohort", plan.cohort, valid)

@@ -51,9 +51,6 @@ Pair = tuple[Event, Event]
 class Unknown:
     """An event from somewhere else."""
 
-    def __repr__(self) -> str:
-        return "Unknown(mystery)"
-
 
 @pytest.fixture
 def pair(kind: type[_EventCounter]) -> Pair:
@@ -122,7 +119,7 @@ class TestConformance:
         before = accountant.epsilon(DELTA)
         mixed = Composition((release, NonPrivateRelease(), Unknown()))  # type: ignore[arg-type]
         assert not accountant.supports(mixed)
-        with pytest.raises(UnsupportedEventError, match=r"Unknown\(mystery\)"):
+        with pytest.raises(UnsupportedEventError, match="Unknown"):
             accountant.compose(mixed)
         assert accountant.epsilon(DELTA) == before
         assert accountant.releases == 1

@@ -66,8 +66,12 @@ def record(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def folder_of(path: Path, records: Sequence[Record], **tables: dict[str, Any]) -> Path:
-    """Write the folder of a run with these records; tables change the demo's configuration."""
-    changes = [("rounds", max(len(records), 1)), ("engine.aggregator", "real")]
+    """Write the folder of a run with these records; tables change the demo's, at epsilon 5."""
+    changes: list[tuple[str, Any]] = [
+        ("rounds", max(len(records), 1)),
+        ("engine.aggregator", "real"),
+        ("privacy.epsilon", 5.0),
+    ]
     changes += [(f"{table}.{key}", v) for table, keys in tables.items() for key, v in keys.items()]
     path.mkdir(parents=True)
     write_config(changed(demo_config(), changes), path / "config.toml")

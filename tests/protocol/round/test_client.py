@@ -131,6 +131,13 @@ class TestClient:
         with pytest.raises(ParameterError, match="mechanisms"):
             ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=names)
 
+    @pytest.mark.parametrize("schemes", [(), (PairwiseClauses(), PairwiseClauses())])
+    def test_a_policy_has_clauses_once_for_each_scheme(
+        self, schemes: tuple[PairwiseClauses, ...]
+    ) -> None:
+        with pytest.raises(ParameterError, match="schemes"):
+            ClientPolicy(minimum_noise_multiplier=0.0, schemes=schemes)
+
     def test_policy_refuses_rounds_without_the_consistency_check(self) -> None:
         announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
         with pytest.raises(PolicyError, match="mode"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,18 @@ from dp import (
     SkellamMechanism,
 )
 from dp.mechanisms import DistributedMechanism
+from protocol.round.losses import Stage
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
-from secagg import CapacityError, Mode, ParameterError, Reason, RemoteProtocolError
+from secagg import (
+    CapacityError,
+    Mode,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    SessionContext,
+    TooFewSurvivorsError,
+)
 from sketch import PublicSeed, SketchKind, SketchSpec
 
 
@@ -310,6 +320,18 @@ def test_only_the_schedules_own_removal_table_is_accepted() -> None:
         context = dataclasses.replace(setup.context, removal=changed)
         with pytest.raises(ParameterError, match="removal"):
             RoundSetup(context, setup.parameters)
+
+
+def test_a_committee_of_everybody_needs_its_quorum_to_confirm_and_the_threshold_to_open() -> None:
+    setup = make_setup()
+    members = len(setup.context.cohort)
+    numbers = SimpleNamespace(size=members, quorum=setup.context.threshold + 1)
+    few = dict.fromkeys(range(members - setup.context.threshold), Stage.CONFIRM)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SessionContext, "committee", lambda *_: numbers)
+        with pytest.raises(TooFewSurvivorsError, match="confirm"):
+            setup.require_left(Stage.CONFIRM, few)
+        setup.require_left(Stage.UNMASK, few)
 
 
 def test_capacity_counts_removable_batches() -> None:

@@ -24,7 +24,7 @@ def test_what_it_writes_passes_a_dry_run(tmp_path: Path) -> None:
         assert written.exit_code == 0, written.output
         assert "veilsum run veilsum.toml --dry-run" in written.stdout
         figures = run_json("run", "veilsum.toml", "--dry-run")
-    assert figures["rounds"] == 12
+    assert figures["rounds"] == 24
     assert load(tmp_path / "veilsum.toml", RunConfig) == load(FOLDER / "digits.toml", RunConfig)
 
 

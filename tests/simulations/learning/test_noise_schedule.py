@@ -27,7 +27,10 @@ FITTING = {
     "cohort.size": 38,
     "cohort.tolerated_dropouts": 4,
     "sketch": {"controller": "fixed", "rate": 1.0},
+    "server.learning_rate": 6.0,
     "server.final_learning_rate": 6.0,
+    "privacy.epsilon": 5.0,
+    "privacy.clip_l2": 0.25,
     "noise.kind": "returned",
     "engine.aggregator": "central",
 }

@@ -28,9 +28,10 @@ SMALL = 1e-2
 
 
 def config(noise: float) -> RunConfig:
-    base = demo_config().model_copy(update={"privacy": demo_config().privacy})
-    privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": noise})
-    return changed(base.model_copy(update={"privacy": privacy}), [("cohort.size", COHORT)])
+    given = {"epsilon": None, "noise_multiplier": noise, "clip_l2": CLIP}
+    privacy = demo_config().privacy.model_copy(update=given)
+    base = demo_config().model_copy(update={"privacy": privacy})
+    return changed(base, [("cohort.size", COHORT)])
 
 
 def invitation(updates: np.ndarray, number: int = 0, **lost: Stage) -> Invitation:
@@ -122,6 +123,7 @@ def correlated(noise: str) -> RunConfig:
         "cohort.size": COHORT,
         "sketch": {"controller": "fixed", "rate": 1.0},
         "noise.kind": noise,
+        "privacy.clip_l2": CLIP,
     }
     return changed(demo_config(), list(changes.items()))
 

@@ -90,10 +90,13 @@ def test_a_second_sketch_costs_the_first_some_of_its_weight(updates: np.ndarray)
     assert with_probe["sketch"] == alone["sketch"]
 
 
+GIVEN = {"epsilon": None, "noise_multiplier": 0.5, "clip_l2": 0.25}
+
+
 @cache
 def errors(rate: float, length: float) -> list[dict[str, float]]:
     """What was measured in many rounds at this rate, of updates of this share of their length."""
-    privacy = demo_config().privacy.model_copy(update={"epsilon": None, "noise_multiplier": 0.5})
+    privacy = demo_config().privacy.model_copy(update=GIVEN)
     base = demo_config().model_copy(update={"privacy": privacy})
     source = CentralMean(changed(base, [("cohort.size", COHORT)]), FixedRate(rate, rows=5), D)
     clients, lost, model = tuple(range(COHORT)), {1: Stage.SHARE}, np.zeros(D, np.float32)
