@@ -37,6 +37,7 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.pipeline import Pipeline
