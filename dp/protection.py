@@ -11,7 +11,7 @@ adversary says nothing. So four are stated together:
 * **secure aggregation alone**: what hiding single inputs would give without noise: no epsilon.
 
 If what was released decides when to stop, or what is released next, then a figure about the
-releases so far is a reading: it depends on the results, and promises nothing. What is promised at
+releases so far is an estimate: it depends on the results, and promises nothing. What is promised at
 every stop is the goal that the run keeps to. See docs/accounting.md, "What a stop may look at".
 """
 

@@ -92,7 +92,7 @@ class ChargedSums:
     def spent(self) -> float:
         """Epsilon of these sums alone, against the server.
 
-        They are all that were charged, now or before. This is a reading; what is guaranteed is the
+        They are all that were charged, now or before. This is an estimate; what is guaranteed is the
         goal.
         """
         return self._released.epsilon(self._plan.goal.delta)

@@ -167,7 +167,7 @@ def account_ledger(
     Where entries name their cohort, a client pays for its own rounds only, and the client that
     has spent most is reported. Where they state the goal of the run, delta0, the number of
     releases and the part for secure aggregation were fixed by it, and what is guaranteed is the
-    goal, at its own delta: what was spent so far is a reading (docs/accounting.md, "What a stop
+    goal, at its own delta: what was spent so far is an estimate (docs/accounting.md, "What a stop
     may look at"), at the ``delta`` that is asked for. A
     ledger of local reports is about any two inputs of a client, all others about zero-out.
     """

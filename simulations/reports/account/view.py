@@ -88,7 +88,7 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
     elif account.insecure_seed is not None:
         spent = "with secrets that nobody knows, which these are not"
     elif account.goal is not None:
-        spent = "a reading, since the goal is about zero-out"
+        spent = "an estimate, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"
     if account.without_members is not None:
         words = "against a server that knows all members' noise (honest clients' noise only)"

@@ -103,7 +103,7 @@ def epsilon_chart(run: Run, name: str) -> Chart | None:
     )
     text = (
         f"Guaranteed wherever the run stops: epsilon {words_of(goal)}, its goal. "
-        f"Spent so far by the busiest client (a reading): {said}, who sees released models only."
+        f"Spent so far by the busiest client (an estimate): {said}, who sees released models only."
     )
     names = [k for k, v in last.items() if is_epsilon(v) and k not in ("delta", "colluders")]
     rows = [

@@ -143,13 +143,13 @@ def _notes(run: Run) -> Iterable[str]:
     if run.config.engine.aggregator == "ideal":
         yield (
             "The sum came from the ideal functionality: it equals that of the protocol bit for "
-            "bit, but nobody was protected in this run, and the bytes are those of the upload "
-            "only."
+            "bit, and the bytes are those that the protocol would send, but nobody was protected in "
+            "this run."
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (
-            "What is spent is a reading about the busiest client; what is guaranteed holds for "
-            f"every client. Neighbours: {adjacency}."
+            "'Spent' is an estimate, for the client that took part most often; only the guarantee "
+            f"is a bound. Neighbours: {adjacency}."
         )
 
 

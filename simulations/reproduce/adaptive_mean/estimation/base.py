@@ -79,7 +79,7 @@ class NoisyMeans(Protocol):
 
     @property
     def spent(self) -> float:
-        """Epsilon of what was released so far, as if it had been fixed beforehand: a reading."""
+        """Epsilon of what was released so far, as if it had been fixed beforehand: an estimate."""
 
     def share_left(self, spent: float) -> float:
         """Return the share for means, of which a norm took `spent` if it has the same budget."""
@@ -109,7 +109,7 @@ class Estimate:
 
     update: Floats  # float64[d]
     steps: Sequence[Released | NormReading]  # what was released, round by round
-    # Epsilon of these releases, as if they had been fixed beforehand: a reading. What holds is the
+    # Epsilon of these releases, as if they had been fixed beforehand: an estimate. What holds is the
     # goal of the whole estimation: how many rounds there were, and of what size, depended on what
     # they released.
     spent: float

@@ -99,7 +99,7 @@ def test_the_page_says_what_was_run_and_on_what(page: str) -> None:
         "3 of 3 rounds: 72.0% of the test examples correct, epsilon 5 guaranteed "
         "against the server at delta 1e-05 (2.4 spent so far)",
         "Guaranteed wherever the run stops: epsilon 5, its goal. Spent so far by the busiest "
-        "client (a reading): 2.4 against the server; 2.1 against an outsider, "
+        "client (an estimate): 2.4 against the server; 2.1 against an outsider, "
         "who sees released models only.",
         "mlp, 4,810 parameters",
         "192, 64 in a round",
