@@ -74,11 +74,13 @@ class TestSite:
             set_apart = r"<(math|pre|code|script|style)\b.*?</\1>"
             assert "$" not in re.sub(set_apart, "", page.read_text(), flags=re.DOTALL), page
 
-    def test_commands_and_keys_are_those_of_the_program(self, site: Path) -> None:
+    def test_commands_keys_and_columns_are_those_of_the_program(self, site: Path) -> None:
         commands = (site / "reference" / "commands.html").read_text()
         assert "--compression" in commands and "independent code" in commands
         keys = (site / "reference" / "configuration.html").read_text()
         assert "noise_multiplier" in keys and "tolerated_colluders" in keys
+        columns = (site / "reference" / "columns.html").read_text()
+        assert "released_norm_squared" in columns and "units of the model" in columns
 
 
 def test_no_cell_of_the_keys_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What nobody writes by hand: tables of contents, the API, commands, and keys of configurations.
+"""What nobody writes by hand: contents, the API, commands, keys of configurations, columns.
 
 A page asks for a part with a comment such as `<!-- generated: api dp -->`, which readers of the
 plain Markdown do not see.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import api
+import columns
 import commands
 import configuration
 from sphinx.application import Sphinx
@@ -79,6 +80,7 @@ def tables_of_contents(_: str) -> str:
 GENERATORS: dict[str, Callable[[str], str]] = {
     "contents": tables_of_contents,
     "api": api.page,
+    "columns": columns.page,
     "commands": commands.page,
     "configuration": configuration.page,
 }

@@ -16,10 +16,8 @@ from protocol.errors import ConfigurationError
 from simulations.common.failures import one_line
 from simulations.learning.records import Record, flat
 from simulations.reports.run.folders import find_runs
-from simulations.reports.run.rows import COLUMNS, column_of, rows_of
+from simulations.reports.run.rows import column_of, rows_of
 from veilsum.extras import install_command
-
-DOCS = Path(__file__).parents[4] / "docs" / "reports.md"
 
 
 @pytest.fixture
@@ -108,9 +106,3 @@ def test_everything_in_a_record_is_described() -> None:
 def test_what_another_version_wrote_comes_last(tmp_path: Path) -> None:
     rows = rows_of(find_runs([folder_of(tmp_path / "one", [record(1, novelty={"a": 1})])]))
     assert list(rows[0])[-1] == "novelty.a" and column_of("novelty.a").meaning == ""
-
-
-def test_the_page_describes_the_same_columns() -> None:
-    page = DOCS.read_text()
-    for name, column in COLUMNS.items():
-        assert f"| `{name}` | {column.unit} | {column.meaning} |" in page
