@@ -46,6 +46,7 @@ CLIENT_CODEC: StateCodec = StateCodec(
     fields={
         "sealing": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
         "masking": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
+        "agreed": (dict, lambda raw, _: raw),
         "seed": (SecretSeed.expose, lambda raw, _: SecretSeed(raw)),
         "removable": (
             lambda seeds: [seed.expose() for seed in seeds],

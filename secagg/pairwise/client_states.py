@@ -45,10 +45,13 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shares of the self-mask seed and of the masking key are out."""
+    """Shares of the self-mask seed and of the masking key are out.
+
+    `agreed[u]` is the secret behind the seals between us and u, in both directions.
+    """
 
     phase = ClientPhase.SHARED
-    sealing: AgreementKey
+    agreed: dict[int, bytes] = field(repr=False)
     masking: AgreementKey
     seed: SecretSeed
     roster: RoundRoster
