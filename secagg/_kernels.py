@@ -413,37 +413,40 @@ def centre_elements(elements: Words, modulus: int, largest: int, signed: NDArray
 
 
 @compiled(
-    lambda kind: (sample(71, below=1 << 13, kind=kind), 13, np.zeros(116, np.uint8)),
+    lambda kind: (sample(71, below=1 << 13, kind=kind), 13, np.zeros(15, np.uint64)),
     kinds=_WORD_KINDS,
-    answer=0xF7B4CF5F,
+    answer=0xB0BE0065,
 )
-def pack_bits(values: Words, bits: int, packed: NDArray[np.uint8]) -> None:
+def pack_bits(values: Words, bits: int, packed: NDArray[np.uint64]) -> None:
     """Write values as consecutive little-endian bit fields of `bits` bits.
 
     Args:
         values: uintW[length], every element below 2^bits.
-        packed: uint8[ceil(length * bits / 8)], output.
+        packed: uint64[>= ceil(length * bits / 64)], output; the last word is padded with zeros.
     """
-    buffer = np.uint64(0)
+    word = np.uint64(0)
     held = 0
     out = 0
     for i in range(values.size):
         value = np.uint64(values[i])
-        buffer |= value << np.uint64(held)
-        # Bits of `value` that did not fit into the 64-bit buffer.
-        spill = held + bits - 64
+        word |= value << np.uint64(held)
         held += bits
-        while held >= 8:
-            packed[out] = np.uint8(buffer & np.uint64(255))
+        if held >= 64:
+            packed[out] = word
             out += 1
-            buffer >>= np.uint64(8)
-            held -= 8
-            if spill > 0:
-                # The byte just freed takes the spilled high bits.
-                buffer |= (value >> np.uint64(bits - spill)) << np.uint64(56)
-                spill = 0
+            held -= 64
+            word = value >> np.uint64(bits - held)
     if held > 0:
-        packed[out] = np.uint8(buffer & np.uint64(255))
+        packed[out] = word
+
+
+@compiled()
+def _word_at(packed: NDArray[np.uint64], position: Any) -> Any:
+    """The 64 bits from a position on, which is uint64: a signed index would be tested for signs."""
+    word, shift = position >> np.uint64(6), position & np.uint64(63)
+    # Two shifts, because one by 64 would not clear the word when shift is 0.
+    high = (packed[word + np.uint64(1)] << np.uint64(1)) << (np.uint64(63) - shift)
+    return (packed[word] >> shift) | high
 
 
 @compiled(
@@ -458,12 +461,13 @@ def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
         packed: uint64[> length * bits / 64], the bit fields and at least one word of padding.
     """
     kind = values.dtype.type
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    for i in range(values.size):
-        position = i * bits
-        word = position >> 6
-        shift = np.uint64(position & 63)
-        low = packed[word] >> shift
-        # Two shifts, because one by 64 would not clear the word when shift is 0.
-        high = (packed[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
-        values[i] = kind((low | high) & mask)
+    width = np.uint64(bits)
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    # Up to 32 bits, a word has two fields.
+    paired = values.size & ~1 if bits <= 32 else 0
+    for i in range(0, paired, 2):
+        word = _word_at(packed, np.uint64(i) * width)
+        values[i] = kind(word & mask)
+        values[i + 1] = kind((word >> width) & mask)
+    for i in range(paired, values.size):
+        values[i] = kind(_word_at(packed, np.uint64(i) * width) & mask)

@@ -166,9 +166,13 @@ def required_bits(largest_magnitude: int) -> int:
 
 def pack(vector: FieldVector) -> bytes:
     """Pack to `bits` bits per element, little-endian bit order; the last byte is zero-padded."""
-    packed = np.empty(vector.field.packed_bytes(len(vector)), np.uint8)
-    _kernels.pack_bits(vector.elements, vector.field.bits, packed)
-    return packed.tobytes()
+    field = vector.field
+    if _fills_words(field):
+        return vector.elements.tobytes()
+    size = field.packed_bytes(len(vector))
+    packed = np.empty(-(-size // 8), "<u8")
+    _kernels.pack_bits(vector.elements, field.bits, packed)
+    return packed.view(np.uint8)[:size].tobytes()
 
 
 def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
@@ -176,6 +180,8 @@ def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
     expected = field.packed_bytes(length)
     if len(packed) != expected:
         raise ValueError(f"packed vector has {len(packed)} bytes, {expected} expected")
+    if _fills_words(field):
+        return FieldVector(field, np.frombuffer(packed, field.dtype))
     padding = 8 * expected - length * field.bits
     if padding and packed[-1] >> (8 - padding):
         raise ValueError("padding bits of a packed vector are not zero")
@@ -186,3 +192,8 @@ def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
     _kernels.unpack_bits(words, field.bits, elements)
     elements.flags.writeable = False
     return FieldVector(field, elements)
+
+
+def _fills_words(field: PrimeField) -> bool:
+    """Whether the words that hold elements are their packed form already: 16 and 32 bits."""
+    return field.bits == 8 * field.dtype.itemsize

@@ -94,6 +94,10 @@ class SecretSeed(_Secret):
     """A client's seed: of its self mask, or one that it may have to give up."""
 
 
+class AgreedSecret(_Secret):
+    """What two clients agreed on, from which the keys of their seals are derived."""
+
+
 class AgreementKey(_Secret):
     """An ephemeral X25519 private key."""
 

@@ -67,8 +67,15 @@ def refused(site: Path, package: str, first: Path | None = None) -> str:
     return said
 
 
-def test_importing_it_loads_nothing_heavy() -> None:
-    code = f"import sys, veilsum; print(sorted({HEAVY!r} & sys.modules.keys()))"
+@pytest.mark.parametrize(
+    ("package", "heavy"),
+    [
+        ("veilsum", HEAVY),
+        ("protocol", {f"scipy.{part}" for part in ("linalg", "optimize", "sparse", "special")}),
+    ],
+)
+def test_importing_it_loads_nothing_heavy(package: str, heavy: set[str]) -> None:
+    code = f"import sys, {package}; print(sorted({heavy!r} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # noqa: S603
     assert done.stdout == "[]\n", done.stderr
 

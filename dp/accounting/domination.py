@@ -36,8 +36,8 @@ from functools import lru_cache
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from dp.accounting._kernels import largest_bounds
 from dp.accounting.laws import FloatArray, NoiseLaw, law_of_coins
@@ -114,8 +114,8 @@ def _vertices(law: NoiseLaw, shift: int, failure: float) -> _Vertices | None:
         return None
     tails = tails_of(law, masses)
     below = shift // 2 + 1
-    zq_high = -special.ndtri_exp(tails.lower)
-    zq_low = -special.ndtri_exp(tails.upper)
+    zq_high = -scipy.special.ndtri_exp(tails.lower)
+    zq_low = -scipy.special.ndtri_exp(tails.upper)
     # For j <= 0 symmetry gives U(j) = 1 - U(1 - j), which swaps the two bounds.
     mirrored = slice(below - 1, None, -1)
     base = np.concatenate([zq_high[mirrored], -zq_low])
@@ -153,7 +153,7 @@ def _cheap_bounds(table: _Vertices, vertices: slice, shift: int, failure: float)
 def _exact_bounds(table: _Vertices, rows: NDArray[np.int64], shift: int, failure: float) -> float:
     """Return the largest mu over the given vertices, through the inverse normal."""
     inside = (table.tail[rows] - failure) / (1.0 - failure)
-    return float(np.max(table.upper_zq[rows + shift] + special.ndtri(inside)))
+    return float(np.max(table.upper_zq[rows + shift] + scipy.special.ndtri(inside)))
 
 
 def _mu_above(

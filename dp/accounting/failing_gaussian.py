@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy import special
 
 from dp.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from dp.accounting.laws import FloatArray
@@ -84,7 +84,9 @@ class FailingGaussian:
         if not np.all((first >= 0.0) & (first <= 1.0)):
             raise ValueError("type_one_error must lie in [0, 1]")
         kept = 1.0 - self.failure
-        second = kept * special.ndtr(-special.ndtri(np.minimum(first / kept, 1.0)) - self.mu)
+        second = kept * scipy.special.ndtr(
+            -scipy.special.ndtri(np.minimum(first / kept, 1.0)) - self.mu
+        )
         lowered = second * (1.0 - _CURVE_ROUNDING) - _CURVE_ROUNDING
         result: FloatArray = np.where(first == 0.0, kept, np.maximum(lowered, 0.0))
         return result

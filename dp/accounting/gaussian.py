@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from scipy import special
+import scipy
 
 from dp.checks import require_between_0_and_1, require_in
 from dp.search import bracketed
@@ -36,8 +36,8 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     if not mu < math.inf:
         return 1.0
-    log_first = float(special.log_ndtr(mu / 2.0 - epsilon / mu))
-    log_second = epsilon + float(special.log_ndtr(-mu / 2.0 - epsilon / mu))
+    log_first = float(scipy.special.log_ndtr(mu / 2.0 - epsilon / mu))
+    log_second = epsilon + float(scipy.special.log_ndtr(-mu / 2.0 - epsilon / mu))
     # Each logarithm is off by a few units in its last place; the arguments of log_ndtr are off
     # likewise, which its derivative, at most |argument| + 1, magnifies.
     argument = mu / 2.0 + epsilon / mu

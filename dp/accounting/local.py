@@ -38,8 +38,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
 from dp.accounting.base import EventCounter
 from dp.checks import require_between_0_and_1
@@ -146,7 +146,9 @@ def composed_delta(epsilon: float, count: int, total: float) -> float:
     log_mass = _log_choose(count)[: reach + 1] - i * epsilon
     log_mass -= count * math.log1p(math.exp(-epsilon))
     # A log-gamma is off by a few units in its last place, a loss by some of its own size.
-    mass_error = 16.0 * _ROUNDING * (1.0 + float(special.gammaln(count + 1.0)) + count * epsilon)
+    mass_error = (
+        16.0 * _ROUNDING * (1.0 + float(scipy.special.gammaln(count + 1.0)) + count * epsilon)
+    )
     loss_error = 8.0 * _ROUNDING * (1.0 + total + count * epsilon)
     gaps = -np.expm1(np.minimum(total - (count - 2.0 * i) * epsilon, 0.0))
     reached = (count - 2.0 * i) * epsilon > total - loss_error
@@ -160,8 +162,10 @@ def composed_delta(epsilon: float, count: int, total: float) -> float:
 def _log_choose(count: int) -> NDArray[np.float64]:
     """Return ln C(count, i) for i = 0 .. count."""
     i = np.arange(count + 1, dtype=np.float64)
-    whole = special.gammaln(count + 1.0)
-    return np.asarray(whole - special.gammaln(i + 1.0) - special.gammaln(count - i + 1.0))
+    whole = scipy.special.gammaln(count + 1.0)
+    return np.asarray(
+        whole - scipy.special.gammaln(i + 1.0) - scipy.special.gammaln(count - i + 1.0)
+    )
 
 
 def _losses(counts: Mapping[float, int], delta: float) -> float:

@@ -17,9 +17,8 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import solveh_banded
-from scipy.optimize import minimize_scalar
 
 from dp.checks import require_integer
 
@@ -147,7 +146,7 @@ class _Problem:
         starts = np.arange(rounds - int(taken_part[-1]))
         clients = np.zeros((rounds, starts.size))
         clients[taken_part[:, None] + starts, starts] = 1.0
-        return float((clients * solveh_banded(covariance, clients)).sum(axis=0).max())
+        return float((clients * scipy.linalg.solveh_banded(covariance, clients)).sum(axis=0).max())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,9 @@ class NoisePlan:
 def best_share(cost: Callable[[float], float]) -> float:
     """The returned share at which a cost is smallest, 0 .. 0.9999."""
     options = {"xatol": 1e-5}
-    found = minimize_scalar(cost, bounds=(0.0, _MOST_RETURNED), method="bounded", options=options)
+    found = scipy.optimize.minimize_scalar(
+        cost, bounds=(0.0, _MOST_RETURNED), method="bounded", options=options
+    )
     return float(found.x)
 
 

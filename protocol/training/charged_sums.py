@@ -92,8 +92,8 @@ class ChargedSums:
     def spent(self) -> float:
         """Epsilon of these sums alone, against the server.
 
-        They are all that were charged, now or before. This is an estimate; what is guaranteed is the
-        goal.
+        They are all that were charged, now or before. This is an estimate; the goal is what is
+        guaranteed.
         """
         return self._released.epsilon(self._plan.goal.delta)
 

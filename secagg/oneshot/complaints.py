@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+import scipy
 
 
 def left_out(
@@ -50,10 +49,12 @@ def _cheapest_cover(
     arcs += [(row[client], column[member], unlimited) for client, member in edges]
     arcs += [(column[member], sink, weight) for member in members]
     start, end, capacity = (np.array(each, np.int32) for each in zip(*arcs, strict=True))
-    network = csr_matrix((capacity, (start, end)), shape=(sink + 1, sink + 1))
-    left = network - maximum_flow(network, source, sink).flow
+    network = scipy.sparse.csr_matrix((capacity, (start, end)), shape=(sink + 1, sink + 1))
+    left = network - scipy.sparse.csgraph.maximum_flow(network, source, sink).flow
     left.eliminate_zeros()
-    reached = set(breadth_first_order(left, source, return_predecessors=False).tolist())
+    reached = set(
+        scipy.sparse.csgraph.breadth_first_order(left, source, return_predecessors=False).tolist()
+    )
     return (
         frozenset(client for client in clients if row[client] not in reached),
         frozenset(member for member in members if column[member] in reached),

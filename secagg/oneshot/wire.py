@@ -49,12 +49,13 @@ class Ciphertext:
         if self.packing.rounding_bits:
             return self._encode_rounded()
         limbs = self.packing.ring.limbs
-        packed = np.empty(wire_bytes(self.packing, self.length), np.uint8)
+        size = wire_bytes(self.packing, self.length)
+        packed = np.empty(-(-size // 8), "<u8")
         for first in range(0, self.content.shape[1], _CHUNK):
             chunk = self.content[:, first : first + _CHUNK]
-            start = first * limbs * PRIME_BITS // 8
+            start = first * limbs * PRIME_BITS // 64
             _kernels.pack_bits(chunk.T.reshape(-1), PRIME_BITS, packed[start:])
-        return packed.tobytes()
+        return packed.view(np.uint8)[:size].tobytes()
 
     def residues(self) -> Residues:
         """Residues of what was sent, multiplied back by 2^r: uint32[L, coefficients]."""

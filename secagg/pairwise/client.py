@@ -31,6 +31,7 @@ from secagg.keys import (
     KEY_BYTES,
     NONCE_BYTES,
     SIGNATURE_BYTES,
+    AgreedSecret,
     AgreementKey,
     Identity,
     SecretSeed,
@@ -115,10 +116,9 @@ def on_roster(party: Party, state: Advertised, message: Roster) -> Step:
         raise RemoteProtocolError(SERVER, Reason.SET_TOO_SMALL, f"{len(holders)} share holders")
     shares = split(secrets, holders, threshold, party.rand)
     plain = {h: encode_share(shares[i]) for i, h in enumerate(holders)}
+    agreed = {h: _agree(state.sealing, roster, h) for h in holders if h != party.index}
     sealed = b"".join(
-        seal(_agree(state.sealing, roster, h), roster.hash, party.index, h, plain[h])
-        for h in holders
-        if h != party.index
+        seal(secret.expose(), roster.hash, party.index, h, plain[h]) for h, secret in agreed.items()
     )
     committed = b"".join(
         commitment(roster.hash, party.index, which, each)
@@ -134,7 +134,7 @@ def on_roster(party: Party, state: Advertised, message: Roster) -> Step:
         ),
     )
     own = plain.get(party.index, b"")
-    return Step(Shared(state.sealing, state.masking, seed, roster, own, removable), bundle)
+    return Step(Shared(agreed, state.masking, seed, roster, own, removable), bundle)
 
 
 def on_delivered_shares(party: Party, state: Shared, message: DeliveredShares) -> Step:
@@ -287,9 +287,9 @@ def _announced(party: Party, bitmap: bytes, within: tuple[int, ...]) -> tuple[in
 
 
 def _open_share(party: Party, state: Shared, sender: int, sealed: bytes) -> bytes:
-    shared = _agree(state.sealing, state.roster, sender)
     try:
-        plain = unseal(shared, state.roster.hash, sender, party.index, sealed)
+        secret = state.agreed[sender].expose()
+        plain = unseal(secret, state.roster.hash, sender, party.index, sealed)
     except ValueError:
         raise RemoteProtocolError(sender, Reason.BAD_SEAL) from None
     with blaming(sender, Reason.BAD_SHARE):
@@ -297,9 +297,9 @@ def _open_share(party: Party, state: Shared, sender: int, sealed: bytes) -> byte
     return plain
 
 
-def _agree(own: AgreementKey, roster: RoundRoster, peer: int) -> bytes:
+def _agree(own: AgreementKey, roster: RoundRoster, peer: int) -> AgreedSecret:
     try:
-        return own.agree(roster.advertisements[peer].sealing_key)
+        return AgreedSecret(own.agree(roster.advertisements[peer].sealing_key))
     except ValueError:
         raise RemoteProtocolError(peer, Reason.BAD_KEY, "sealing key") from None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from secagg.keys import AgreementKey, SecretSeed
+from secagg.keys import AgreedSecret, AgreementKey, SecretSeed
 from secagg.pairwise import client_states as states
 from secagg.pairwise.context import SessionContext
 from secagg.pairwise.graph import build_graph
@@ -46,6 +46,10 @@ CLIENT_CODEC: StateCodec = StateCodec(
     fields={
         "sealing": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
         "masking": (AgreementKey.expose, lambda raw, _: AgreementKey(raw)),
+        "agreed": (
+            lambda agreed: {u: secret.expose() for u, secret in agreed.items()},
+            lambda raw, _: {u: AgreedSecret(secret) for u, secret in raw.items()},
+        ),
         "seed": (SecretSeed.expose, lambda raw, _: SecretSeed(raw)),
         "removable": (
             lambda seeds: [seed.expose() for seed in seeds],

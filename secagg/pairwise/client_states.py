@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from secagg.keys import AgreementKey, Identity, SecretSeed, os_random
+from secagg.keys import AgreedSecret, AgreementKey, Identity, SecretSeed, os_random
 from secagg.pairwise.context import SessionContext
 from secagg.pairwise.messages import Advertisement, AnyMessage
 from secagg.pairwise.roster import RoundRoster
@@ -45,10 +45,13 @@ class Advertised:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shares of the self-mask seed and of the masking key are out."""
+    """Shares of the self-mask seed and of the masking key are out.
+
+    `agreed[u]` is the secret behind the seals between us and u, in both directions.
+    """
 
     phase = ClientPhase.SHARED
-    sealing: AgreementKey
+    agreed: dict[int, AgreedSecret]
     masking: AgreementKey
     seed: SecretSeed
     roster: RoundRoster

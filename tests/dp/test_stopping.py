@@ -1,4 +1,4 @@
-"""An epsilon at a stop that looks at results is an estimate; the goal is what holds at every stop."""
+"""An epsilon at a stop that looks at results is an estimate; the goal holds at every stop."""
 
 from __future__ import annotations
 

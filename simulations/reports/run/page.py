@@ -143,8 +143,7 @@ def _notes(run: Run) -> Iterable[str]:
     if run.config.engine.aggregator == "ideal":
         yield (
             "The sum came from the ideal functionality: it equals that of the protocol bit for "
-            "bit, and the bytes are those that the protocol would send, but nobody was protected in "
-            "this run."
+            "bit, and the bytes are those that it would send, but nobody was protected."
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (

@@ -83,13 +83,7 @@ def _bundle(liar: Liar, message: ShareBundle, deal: _Deal) -> ShareBundle:
     state = liar.change(own_share=deal.plain.pop(liar.index, b""))
     roster = liar.roster
     sealed = b"".join(
-        seal(
-            state.sealing.agree(roster.advertisements[holder].sealing_key),
-            roster.hash,
-            liar.index,
-            holder,
-            plain,
-        )
+        seal(state.agreed[holder].expose(), roster.hash, liar.index, holder, plain)
         for holder, plain in deal.plain.items()
     )
     return msgspec.structs.replace(message, sealed=sealed)

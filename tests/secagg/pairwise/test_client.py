@@ -69,6 +69,20 @@ def test_low_order_masking_key() -> None:
     cohort.assert_over(0)
 
 
+def test_a_client_agrees_with_each_neighbour_once_on_a_seal_and_once_on_a_mask(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agree, pairs = AgreementKey.agree, []
+
+    def counted(own: AgreementKey, peer: bytes) -> bytes:
+        pairs.append((own.public, peer))
+        return agree(own, peer)
+
+    monkeypatch.setattr(AgreementKey, "agree", counted)
+    kit.Cohort(kit.context(N)).run()
+    assert len(pairs) == len(set(pairs)) == 2 * N * (N - 1)
+
+
 def test_input_is_not_changed_and_not_sent() -> None:
     cohort = kit.before(Stage.MASK)
     cohort.clients[0].receive_bytes(cohort.pending[0])
