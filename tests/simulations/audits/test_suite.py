@@ -21,7 +21,7 @@ from simulations.audits.base import Audit, Effort, Figures
 from simulations.audits.canaries import audit_canaries
 from simulations.audits.suite import audits, run_audits
 
-PAGE = Path(__file__).parents[3] / "docs" / "auditing.md"
+PAGE = Path(__file__).parents[3] / "docs" / "results" / "audit.md"
 SEED = 1
 AUDITS = {audit.id: audit for audit in audits(Effort.QUICK, SEED)}
 BOUNDS = ("epsilon_at_least", "gaussian_epsilon_at_least", "exact_epsilon")
