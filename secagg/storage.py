@@ -29,7 +29,7 @@ from secagg.keys import Identity
 from secagg.state_codec import StateCodec
 from secagg.tags import Usage, derive, encode_index, tagged
 
-STORAGE_VERSION = 3
+STORAGE_VERSION = 2
 TOKEN_BYTES = 16
 STATE_KEY_BYTES = 32
 _KEY_BYTES = 64

@@ -110,8 +110,8 @@ class Estimate:
     update: Floats  # float64[d]
     steps: Sequence[Released | NormReading]  # what was released, round by round
     # Epsilon of these releases, as if they had been fixed beforehand: an estimate. What holds is
-    # the goal of the whole estimation: how many rounds there were, and of what size, depended on what
-    # they released.
+    # the goal of the whole estimation: the number and the size of the rounds depended on what they
+    # released.
     spent: float
 
     @property

@@ -23,7 +23,7 @@ from dp.mechanisms import MECHANISMS, MechanismName
 from protocol import PrivateTraining, RoundSetup
 from protocol.adapters import named_arrays, stage_times
 from protocol.adapters.flower import Patience, RoundLostError, RoundReport, SecureGrid
-from protocol.adapters.flower.errors import MOST_REASONS, told
+from protocol.adapters.flower.errors import MOST_REASONS, by_reason
 from protocol.adapters.flower.home import read_identity
 from protocol.adapters.flower.record import KEY, Step
 from protocol.goal import PrivacyGoal
@@ -411,10 +411,10 @@ def test_a_sum_that_cannot_be_opened_names_a_node(
 
 def test_many_nodes_are_told_in_few_words() -> None:
     same = dict.fromkeys(range(100, 112), "share: no answer in 60 s")
-    assert told(same) == "; nodes 100, 101, 102, 103, 104 and 7 more: share: no answer in 60 s"
-    assert told({7: "left"}) == "; node 7: left" and told({}) == ""
+    assert by_reason(same) == "; nodes 100, 101, 102, 103, 104 and 7 more: share: no answer in 60 s"
+    assert by_reason({7: "left"}) == "; node 7: left" and by_reason({}) == ""
     different = {node: f"reason {node}" for node in range(20)}
-    words = told(different)
+    words = by_reason(different)
     assert words.count("; node ") == MOST_REASONS and words.endswith(
         "; and 12 more, for other reasons"
     )
