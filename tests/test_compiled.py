@@ -205,6 +205,18 @@ print(extent({values}))
 """
 
 
+TOLD = """
+from veilsum.notices import before_compiling
+before_compiling(lambda: print("compiling"))
+"""
+
+
+def test_compiling_is_told_of_once_and_only_where_it_happens(tmp_path: Path) -> None:
+    twice = TOLD + EXTENT.format(values="values[::3]") + "print(extent(values))"
+    assert run(twice, tmp_path).split("\n") == ["compiling", "(0, 9)", "(0, 11)"]
+    assert run(twice, tmp_path).split("\n") == ["(0, 9)", "(0, 11)"]
+
+
 @pytest.mark.parametrize("damage", ["other types", "half a file"])
 def test_what_is_damaged_in_the_cache_is_compiled_again(damage: str, tmp_path: Path) -> None:
     """Two processes that save at once can leave the code of one under the types of the other."""

@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
 
-# Below everything: they import nothing of ours.
-GROUND = ("veilsum.compiled", "veilsum.extras")
+# Below everything: they import nothing of ours but one another.
+GROUND = ("veilsum.compiled", "veilsum.extras", "veilsum.notices")
 # What a package of ours may import of our own.
 ALLOWED = {
     "secagg": {"secagg"},
@@ -91,7 +91,8 @@ def imports(tree: ast.AST) -> Iterator[str]:
 def test_what_lies_below_everything_imports_nothing_of_ours() -> None:
     for module in GROUND:
         tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
-        assert not {name.split(".")[0] for name in imports(tree)} & set(PACKAGES)
+        above = set(imports(tree)) - set(GROUND)
+        assert not {name.split(".")[0] for name in above} & set(PACKAGES)
 
 
 def names_from(tree: ast.AST, module: str) -> set[str]:

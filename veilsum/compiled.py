@@ -11,7 +11,7 @@ not belong together. Therefore
   power-on; what was written into arrays by then is lost with the error;
 - where nothing can be kept, or what was kept is damaged, kernels are compiled in memory.
 
-This module stands below `secagg`, `dp` and `sketch`, and imports nothing of ours.
+This module stands below `secagg`, `dp` and `sketch`, and imports nothing of ours but `notices`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from numba.core.sigutils import normalize_signature
 from numba.extending import typeof_impl
 from numba.np.numpy_support import as_dtype
 from numpy.typing import NDArray
+
+from veilsum.notices import tell_of_compiling
 
 __all__ = [
     "Kernel",
@@ -159,6 +161,7 @@ class _Cache(FunctionCache):
             return None
         # Two processes that save versions at once can leave one's code under the other's types.
         if found is None or found.signature.args != normalize_signature(sig)[0]:
+            tell_of_compiling()
             return None
         return found
 

@@ -6,12 +6,14 @@ With `--json` they print one object on standard output; progress and prose go to
 
 from __future__ import annotations
 
+import sys
 from enum import Enum
 from typing import Annotated, ClassVar
 
 import typer
 
 from simulations.commands.verbs import LazyGroup, Verb
+from veilsum.notices import before_compiling
 
 _HERE = "simulations.commands"
 
@@ -152,3 +154,9 @@ def options(
 ) -> None:
     """Secure aggregation with distributed differential privacy, for federated learning."""
     _set_log_level(log_level)
+    if sys.stderr.isatty():
+        before_compiling(_say_compiling)
+
+
+def _say_compiling() -> None:
+    typer.echo("Compiling, once on this machine: some ten seconds.", err=True)
