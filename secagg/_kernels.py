@@ -441,7 +441,7 @@ def pack_bits(values: Words, bits: int, packed: NDArray[np.uint64]) -> None:
 
 
 @compiled()
-def _word_at(packed: NDArray[np.uint64], position: Any) -> Any:
+def word_at(packed: NDArray[np.uint64], position: Any) -> Any:
     """The 64 bits from a position on, which is uint64: a signed index would be tested for signs."""
     word, shift = position >> np.uint64(6), position & np.uint64(63)
     # Two shifts, because one by 64 would not clear the word when shift is 0.
@@ -466,8 +466,8 @@ def unpack_bits(packed: NDArray[np.uint64], bits: int, values: Words) -> None:
     # Up to 32 bits, a word has two fields.
     paired = values.size & ~1 if bits <= 32 else 0
     for i in range(0, paired, 2):
-        word = _word_at(packed, np.uint64(i) * width)
+        word = word_at(packed, np.uint64(i) * width)
         values[i] = kind(word & mask)
         values[i + 1] = kind((word >> width) & mask)
     for i in range(paired, values.size):
-        values[i] = kind(_word_at(packed, np.uint64(i) * width) & mask)
+        values[i] = kind(word_at(packed, np.uint64(i) * width) & mask)

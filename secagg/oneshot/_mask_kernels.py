@@ -232,20 +232,3 @@ def _product(a: Residues, b: Residues, b_q: Residues, p: int, row: Residues) -> 
     for n in range(row.size):
         j = _I(n)
         row[j] = times(a[j], b[j], b_q[j], p)
-
-
-@compiled(
-    lambda _: (
-        sample(2, 40, below=1 << 40, kind=np.int64),
-        sample(2, 40, below=1 << 32, kind=np.uint32),
-        -1,
-    ),
-    answer=0x9F954E79,
-)
-def add_content(sums: NDArray[np.int64], content: Residues, sign: int) -> None:
-    """Add, or with a sign of -1 subtract, a ciphertext's numbers in place; one shape both."""
-    for i in range(content.shape[0]):
-        x, y = sums[i], content[i]
-        for n in range(x.size):
-            j = _I(n)
-            x[j] += sign * np.int64(y[j])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg._kernels import word_at
 from secagg.oneshot._ring_kernels import PRIMES, _at_most, constants, residues, times
 from veilsum.compiled import compiled, sample
 
@@ -27,7 +28,7 @@ _I = np.uint64
 _LOW = 0xFFFF_FFFF
 
 _STRETCH = 256
-"""Coefficients whose coordinates are gathered at once: these stay in the first cache."""
+"""Coefficients that are gathered, or added, at once: these stay in the first cache."""
 
 
 def _words(*shape: int) -> Words:
@@ -459,47 +460,85 @@ def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:
             position += min(32, bits - 32 * w)
 
 
+def _fields(whole: bool, *most: int) -> tuple[Any, ...]:
+    widths = np.array([32, 13], np.uint64)
+    sums = sample(2, 40, below=1 << 40, kind=np.int64)
+    return sample(30, below=1 << 63), widths, np.array(most, np.uint64), whole, sums, -1
+
+
 @compiled(
-    lambda _: (
-        sample(30, below=1 << 63),
-        45,
-        np.zeros((2, 40), np.uint32),
-        np.array([0xFFFF_FFFF, 0x1FFF], np.uint32),
-    ),
-    lambda _: (
-        sample(30, below=1 << 63),
-        45,
-        np.zeros((2, 40), np.uint32),
-        np.array([0xFFFF_FFFF, 0x1000], np.uint32),
-    ),
-    answer=0x075F4F5C,
+    # The largest number is 0x1FB9_8DDE6E43, the largest lower word 0xFF347810: in range and beyond.
+    lambda _: _fields(True, 0x8DDE_6E43, 0x1FB9),
+    lambda _: _fields(True, 0x8DDE_6E42, 0x1FB9),
+    lambda _: _fields(False, 0xFF34_7810, 0x1FB9),
+    lambda _: _fields(False, 0xFF34_780F, 0x1FB9),
+    answer=0xED462396,
 )
-def unpack_words(packed: NDArray[np.uint64], bits: int, words: Words, most: Words) -> bool:
-    """Inverse of `pack_words`; whether no number is larger than `most`.
+def add_fields(
+    packed: NDArray[np.uint64],
+    widths: NDArray[np.uint64],
+    most: NDArray[np.uint64],
+    whole: bool,
+    sums: NDArray[np.int64],
+    sign: int,
+) -> bool:
+    """Add packed numbers to sums, or with a sign of -1 subtract them, if all are in range.
+
+    Otherwise the sums are what they were.
 
     Args:
-        packed: uint64[> bits count / 64], one word more than is needed.
-        words: uint32[W, count], output.
-        most: uint32[W].
+        packed: uint64[> count sum(widths) / 64], consecutive little-endian bit fields: those of the
+            first number from the lowest word up, and so on; one word more than is needed.
+        widths: uint64[W], bits of each word, at most 32.
+        most: uint64[W], largest values.
+        whole: whether these are the words of the largest number; otherwise each word has a limit.
+        sums: int64[W, count], in place.
     """
-    fits = True
-    position = 0
-    for t in range(words.shape[1]):
-        above = False
-        for w in range(words.shape[0]):
-            size = min(32, bits - 32 * w)
-            value = np.uint64(0)
-            if size > 0:
-                word = position >> 6
-                shift = np.uint64(position & 63)
-                # Two shifts, because one by 64 would not clear the word when shift is 0.
-                beyond = (packed[word + 1] << np.uint64(1)) << (np.uint64(63) - shift)
-                value = (packed[word] >> shift) | beyond
-                value &= (np.uint64(1) << np.uint64(size)) - np.uint64(1)
-                position += size
-            words[w, t] = _U(value)
-            # The highest word that differs decides.
-            if value != np.uint64(most[w]):
-                above = bool(value > np.uint64(most[w]))
-        fits = fits and not above
+    fits = _add_fields(packed, widths, most, whole, sums, sign)
+    if not fits:
+        _add_fields(packed, widths, most, whole, sums, -sign)
     return fits
+
+
+@compiled()
+def _add_fields(
+    packed: NDArray[np.uint64],
+    widths: NDArray[np.uint64],
+    most: NDArray[np.uint64],
+    whole: bool,
+    sums: NDArray[np.int64],
+    sign: int,
+) -> bool:
+    count, bits = sums.shape[1], widths.sum()
+    fits = True
+    for low in range(0, count, _STRETCH):
+        high = min(low + _STRETCH, count)
+        place = _I(low) * bits
+        for w in range(widths.size):
+            row, mask = sums[w, low:high], (_I(1) << widths[w]) - _I(1)
+            largest = _I(0)
+            for t in range(high - low):
+                i = _I(t)
+                value = word_at(packed, place + i * bits) & mask
+                row[i] += sign * np.int64(value)
+                largest = max(largest, value)
+            fits = fits and (whole or largest <= most[w])
+            place += widths[w]
+        # The highest word decides, unless it is the limit's.
+        if whole and largest >= most[-1]:
+            for t in range(low, high):
+                fits = fits and not _is_above(packed, _I(t + 1) * bits, widths, most)
+    return fits
+
+
+@compiled()
+def _is_above(
+    packed: NDArray[np.uint64], end: Any, widths: NDArray[np.uint64], most: NDArray[np.uint64]
+) -> bool:
+    """Whether a number, the bits below `end`, is larger than `most`."""
+    for w in range(widths.size - 1, -1, -1):
+        end -= widths[w]
+        value = word_at(packed, end) & ((_I(1) << widths[w]) - _I(1))
+        if value != most[w]:
+            return bool(value > most[w])
+    return False

@@ -19,7 +19,6 @@ from secagg.oneshot.header import Header
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.messages import Upload, seal_bytes
 from secagg.oneshot.spool import Spool
-from secagg.oneshot.wire import Ciphertext, decode
 from secagg.tags import Usage
 
 
@@ -67,11 +66,15 @@ class UploadCollection:
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         if not header.has_good_key():
             raise RemoteProtocolError(sender, Reason.BAD_KEY, "ephemeral key")
-        ciphertext = self._decoded(sender, message.ciphertext)
-        # First what may fail, on a full disk: an upload that is not kept must not be in the sum.
-        self._ciphertexts.put(sender, message.ciphertext)
-        self._seals.put(sender, message.seals)
-        self._sum.add(ciphertext)
+        with blaming(sender, Reason.NOT_IN_FIELD):
+            self._sum.add(message.ciphertext)
+        try:
+            self._ciphertexts.put(sender, message.ciphertext)
+            self._seals.put(sender, message.seals)
+        except BaseException:
+            # On a full disk, for instance: an upload that is not kept must not be in the sum.
+            self._sum.subtract(message.ciphertext)
+            raise
         self._headers[sender] = header
         self._commitments[sender] = commitments
 
@@ -90,7 +93,7 @@ class UploadCollection:
     def leave_out(self, clients: Container[int]) -> None:
         """Take the uploads of some clients off the sum; the others' are not needed any more."""
         for client in sorted(self._headers.keys() & set(clients)):
-            self._sum.subtract(self._decoded(client, self._ciphertexts.get(client)))
+            self._sum.subtract(self._ciphertexts.get(client))
         self.clear()
 
     def total(self) -> Accumulator:
@@ -105,8 +108,3 @@ class UploadCollection:
     def _columns(self, senders: list[int]) -> Iterator[bytes]:
         """The seals here for each member, from the first to the last."""
         return self._seals.columns(senders, self._seal_bytes, self._context.committee.size)
-
-    def _decoded(self, sender: int, ciphertext: bytes) -> Ciphertext:
-        context = self._context
-        with blaming(sender, Reason.NOT_IN_FIELD):
-            return decode(context.packing, context.length, ciphertext)

@@ -23,7 +23,7 @@ from secagg.oneshot import _mask_kernels, gaussian
 from secagg.oneshot.packing import CHUNK, Packing, check_values, crt_tables
 from secagg.oneshot.public_element import PublicElements
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
-from secagg.oneshot.wire import Ciphertext, content_shape, residues_of
+from secagg.oneshot.wire import Ciphertext, add_into, content_shape, residues_of
 
 _GROUP_BYTES = 512 * 1024
 """Most bytes of public elements expanded at once: they stay in the second cache level."""
@@ -121,26 +121,20 @@ class Accumulator:
         view.flags.writeable = False
         return view
 
-    def add(self, ciphertext: Ciphertext) -> None:
-        """Add a ciphertext."""
-        self._check(ciphertext, 1)
-        _mask_kernels.add_content(self._sums, ciphertext.content, 1)
+    def add(self, ciphertext: bytes) -> None:
+        """Add an encoded ciphertext; the sum stays what it was if a number is out of range."""
+        self._check_count(self.count + 1)
+        add_into(self._sums, self.packing, self.length, ciphertext, 1)
         self.count += 1
 
-    def subtract(self, ciphertext: Ciphertext) -> None:
+    def subtract(self, ciphertext: bytes) -> None:
         """Take out a ciphertext that was added."""
-        self._check(ciphertext, 0)
-        _mask_kernels.add_content(self._sums, ciphertext.content, -1)
+        add_into(self._sums, self.packing, self.length, ciphertext, -1)
         self.count -= 1
 
     def residues(self) -> Residues:
         """Residues of the sum of what was sent: uint32[L, coefficients]."""
         return residues_of(self.packing, self._sums)
-
-    def _check(self, added: Ciphertext, count: int) -> None:
-        if (added.packing, added.length) != (self.packing, self.length):
-            raise ParameterError("ciphertext", added, "of the same packing and length")
-        self._check_count(self.count + count)
 
     def _check_count(self, count: int) -> None:
         if count > self.packing.clients:

@@ -70,24 +70,37 @@ class Ciphertext:
 
 def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
     """Inverse of `Ciphertext.encode`."""
+    content = np.zeros(content_shape(packing, length), np.int64)
+    add_into(content, packing, length, data, 1)
+    return Ciphertext(packing, length, content.astype(np.uint32))
+
+
+def add_into(
+    sums: NDArray[np.int64], packing: Packing, length: int, data: bytes, sign: int
+) -> None:
+    """Add an encoded vector's content to sums, or with a sign of -1 subtract it.
+
+    Args:
+        sums: int64, of the shape of the content; unchanged if this raises.
+    """
     size = wire_bytes(packing, length)
     if len(data) != size:
         raise ValueError(f"masked vector of {len(data)} bytes, {size} expected")
     padding = 8 * size - packing.coefficients(length) * _bits(packing)
     if padding and data[-1] >> (8 - padding):
         raise ValueError("padding bits of a masked vector are not zero")
-    # The kernels read whole words, one beyond the last.
+    # The kernel reads whole words, one beyond the last.
     packed = np.zeros(size // 8 + 2, "<u8")
     packed.view(np.uint8)[:size] = np.frombuffer(data, np.uint8)
-    content = np.empty(content_shape(packing, length), np.uint32)
-    if packing.rounding_bits:
-        most = words_of((packing.ring.modulus - 1) >> packing.rounding_bits, content.shape[0])
-        fits = bool(_packing_kernels.unpack_words(packed, packing.wire_bits, content, most))
+    rows, whole = sums.shape[0], bool(packing.rounding_bits)
+    if whole:
+        widths = [min(32, packing.wire_bits - 32 * w) for w in range(rows)]
+        most = words_of((packing.ring.modulus - 1) >> packing.rounding_bits, rows)
     else:
-        fits = _unpack_residues(packed, packing.ring.tables.primes, content)
-    if not fits:
+        widths, most = [PRIME_BITS] * rows, packing.ring.tables.primes - 1
+    limits = np.array(widths, np.uint64), most.astype(np.uint64)
+    if not _packing_kernels.add_fields(packed, *limits, whole, sums, sign):
         raise ValueError("a number of a masked vector is out of range")
-    return Ciphertext(packing, length, content)
 
 
 def residues_of(packing: Packing, sums: NDArray[np.int64]) -> Residues:
@@ -129,13 +142,3 @@ def content_shape(packing: Packing, length: int) -> tuple[int, int]:
 def _bits(packing: Packing) -> int:
     """Bits of a coefficient."""
     return packing.wire_bits if packing.rounding_bits else packing.ring.limbs * PRIME_BITS
-
-
-def _unpack_residues(packed: NDArray[np.uint64], primes: Residues, content: Residues) -> bool:
-    """Write residues to uint32[L, coefficients]; whether all are below their primes."""
-    for first in range(0, content.shape[1], _CHUNK):
-        chunk = content[:, first : first + _CHUNK]
-        values = np.empty(chunk.size, np.uint32)
-        _kernels.unpack_bits(packed[first * primes.size * PRIME_BITS // 64 :], PRIME_BITS, values)
-        chunk[:] = values.reshape(-1, primes.size).T
-    return bool((content.max(axis=1) < primes).all())

@@ -15,7 +15,6 @@ from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.masking import open as open_masked
 from secagg.oneshot.messages import Upload
 from secagg.oneshot.opening import largest_mean_square
-from secagg.oneshot.wire import decode
 from secagg.shamir import PRIME
 from simulations.threats.game.contexts import Integers
 from simulations.threats.one_shot.parties import opened_seal
@@ -45,7 +44,7 @@ def summed(context: OneShotContext, uploads: Iterable[Upload]) -> Accumulator:
     """The sum of some uploads' ciphertexts."""
     total = Accumulator(context.packing, context.length)
     for upload in uploads:
-        total.add(decode(context.packing, context.length, upload.ciphertext))
+        total.add(upload.ciphertext)
     return total
 
 
@@ -74,7 +73,7 @@ def read_alone(
 def difference(context: OneShotContext, first: Upload, second: Upload) -> Integers:
     """One ciphertext minus the other, decoded as if their keys were the same."""
     total = summed(context, [first])
-    total.subtract(decode(context.packing, context.length, second.ciphertext))
+    total.subtract(second.ciphertext)
     values, _ = open_masked(total, context.public_key, np.zeros(context.degree, np.int64))
     return values
 

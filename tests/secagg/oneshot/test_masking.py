@@ -12,10 +12,10 @@ from secagg import ParameterError
 from secagg.oneshot import masking, wire
 from secagg.oneshot.gaussian import CUT, sample
 from secagg.oneshot.masking import Accumulator, mask
-from secagg.oneshot.packing import Packing
+from secagg.oneshot.packing import Packing, crt_tables
 from secagg.oneshot.public_element import expand
 from secagg.oneshot.ring import Ring
-from secagg.oneshot.wire import Ciphertext, decode, wire_bytes
+from secagg.oneshot.wire import Ciphertext, content_shape, decode, wire_bytes
 
 PUBLIC = bytes(range(16))
 
@@ -140,7 +140,7 @@ def test_sums_open(packing: Packing, clients: int) -> None:
     total = Accumulator(packing, length)
     parts = [client(packing, number, length) for number in range(min(clients, packing.clients))]
     for _, _, ciphertext in parts:
-        total.add(decode(packing, length, ciphertext.encode()))
+        total.add(ciphertext.encode())
     key_sum = np.sum([key.astype(np.int64) for key, _, _ in parts], axis=0)
     opened, mean_square = masking.open(total, PUBLIC, key_sum)
     assert np.array_equal(opened, np.sum([values for _, values, _ in parts], axis=0))
@@ -155,7 +155,7 @@ def test_the_error_is_what_was_drawn() -> None:
     errors = np.zeros(64, np.int64)
     for number in range(5):
         key, _, ciphertext = client(packing, number, length)
-        total.add(ciphertext)
+        total.add(ciphertext.encode())
         keys += key
         errors += sample(key_of(f"errors {number}"), 64)
     assert masking.open(total, PUBLIC, keys)[1] == np.mean(errors**2)
@@ -174,7 +174,7 @@ def test_rounding_of_many_clients_stays_in_the_middle(rounding_bits: int) -> Non
     keys, values, errors = (np.zeros(size, np.int64) for size in (64, length, 64))
     for number in range(clients):
         key, vector, ciphertext = client(packing, number, length)
-        total.add(ciphertext)
+        total.add(ciphertext.encode())
         keys += key
         values += vector
         drawn = sample(key_of(f"errors {number}"), 64)
@@ -209,8 +209,8 @@ def test_sums_of_several_machines_are_added() -> None:
     parts = [client(packing, number, 500) for number in range(5)]
     whole, left, right = (Accumulator(packing, 500) for _ in range(3))
     for number, (_, _, ciphertext) in enumerate(parts):
-        whole.add(ciphertext)
-        (left if number < 2 else right).add(ciphertext)
+        whole.add(ciphertext.encode())
+        (left if number < 2 else right).add(ciphertext.encode())
     added = left.sums.astype(np.int64) + right.sums
     together = Accumulator.together(packing, 500, added, left.count + right.count)
     assert together.count == whole.count == 5
@@ -233,7 +233,7 @@ def test_a_wrong_key_opens_nothing() -> None:
     length = 64 * packing.per
     key, values, ciphertext = client(packing, 1, length)
     total = Accumulator(packing, length)
-    total.add(ciphertext)
+    total.add(ciphertext.encode())
     wrong = key.astype(np.int64)
     wrong[5] += 1
     opened, large = masking.open(total, PUBLIC, wrong)
@@ -265,6 +265,7 @@ def test_bytes_that_do_not_decode(packing: Packing) -> None:
     for bad in (data[:-1], data + b"\0", b""):
         with pytest.raises(ValueError, match="bytes"):
             decode(packing, length, bad)
+    total = Accumulator(packing, length)
     count, q = packing.coefficients(length), packing.ring.modulus
     bits = packing.wire_bits if packing.rounding_bits else 27 * packing.ring.limbs
     if count * bits % 8:
@@ -285,33 +286,49 @@ def test_bytes_that_do_not_decode(packing: Packing) -> None:
         for beyond in {limits[place] + 1, (1 << width) - 1} - {limits[place], 1 << width}:
             changed[place] = beyond
             with pytest.raises(ValueError, match="out of range"):
-                decode(packing, length, plain_bits(changed, width))
+                total.add(plain_bits(changed, width))
+            assert total.count == 0 and not total.sums.any()
 
 
-def test_long_vectors_cross_every_chunk_of_the_wire() -> None:
+@pytest.mark.parametrize("rounding_bits", [0, 5])
+def test_long_vectors_cross_every_chunk_of_the_wire(rounding_bits: int) -> None:
     ring = Ring(2, 3)
     count = 2 * 8192 + 5
-    content = np.random.default_rng(0).integers(0, ring.primes[-1], (3, count)).astype(np.uint32)
-    packing = Packing(ring, 1000, 3)
+    residues = np.random.default_rng(0).integers(0, ring.primes[-1], (3, count)).astype(np.uint32)
+    packing = Packing(ring, 1000, 3, rounding_bits)
     length = count * packing.per
+    content, numbers, bits = residues, residues.T.reshape(-1).tolist(), 27
+    if rounding_bits:
+        content = np.empty(content_shape(packing, length), np.uint32)
+        crt_tables(ring).round_off(residues, rounding_bits, content)
+        numbers, bits = numbers_of(Ciphertext(packing, length, content)), packing.wire_bits
     data = Ciphertext(packing, length, content).encode()
-    assert data == plain_bits(content.T.reshape(-1).tolist(), 27)
+    assert data == plain_bits(numbers, bits)
     assert np.array_equal(decode(packing, length, data).content, content)
+    total = Accumulator(packing, length)
+    total.add(data)
+    beyond = int.from_bytes(data, "little") | ((1 << bits) - 1) << bits * (len(numbers) - 1)
+    for change in (total.add, total.subtract):
+        with pytest.raises(ValueError, match="out of range"):
+            change(beyond.to_bytes(len(data), "little"))
+        assert np.array_equal(total.sums, content)
+    total.subtract(data)
+    assert total.count == 0 and not total.sums.any()
 
 
 def test_what_may_not_be_added() -> None:
     packing = Packing(Ring(8, 2), 100, 2)
     _, _, ciphertext = client(packing, 1, 20)
     total, other = Accumulator(packing, 20), Accumulator(packing, 20)
-    total.add(ciphertext)
-    with pytest.raises(ParameterError, match="ciphertext"):
-        total.add(client(packing, 1, 21)[2])
-    with pytest.raises(ParameterError, match="ciphertext"):
-        total.add(client(Packing(Ring(8, 2), 100, 3), 1, 20)[2])
-    other.add(ciphertext)
-    other.add(ciphertext)
+    total.add(ciphertext.encode())
+    other_length = client(packing, 1, 400)[2].encode()
+    for change in (total.add, total.subtract):
+        with pytest.raises(ValueError, match="bytes"):
+            change(other_length)
+    other.add(ciphertext.encode())
+    other.add(ciphertext.encode())
     with pytest.raises(ParameterError, match="at most 2"):
-        other.add(ciphertext)
+        other.add(ciphertext.encode())
     assert total.count == 1
     assert np.array_equal(total.sums, ciphertext.content)
 
@@ -339,7 +356,7 @@ def test_bad_arguments() -> None:
         Ciphertext(packing, 20, ciphertext.content[:1])
     assert "content" not in repr(ciphertext)
     total = Accumulator(packing, 20)
-    total.add(ciphertext)
+    total.add(ciphertext.encode())
     wide = key.astype(np.int64)
     for bad_sum in (key, wide[:7], np.full(8, CUT + 1), np.full(8, -CUT - 1)):
         with pytest.raises(ParameterError, match="key_sum"):

@@ -13,7 +13,7 @@ from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.messages import Upload
 from secagg.oneshot.packing import crt_tables
 from secagg.oneshot.ring import Residues
-from secagg.oneshot.wire import Ciphertext, content_shape, decode
+from secagg.oneshot.wire import Ciphertext, content_shape
 from secagg.sealing import seal
 from secagg.shamir import PRIME
 from simulations.threats.faults.behaviours import Edit, Lie, in_two_names
@@ -66,7 +66,7 @@ def _adds_anothers(liar: LyingClient, message: Upload) -> Upload:
     """The sum of two ciphertexts; the key that is shared is that of one."""
     total = Accumulator(liar.context.packing, liar.context.length)
     for each in (message, liar.anothers()):
-        total.add(decode(liar.context.packing, liar.context.length, each.ciphertext))
+        total.add(each.ciphertext)
     return _with_residues(liar, message, total.residues())
 
 
