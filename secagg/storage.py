@@ -197,7 +197,11 @@ def resume(
         ) from None
     if not keys.consume(token):
         raise StoredStateError(_RESUMED)
-    return kind.from_state(*codec.decode(content, party))
+    try:
+        return kind.from_state(*codec.decode(content, party))
+    except (KeyError, TypeError, ValueError):
+        # What we sealed ourselves decodes, unless states had other fields then.
+        raise StoredStateError("the stored session is of another version") from None
 
 
 def discard(stored: bytes, keys: StateKeys) -> None:

@@ -47,7 +47,7 @@ matter of utility only: the clip is applied to every vector, so privacy never re
 _SHARES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 _FACTORS = (2, 4, 8, 16)
 """What is tried where nothing meets a goal."""
-_EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+_EPSILONS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 """What is tried where a goal needs more noise than there is."""
 _SOON_KNOWN = 2.0**23
 """Variance of a sum up to which calibration takes a second at most."""

@@ -129,7 +129,8 @@ class OneShotSetup(RoundEncoding):
         found = client_traffic(context.layout, self.vector_bytes)
         if context.committee.of_cohort:
             given_up = len(context.removed_seeds(survivors))
-            found += member_traffic(context.layout, context.committee.quorum, given_up)
+            quorum = context.committee.quorum
+            found += member_traffic(context.layout, quorum, given_up, survivors)
         return found.announced(len(self.announce(0)))
 
     def known_cohort(self) -> Cohort:
@@ -358,7 +359,7 @@ _FIXED_BYTES = 260
 
 
 def announcement_bytes(clients: int, members: int) -> int:
-    """Bytes of an announcement to one of the clients, before there is one."""
+    """Bytes of an announcement to one of the clients, without a draw and the records of a run."""
     proof = bytes_field(largest_proof_bytes(clients))
     return _FIXED_BYTES + proof + bytes_field(members * MEMBER_BYTES)
 

@@ -254,7 +254,8 @@ class RoundEncoding(ABC):
     def traffic(self, survivors: int) -> Traffic:
         """What a client that finishes the round sends and is sent, with its announcement.
 
-        Of a client that is a member of the committee only if everybody is one.
+        Exact if clients are lost at their upload or never. Of a client that is a member of the
+        committee only if everybody is one.
         """
 
 

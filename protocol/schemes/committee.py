@@ -241,7 +241,7 @@ def choose_ring(
             if best is not None and upload >= best[0]:
                 continue
             if everyone:
-                priced += member_traffic(layout, numbers.quorum, seeds)
+                priced += member_traffic(layout, numbers.quorum, seeds, clients)
             each = priced.announced(announced).each
             best = upload, RingChoice(ring.degree, ring.limbs, rounding, layout.entries, each)
     if best is None:

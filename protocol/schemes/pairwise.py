@@ -107,7 +107,8 @@ class Pairwise(Scheme):
             valid = f"fewer than the cohort, {plan.cohort}"
             raise ParameterError("tolerated_colluders", plan.tolerated_colluders, valid)
         if plan.cohort < fewest:
-            valid = f"at least {fewest}, with {plan.tolerated_colluders} colluders"
+            needed = fewest + plan.tolerated_dropouts
+            valid = f"at least {needed}, with {plan.tolerated_colluders} colluders"
             raise ParameterError("cohort", plan.cohort, valid)
         if plan.minimum_survivors < fewest:
             raise ParameterError(
@@ -196,7 +197,10 @@ class Pairwise(Scheme):
         """As `Scheme.stage_bytes` says."""
         invited = pairwise(setup).context.invited
         parts = setup.traffic(invited).each
-        return invited * max(size for name, size in parts.items() if name != "vector")
+        # The vector goes with training; the announcement is sent once.
+        return invited * max(
+            size for name, size in parts.items() if name not in ("vector", "announcement")
+        )
 
 
 def pairwise_of(plan: Promise) -> Pairwise:

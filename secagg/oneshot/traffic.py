@@ -21,24 +21,25 @@ def client_traffic(layout: ShareLayout, vector: int) -> Traffic:
     return Traffic({"vector": vector, "seals": seals, "seeds": seeds, "header": rest}, {})
 
 
-def member_traffic(layout: ShareLayout, quorum: int, given_up: int) -> Traffic:
-    """What a member of the committee sends and is sent as such, with the uploads of all clients.
+def member_traffic(layout: ShareLayout, quorum: int, given_up: int, uploads: int) -> Traffic:
+    """What a member of the committee sends and is sent as such.
 
     Args:
         quorum: signatures that convince it.
         given_up: surplus seeds that are opened of each upload.
+        uploads: how many there are.
     """
     clients, last, bitmap = layout.clients, layout.members - 1, (layout.clients + 7) // 8
-    shares = clients * _sealed(layout)
-    sums, checks = 4 * layout.key_polynomials, 4 * clients * CHALLENGES
-    seeds = 4 * clients * given_up * layout.seed_polynomials
+    shares = uploads * _sealed(layout)
+    sums, checks = 4 * layout.key_polynomials, 4 * uploads * CHALLENGES
+    seeds = 4 * uploads * given_up * layout.seed_polynomials
     up = {
         "checking": message_bytes(bitmap, SIGNATURE_BYTES, sender=last),
         "confirmations": message_bytes(SIGNATURE_BYTES, sender=last),
         "opening": message_bytes(sums, seeds, checks, SIGNATURE_BYTES, sender=last),
     }
     down = {
-        "checking": message_bytes(clients * KEY_BYTES, bitmap, clients * HEADER_BYTES, shares),
+        "checking": message_bytes(clients * KEY_BYTES, bitmap, uploads * HEADER_BYTES, shares),
         "confirmations": message_bytes(bitmap),
         "opening": message_bytes((layout.members + 7) // 8, quorum * SIGNATURE_BYTES),
     }

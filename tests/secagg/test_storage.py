@@ -17,6 +17,7 @@ from secagg import ClientSession, Mode, SessionAbortedError
 from secagg.pairwise.client_states import Party
 from secagg.pairwise.reference import Stage
 from secagg.pairwise.transitions import ClientPhase
+from secagg.state_codec import StateCodec
 from secagg.storage import (
     STORAGE_VERSION,
     TOKEN_BYTES,
@@ -209,6 +210,22 @@ def test_the_version_is_checked(stored: SimpleNamespace, keys: TokenFolder) -> N
     state = stored.states[ClientPhase.MASKED]
     with pytest.raises(StoredStateError, match="version"):
         resumed(bytes([STORAGE_VERSION + 1]) + state[1:], stored.context, 1, stored.identity, keys)
+
+
+def test_a_state_with_other_fields_is_refused_by_name(
+    stored: SimpleNamespace, keys: TokenFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an earlier version wrote them, whose fields are not there or not of this kind."""
+    state = stored.states[ClientPhase.SHARED]
+    values = StateCodec._values
+
+    def without(codec: StateCodec, plain: dict[str, Any], *rest: Any) -> Any:
+        plain.pop("agreed", None)
+        return values(codec, plain, *rest)
+
+    monkeypatch.setattr(StateCodec, "_values", without)
+    with pytest.raises(StoredStateError, match="another version"):
+        resumed(state, stored.context, 1, stored.identity, keys)
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from protocol.adapters.flower.folders import Network, new_client, new_network
@@ -23,8 +24,12 @@ from protocol.schemes import OneShot, Pairwise, Scheme
 from protocol.schemes.committee import Everyone, Named, committee_numbers
 from secagg import Mode, ParameterError
 from secagg.keys import KEY_BYTES
+from secagg.oneshot.committee import MAX_MEMBERS
 from sketch import PublicSeed, SketchSpec
 from sketch.hashing import SEED_BYTES
+
+_USUAL = (32.0, 8.0, 1.0)
+"""What is tried where the noise for the goal itself would be too little to be drawn."""
 
 __all__ = ["new_client", "provision_network", "require_feasible"]
 
@@ -49,6 +54,8 @@ def provision_network(out: Path, clients: int, rules: ClientRules, named: int = 
 def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
     """See that there is a round that clients with these rules would take part in.
 
+    `own_noise_multiplier` is not looked at: how much one client may add depends on the plan.
+
     Args:
         clients: all there are.
         named: members of a named committee.
@@ -59,8 +66,9 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
     """
     RANGES["cohort"].require("clients", clients)
     is_named = rules.committee is not None and rules.committee.kind == "named"
-    if is_named and not 2 <= named <= clients:
-        valid = f"2 .. {clients}: members are clients"
+    most = min(clients, MAX_MEMBERS)
+    if is_named and not 2 <= named <= most:
+        valid = f"2 .. {most}: members are clients"
         raise ConfigurationError("committee_size", f"value {named}", valid)
     policy = rules.policy(frozenset({bytes(KEY_BYTES)} if is_named else ()))
     cohort = min(clients, rules.largest_cohort)
@@ -72,12 +80,18 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
             mode = Mode.SEMI_HONEST if clauses.allow_semi_honest else Mode.ACTIVE
             _require_round(rules, cohort, Pairwise(mode=mode, degree=0))
         else:
-            _require_round(rules, cohort, _one_shot(rules, named if is_named else None, cohort))
+            fitting = cohort if is_named else min(cohort, MAX_MEMBERS)
+            _require_at_most(
+                "minimum_survivors", rules.minimum_survivors, fitting, "the largest committee"
+            )
+            _require_round(rules, fitting, _one_shot(rules, named if is_named else None, fitting))
 
 
 def _one_shot(rules: ClientRules, named: int | None, cohort: int) -> OneShot:
     """One-shot rounds with a committee that the rules accept, none of its honest members away."""
     members, corrupt = named or cohort, rules.corrupt_members
+    if named is None:
+        corrupt = max(corrupt, rules.tolerated_colluders)
     _require_works("committee.corrupt", corrupt, lambda few: committee_numbers(members, few, 0))
     numbers = committee_numbers(members, corrupt, 0)
     if rules.committee is not None:
@@ -90,9 +104,9 @@ def _one_shot(rules: ClientRules, named: int | None, cohort: int) -> OneShot:
 def _require_round(rules: ClientRules, cohort: int, scheme: Scheme) -> None:
     """See that a plan of the scheme has a round, with noise for the whole goal."""
 
-    def plan(colluders: int) -> TrainingPlan:
+    def plan(colluders: int, epsilon: float = rules.goal.epsilon) -> TrainingPlan:
         return TrainingPlan(
-            goal=rules.goal,
+            goal=replace(rules.goal, epsilon=epsilon),
             cohort=cohort,
             tolerated_dropouts=0,
             tolerated_colluders=colluders,
@@ -104,9 +118,18 @@ def _require_round(rules: ClientRules, cohort: int, scheme: Scheme) -> None:
         )
 
     _require_works("tolerated_colluders", rules.tolerated_colluders, plan)
-    sketch = SketchSpec.identity(rules.dimension or 1)
+    # Any length will do, as updates may be compressed, and any epsilon up to the goal's.
+    sketch = SketchSpec.identity(1)
     digest, seed = bytes(DIGEST_BYTES), PublicSeed(bytes(SEED_BYTES))
-    plan(rules.tolerated_colluders).calibrate(sketch, digest, seed)
+    refused: ParameterError | None = None
+    for epsilon in (rules.goal.epsilon, *(each for each in _USUAL if each < rules.goal.epsilon)):
+        try:
+            plan(rules.tolerated_colluders, epsilon).calibrate(sketch, digest, seed)
+            return
+        except ParameterError as error:
+            refused = refused or error
+    if refused is not None:
+        raise refused
 
 
 def _require_at_most(name: str, value: int, most: int, why: str) -> None:

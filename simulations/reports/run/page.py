@@ -143,7 +143,8 @@ def _notes(run: Run) -> Iterable[str]:
     if run.config.engine.aggregator == "ideal":
         yield (
             "The sum came from the ideal functionality: it equals that of the protocol bit for "
-            "bit, and the bytes are those that it would send, but nobody was protected."
+            "bit, and the bytes are what it would send if clients dropped out at their upload; but "
+            "nobody was protected."
         )
     if run.records and (adjacency := run.records[-1]["epsilons"].get("adjacency")):
         yield (
