@@ -107,7 +107,7 @@ def private_mean(
         ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
     """
     rows = _rows(vectors)
-    if not compression >= 1.0:
+    if not isinstance(compression, int | float) or not compression >= 1.0:
         raise ParameterError("compression", compression, "at least 1, where nothing is compressed")
     count, dimension = rows.shape
     choices: dict[str, Any] = {
@@ -184,7 +184,10 @@ def _array(given: Any) -> Any:
     """What NumPy can iterate over row by row: data frames go by column, and tensors may not go."""
     valid = "one vector of each client, such as list({})"
     if hasattr(given, "batch_sampler"):
-        raise ParameterError("vectors", "a DataLoader", valid.format("loader.dataset"))
+        first = given.dataset[0] if hasattr(given.dataset, "__getitem__") else None
+        rows = "x for x, *_ in loader.dataset" if isinstance(first, tuple) else "loader.dataset"
+        valid = valid.replace("list({})", "[{}]" if isinstance(first, tuple) else "list({})")
+        raise ParameterError("vectors", "a DataLoader", valid.format(rows))
     if isinstance(given, Mapping):
         raise ParameterError("vectors", "a mapping", valid.format("vectors.values()"))
     if hasattr(given, "detach"):

@@ -35,7 +35,8 @@ class PrivateRun:
         accuracy: share of the test examples that it labels rightly, in [0, 1].
         loss: mean loss of a test example.
         epsilon: guaranteed to every client over all rounds; None if the run promises none. With
-            ``engine.aggregator = "central"`` it holds against everybody but the server.
+            ``engine.aggregator = "central"``, a simulation, it holds against whoever sees only the
+            released models and does not know ``seed``, from which the server's noise follows.
         delta: of that guarantee.
         summary: what the run came to, as `veilsum run --json` prints it.
         records: of the rounds, as in `rounds.jsonl`.

@@ -68,8 +68,6 @@ def demo_command(
 
 def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
     """What the demo showed, in words."""
-    from simulations.reports.demo import COMMITTEE
-
     schemes = (f"private, {summary.scheme}", f"private, {summary.other_scheme}")
     table = Table("", *schemes, "plain averaging", title="after the last round", box=SIMPLE_HEAD)
     accuracies = (summary.accuracy, summary.other_accuracy, summary.accuracy_baseline)
@@ -84,7 +82,7 @@ def _explain(config: RunConfig, summary: DemoSummary, console: Console) -> None:
         f"compressed {summary.average_compression:.1f} times on average, "
         f"{summary.compression_second_half:.1f} times in the second half of the rounds. "
         f"Pairwise: every client answers in every stage. One-shot: a client uploads once, and "
-        f"{COMMITTEE['size']} members of a committee open the sum. Plain averaging: no clipping, "
+        "the members of a committee open the sum. Plain averaging: no clipping, "
         f"noise or compression, and a learning rate of its own.\n"
         f"delta = {summary.epsilons.delta:g}; {summary.epsilons.adjacency}. No amplification by "
         f"sampling is claimed: the server knows who takes part. A client takes part in at most "

@@ -49,7 +49,7 @@ def network_command(
             "or a named committee of the first clients."
         ),
     ] = None,
-    committee_size: Annotated[int, typer.Option(help="Members, if they are named.")] = 0,
+    committee_size: Annotated[int | None, typer.Option(help="Members, if they are named.")] = None,
     committee_corrupt: Annotated[
         int | None,
         typer.Option(
@@ -57,8 +57,9 @@ def network_command(
         ),
     ] = None,
     committee_threshold: Annotated[
-        int, typer.Option(help="Fewest members that together could read one upload.")
-    ] = 2,
+        int | None,
+        typer.Option(help="Fewest members that together could read one upload; 2 if left out."),
+    ] = None,
     allow_evaluation_in_the_clear: Annotated[
         bool,
         typer.Option(
@@ -77,8 +78,16 @@ def network_command(
     """
     from protocol.adapters.flower.home import REGISTRY, ClientRules
     from protocol.adapters.flower.provision import provision_network
+    from protocol.errors import ConfigurationError
     from protocol.planning.configuration import parse
 
+    given = {"size": committee_size, "corrupt": committee_corrupt, "threshold": committee_threshold}
+    idle = [name for name, value in given.items() if value is not None and committee is None]
+    if committee == "everyone" and committee_size is not None:
+        idle = ["size"]
+    if idle:
+        valid = f"named, as --committee-{idle[0]} is given; or leave that out"
+        raise ConfigurationError("committee", committee or "left out", valid)
     asked: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
@@ -95,8 +104,8 @@ def network_command(
         asked["committee"] = {
             "kind": committee,
             "corrupt": committee_corrupt,
-            "threshold": committee_threshold,
+            "threshold": 2 if committee_threshold is None else committee_threshold,
         }
-    named = committee_size if committee == "named" else 0
+    named = committee_size or 0
     provision_network(out, clients, parse(asked, ClientRules), named)
     typer.echo(out / REGISTRY)

@@ -150,13 +150,18 @@ def interrupted(words: Sequence[str]) -> str:
     program, *given = words
     name = "veilsum" if Path(program).stem == "veilsum" else "python -m veilsum"
     command = f"{name} {shlex.join(given)}"
-    verb = given[0] if given else ""
+    rest = list(given)
+    while rest and rest[0].startswith("-"):
+        # Of the options that stand before a verb, this one has a value.
+        if rest.pop(0) == "--log-level" and rest:
+            rest.pop(0)
+    verb = rest[0] if rest else ""
     if verb == "audit" and not any(word.partition("=")[0] == "--out" for word in given):
         return (
             "interrupted; an audit without --out keeps nothing; to begin one that can be resumed: "
             f"{command} --out veilsum-audit"
         )
-    if verb in _RESUMED:
+    if verb in _RESUMED and "--dry-run" not in given:
         return f"interrupted; what was finished is kept; to resume: {command}"
     return f"interrupted; nothing was kept; to begin again: {command}"
 

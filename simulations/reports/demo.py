@@ -120,7 +120,9 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
     other = _other_scheme(private)
     name = str(other.scheme.kind)
     others, _ = _private(other, data, out / name, name, console)
-    page = write_page(find_runs([out]), "veilsum demo", out / PAGE)
+    shown = {(out / each).resolve() for each in ("", name, PLAIN)}
+    runs = [run for run in find_runs([out]) if run.path.resolve() in shown]
+    page = write_page(runs, "veilsum demo", out / PAGE)
     summary = DemoSummary(
         rounds=len(records),
         accuracy=number(records[-1]["accuracy"]),

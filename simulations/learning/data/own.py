@@ -124,20 +124,28 @@ def _pair(part: Examples, name: str, columns: tuple[str, str] | None) -> tuple[I
     several = labels.ndim == 2 and labels.shape[1] > 1 and bool(np.isin(labels, (0, 1)).all())
     if not several and (labels.ndim == 2 or labels.dtype.kind not in "iu" or labels.min() < 0):
         what = f"of {labels.dtype}, shape {list(labels.shape)}"
+        if labels.ndim == 2 and labels.shape[1] == 1:
+            raise ConfigurationError(f"{name} labels", what, "one for each example: labels[:, 0]")
         raise ConfigurationError(f"{name} labels", what, f"{CLASSES}; {TO_CLASSES}")
     return _numbers(inputs, name), labels.astype(np.int64)
 
 
 def _loaded(loader: Any, name: str) -> Any:
     """The data set behind a `DataLoader`: batches are made anew, with the run's own coins."""
-    drawn, found = len(loader.sampler), len(loader.dataset)
-    if drawn != found:
-        raise ConfigurationError(
-            name,
-            f"a DataLoader that draws {drawn} of {found} examples",
-            "one over a torch.utils.data.Subset, or the Subset itself",
-        )
-    return loader.dataset
+    data = loader.dataset
+    try:
+        whole = len(loader.sampler) == len(data) and len(loader) > 0
+    except TypeError:
+        whole = False
+    from torch.utils.data import BatchSampler, default_collate
+
+    if not whole or type(loader.batch_sampler) not in (BatchSampler, type(None)):
+        valid = "one over a map-style data set or a torch.utils.data.Subset, or the set itself"
+        raise ConfigurationError(name, "a DataLoader that draws a part of its examples", valid)
+    if loader.collate_fn is not default_collate:
+        valid = "the data set itself, with examples as they are to be trained on"
+        raise ConfigurationError(name, "a DataLoader with a collate_fn", valid)
+    return data
 
 
 def _items(part: Any, name: str) -> Iterator[tuple[Any, Any]]:

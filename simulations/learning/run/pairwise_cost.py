@@ -1,4 +1,4 @@
-"""What the real pairwise protocol takes of whoever plays all of it, from one small round."""
+"""What the real pairwise protocol takes of whoever plays all of it, from two small rounds."""
 
 from __future__ import annotations
 
@@ -19,25 +19,32 @@ from protocol.training.private import PrivateTraining
 from secagg import Identity
 from sketch.controllers import FixedRate
 
-SAMPLE: Final = 16
-"""Clients of the round that is played: enough that pairs, not clients, take most of the time."""
+SAMPLES: Final = (8, 16)
+"""Clients of the two rounds that are played."""
 
 
 def pairwise_seconds(plan: TrainingPlan, length: int) -> float:
     """Seconds of one processor for a round of vectors this long, encoding included.
 
-    Keys, shares and masks are made for every pair of neighbours, so the time of a complete graph of
-    a few clients is scaled to the pairs that the plan has.
+    A client costs something for itself and something for each neighbour: keys, shares and masks.
+    Two complete graphs of a few clients tell these apart.
     """
-    scheme = pairwise_of(plan)
-    clients = min(plan.cohort, SAMPLE)
+    few, more = (_seconds_of_a_client(plan, clients, length) for clients in SAMPLES)
+    neighbour = max(0.0, (more - few) / (SAMPLES[1] - SAMPLES[0]))
+    alone = max(0.0, few - (SAMPLES[0] - 1) * neighbour)
+    degree, _ = pairwise_of(plan).graph(plan)
+    return plan.cohort * (alone + (degree or plan.cohort - 1) * neighbour)
+
+
+def _seconds_of_a_client(plan: TrainingPlan, clients: int, length: int) -> float:
+    """Of a round on the complete graph, all parties together, over the clients."""
     small = TrainingPlan(
         goal=PrivacyGoal(8.0, 1e-5, 2),
         cohort=clients,
         tolerated_dropouts=0,
         tolerated_colluders=0,
         clip_l2=plan.clip_l2,
-        scheme=replace(scheme, degree=None, threshold=None),
+        scheme=replace(pairwise_of(plan), degree=None, threshold=None),
     )
     people = [Identity.generate() for _ in range(clients)]
     keys, nothing = [each.public for each in people], np.zeros(length)
@@ -48,5 +55,4 @@ def pairwise_seconds(plan: TrainingPlan, length: int) -> float:
             start = time.perf_counter()
             training.run_round(keys, bytes(32), lambda _: nothing)
             seconds = time.perf_counter() - start
-    degree, _ = scheme.graph(plan)
-    return seconds * plan.cohort * (degree or plan.cohort - 1) / (clients * (clients - 1))
+    return seconds / clients

@@ -176,7 +176,7 @@ class CentralMean(PrivateRate):
             "server": "inf",
             "outsider": gaussian_epsilon(self._noise.mu(rounds, self._z), goal.delta),
             "guaranteed": goal.epsilon,
-            "guaranteed_against": "whoever sees only the released models",
+            "guaranteed_against": "whoever sees only the released models, not the seed",
             "delta": goal.delta,
             "adjacency": str(Adjacency.ZERO_OUT),
         }

@@ -458,6 +458,9 @@ def test_the_command_makes_a_network(tmp_path: Path) -> None:
         ({"minimum_survivors": 7}, "minimum_survivors", {"minimum_survivors": 6}),
         ({"tolerated_colluders": 6}, "tolerated_colluders", {"tolerated_colluders": 5}),
         ({**NAMED, "committee_size": 7}, "committee_size", NAMED),
+        ({"committee_size": 3}, "committee", NAMED),
+        ({"committee": "everyone", "committee_size": 3}, "committee", NAMED),
+        # Too little noise for this epsilon to be drawn: a smaller one keeps the goal as well.
         ({**NAMED, "committee_corrupt": 2}, "committee.corrupt", {**NAMED, "committee_corrupt": 1}),
         (
             {**NAMED, "committee_threshold": 4},
