@@ -17,18 +17,17 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear, softplus
+from torch.nn.functional import softplus
 
 from simulations.learning.data import DataKind
-from simulations.learning.models.dense import check_widths
-from simulations.learning.models.task import Family, Parameters, Task, centred
+from simulations.learning.models.dense import DenseTask, check_widths
 
 L2 = 1e-4
 """Weight of the penalty in FedSel's experiments, lambda there."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearTask(Task):
+class LinearTask(DenseTask):
     """A linear score, or one per class, and a penalty ``l2 / 2 * |weight|^2`` without the bias."""
 
     features: int  # values of an input, whatever its shape
@@ -43,11 +42,6 @@ class LinearTask(Task):
             raise ValueError(f"l2 must be finite and not negative, got {self.l2}")
 
     @property
-    def family(self) -> Family:
-        """Most of its work is in matrix products."""
-        return Family.DENSE
-
-    @property
     def outputs(self) -> int:
         """Return the number of scores per example."""
         return 1 if self.classes == 2 else self.classes
@@ -58,24 +52,29 @@ class LinearTask(Task):
     def _initialise(self, parameters: dict[str, Tensor], generator: torch.Generator) -> None:
         """Leave everything zero: both losses are convex."""
 
-    def scores(self, parameters: Parameters, inputs: Tensor) -> Tensor:
-        """Return float32[m, outputs] of float32[m, ...]."""
-        flat = centred(inputs, self.kind).flatten(1)
-        return linear(flat, parameters["output.weight"], parameters["output.bias"])
+    @property
+    def names(self) -> tuple[str, ...]:
+        """There is no hidden layer."""
+        return ("output",)
+
+    @property
+    def decay(self) -> float:
+        """Return the factor of the penalty."""
+        return self.l2
 
     def predictions(self, scores: Tensor) -> Tensor:
         """Return the largest score's class, or the sign of the only one; 0 speaks for class 0."""
         return (scores[:, 0] > 0).long() if self.outputs == 1 else scores.argmax(dim=1)
 
-    def penalty(self, parameters: Parameters) -> Tensor | None:
-        """Return the l2 penalty ``l2 / 2 * |weight|^2``, or None without one."""
-        if self.l2 == 0.0:
-            return None
-        return 0.5 * self.l2 * parameters["output.weight"].square().sum()
-
     def mean_loss(self, scores: Tensor, targets: Tensor) -> Tensor:
         """Return the mean of `losses`."""
         return self.losses(scores, targets).mean()
+
+    def loss_slopes(self, scores: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
+        """Return the slopes of weighted `losses` by the scores, whichever these are."""
+        leaf = scores.flatten(0, -2).requires_grad_()
+        losses = self.losses(leaf, targets.flatten())
+        return torch.autograd.grad(losses, leaf, shares.flatten())[0].view_as(scores)
 
     @abstractmethod
     def losses(self, scores: Tensor, targets: Tensor) -> Tensor:

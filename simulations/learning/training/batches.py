@@ -78,10 +78,17 @@ class LocalTraining:
 class Batches:
     """Which examples every client uses in every step, padded to one width and length."""
 
-    indices: NDArray[np.int64]  # int64[clients, steps, width], positions in the training split
+    # int64[clients, steps, width], positions in the training split; padding repeats an example of
+    # the client's own, so that no client's numbers reach another
+    indices: NDArray[np.int64]
     # float32[clients, steps, width], 1 for an example and 0 for padding. A client's examples come
     # first in a step, and its steps come first
     weights: NDArray[np.float32]
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return how many examples every client uses in every step, int64[clients, steps]."""
+        sizes: NDArray[np.int64] = (self.weights > 0).sum(axis=2)
+        return sizes
 
 
 class ClientStreams:
@@ -133,8 +140,9 @@ def draw_batches(
     if length == 1 and all(len(part) == 1 for part in members):
         # One example each leaves nothing to draw.
         return Batches(np.concatenate(members).reshape(shape), np.ones(shape, dtype=np.float32))
-    batches = Batches(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32))
+    batches = Batches(np.empty(shape, dtype=np.int64), np.zeros(shape, dtype=np.float32))
     for client, part in enumerate(members):
+        batches.indices[client] = part[0]
         for step, chosen in enumerate(_draw(part, training, streams(first + client))):
             batches.indices[client, step, : len(chosen)] = chosen
             batches.weights[client, step, : len(chosen)] = 1.0

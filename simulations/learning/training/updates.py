@@ -26,13 +26,13 @@ from simulations.learning.models.layout import Vector
 from simulations.learning.models.task import Task
 from simulations.learning.partition import Indices
 from simulations.learning.training.batches import (
-    Batches,
     ClientStreams,
     LocalTraining,
     draw_batches,
     require_examples,
 )
-from simulations.learning.training.strategies import Strategy, Work, chosen_strategy, train
+from simulations.learning.training.stacked import Chunk
+from simulations.learning.training.strategies import Strategy, chosen_strategy, train
 
 MAX_CHUNK = 64
 """Most clients of a chunk unless told otherwise: more gain nothing."""
@@ -84,18 +84,17 @@ def local_updates(
     way = chosen_strategy(strategy, task, torch.device(device))
     streams = ClientStreams(rng)
     works = (
-        _cut(
+        Chunk(
             split,
             draw_batches(members[each.start : each.stop], training, streams, each.start),
             training.learning_rate,
-            way,
             device,
         )
         for each in only
     )
     # An accelerator is one queue, whoever fills it.
     helpers = executor if device == "cpu" else None
-    tasks = (partial(train, task, start, work) for work in works)
+    tasks = (partial(train, task, start, work, way) for work in works)
     return (result() for result in in_order(tasks, helpers, ahead))
 
 
@@ -130,18 +129,3 @@ def training_pool(workers: int) -> ThreadPoolExecutor:
     slower for all of them (0.9 to 1.6 times), as every update had to be copied from one to another.
     """
     return ThreadPoolExecutor(workers, "train", torch.set_num_threads, (1,))
-
-
-def _cut(
-    split: Split, batches: Batches, learning_rate: float, strategy: Strategy, device: str
-) -> Work:
-    """Take the examples of some clients out of the split."""
-    used, places = np.unique(batches.indices, return_inverse=True)
-    return Work(
-        inputs=split.inputs[used],
-        labels=split.labels[used],
-        batches=Batches(places.reshape(batches.indices.shape), batches.weights),
-        learning_rate=learning_rate,
-        strategy=strategy,
-        device=device,
-    )
