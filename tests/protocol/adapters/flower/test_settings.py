@@ -460,7 +460,6 @@ def test_the_command_makes_a_network(tmp_path: Path) -> None:
         ({**NAMED, "committee_size": 7}, "committee_size", NAMED),
         ({"committee_size": 3}, "committee", NAMED),
         ({"committee": "everyone", "committee_size": 3}, "committee", NAMED),
-        # Too little noise for this epsilon to be drawn: a smaller one keeps the goal as well.
         ({**NAMED, "committee_corrupt": 2}, "committee.corrupt", {**NAMED, "committee_corrupt": 1}),
         (
             {**NAMED, "committee_threshold": 4},
@@ -483,6 +482,11 @@ def test_a_policy_that_no_round_can_meet_is_refused(
     assert (error.key if isinstance(error, ConfigurationError) else error.argument) == name
     assert not (tmp_path / "refused").exists()
     done = provision("network", out=tmp_path / "made", **{**RULES, **mended})
+    assert done.exit_code == 0, done.exception
+
+
+def test_a_goal_that_needs_hardly_any_noise_is_met_with_more(tmp_path: Path) -> None:
+    done = provision("network", out=tmp_path / "made", **{**RULES, "epsilon": 10_000, "rounds": 1})
     assert done.exit_code == 0, done.exception
 
 
