@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import ConfigurationError
-from protocol.planning.configuration import build_plan, load, parse
+from protocol.planning.configuration import build_plan, load, parse, read
 from simulations.learning.configuration import RunConfig, demo_config, write_config
 from sketch.controllers import AdaptNorm, FixedRate
 
@@ -127,6 +127,17 @@ def test_what_coins_alone_can_do_is_named_by_its_key(key: str, value: object) ->
 def test_no_such_mechanism() -> None:
     with pytest.raises(ConfigurationError, match="'binomial', 'skellam' or 'discrete-gaussian'"):
         parse(changed("noise.mechanism", "laplace"), RunConfig)
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_integers_have_64_bits(tmp_path: Path, sign: str) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(f"seed = {sign}{(1 << 63) - 1}")
+    assert read(path) == {"seed": int(f"{sign}{(1 << 63) - 1}")}
+    path.write_text(f"seed = {sign}{1 << 63}")
+    with pytest.raises(ConfigurationError, match="64 bits") as caught:
+        read(path)
+    assert caught.value.key == "seed"
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"rounds = ", b"[[[]"])
