@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -121,7 +121,11 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
     name = str(other.scheme.kind)
     others, _ = _private(other, data, out / name, name, console)
     shown = {(out / each).resolve() for each in ("", name, PLAIN)}
-    runs = [run for run in find_runs([out]) if run.path.resolve() in shown]
+    runs = [
+        replace(run, name=private.scheme.kind) if run.path.resolve() == out.resolve() else run
+        for run in find_runs([out])
+        if run.path.resolve() in shown
+    ]
     page = write_page(runs, "veilsum demo", out / PAGE)
     summary = DemoSummary(
         rounds=len(records),
