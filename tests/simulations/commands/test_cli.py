@@ -83,13 +83,14 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
         "average_compression",
         "compression_second_half",
         "bytes_per_client",
+        "bytes_baseline",
         "dropped",
         "seconds",
     } <= set(summary)
     assert summary["rounds"] == 2
     assert summary["dropped"] == 2
     epsilons = summary["epsilons"]
-    assert 0 < epsilons["outsider"] < epsilons["server"] <= 5.0 < epsilons["sybil"]
+    assert 0 < epsilons["outsider"] < epsilons["server"] <= 8.0 < epsilons["sybil"]
     assert epsilons["secagg_alone"] == "inf"
     assert json.loads((out / "summary.json").read_text()) == summary
     lines = [json.loads(line) for line in (out / "rounds.jsonl").read_text().splitlines()]
@@ -98,17 +99,22 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert load(out / "config.toml", RunConfig).seed == 5
     assert summary["page"] == str(out / "report.html")
     page = (out / "report.html").read_text()
-    assert "2 runs side by side" in page and page.count("<svg ") > 9
+    assert "3 runs side by side" in page and page.count("<svg ") > 9
+    assert "pairwise" in page and summary["other_scheme"] == "one-shot"
+    # A committee's sums take far fewer bytes, even in a cohort this small.
+    assert summary["other_bytes_per_client"] < summary["bytes_per_client"]
     plain = [json.loads(line) for line in (out / "plain" / "rounds.jsonl").read_text().splitlines()]
     assert plain[-1]["accuracy"] == summary["accuracy_baseline"]
     first = (out / "ledger.jsonl").read_text()
     assert len(first.splitlines()) == 3
     left = {"config.toml", "environment.json", "rounds.jsonl"}
     assert {path.name for path in (out / "plain").iterdir()} == left
-    left |= {"plain", "ledger.jsonl", "summary.json", "report.html"}
+    left |= {"ledger.jsonl"}
+    assert {path.name for path in (out / "one-shot").iterdir()} == left
+    left |= {"plain", "one-shot", "summary.json", "report.html"}
     assert {path.name for path in out.iterdir()} == left
     told = TUTORIAL.read_text()
-    assert all(name in told for name in left) and "It has no ledger" in told
+    assert all(name in told for name in left) and "That one has no ledger" in told
 
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
     run_json("demo", "--config", str(given), "--out", str(out), "--quiet")
