@@ -103,9 +103,6 @@ class Pairwise(Scheme):
         fewest = fewest_survivors(threshold, plan.tolerated_colluders, degree)
         if self.threshold is not None and self.threshold > plan.cohort:
             raise ParameterError("threshold", threshold, f"at most the cohort, {plan.cohort}")
-        if plan.tolerated_colluders >= plan.cohort:
-            valid = f"fewer than the cohort, {plan.cohort}"
-            raise ParameterError("tolerated_colluders", plan.tolerated_colluders, valid)
         if plan.cohort < fewest:
             needed = fewest + plan.tolerated_dropouts
             valid = f"at least {needed}, with {plan.tolerated_colluders} colluders"

@@ -137,12 +137,10 @@ def _loaded(loader: Any, name: str) -> Any:
         whole = len(loader.sampler) == len(data) and len(loader) > 0
     except TypeError:
         whole = False
-    from torch.utils.data import BatchSampler, default_collate
-
-    if not whole or type(loader.batch_sampler) not in (BatchSampler, type(None)):
+    if not whole or type(loader.batch_sampler).__name__ not in ("BatchSampler", "NoneType"):
         valid = "one over a map-style data set or a torch.utils.data.Subset, or the set itself"
         raise ConfigurationError(name, "a DataLoader that draws a part of its examples", valid)
-    if loader.collate_fn is not default_collate:
+    if getattr(loader.collate_fn, "__name__", "") not in ("default_collate", "default_convert"):
         valid = "the data set itself, with examples as they are to be trained on"
         raise ConfigurationError(name, "a DataLoader with a collate_fn", valid)
     return data

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from protocol.errors import ConfigurationError
 from simulations.learning.data import DataKind
@@ -102,9 +104,16 @@ def test_bytes_are_pixels_and_integers_are_tokens() -> None:
 GOOD = (np.zeros((3, 2)), np.zeros(3, int))
 
 
+PAIRS = torch.utils.data.TensorDataset(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
+
+
+class Endless(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(PAIRS)
+
+
 def loader(drawn: range) -> Any:
-    found = torch.utils.data.TensorDataset(torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64))
-    return torch.utils.data.DataLoader(found, sampler=torch.utils.data.SubsetRandomSampler(drawn))
+    return torch.utils.data.DataLoader(PAIRS, sampler=torch.utils.data.SubsetRandomSampler(drawn))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,11 @@ def loader(drawn: range) -> Any:
         ([GOOD, (np.zeros((3, 2)), np.eye(3) * 2)], "or rows of 0 and 1"),
         ([GOOD, (np.zeros((3, 2)), np.eye(3))], "inputs or labels of different shapes"),
         (loader(range(3)), "clients: a DataLoader; valid: a list"),
-        ([GOOD, loader(range(2))], "draws 2 of 3 examples; valid: one over a torch.*Subset"),
+        ([GOOD, loader(range(2))], "draws a part of its examples; valid: .*Subset"),
+        ([GOOD, DataLoader(PAIRS, batch_sampler=[[0], [1, 2]])], "draws a part"),
+        ([GOOD, DataLoader(Endless())], "valid: one over a map-style data set"),
+        ([GOOD, DataLoader(PAIRS, collate_fn=list)], "a DataLoader with a collate_fn"),
+        ([GOOD, (np.zeros((3, 2)), np.zeros((3, 1)))], r"labels\[:, 0\]"),
         ([GOOD, (np.zeros((3, 2)), np.array([0, -1, 0]))], "integers from 0 on"),
         ([GOOD, (np.full((3, 2), np.nan), np.zeros(3, int))], r"clients\[1\] inputs: not finite"),
         ([GOOD, (np.full((3, 2), "a"), np.zeros(3, int))], "floating-point numbers, bytes"),
