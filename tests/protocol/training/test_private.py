@@ -509,7 +509,7 @@ def test_every_round_has_its_own_seed_and_context(ledger: Ledger) -> None:
     ],
 )
 def test_plans_that_leave_too_few_are_refused(overrides: dict[str, int]) -> None:
-    with pytest.raises(ParameterError, match="tolerated|cohort = 12: must be at"):
+    with pytest.raises(ParameterError, match=r"tolerated|cohort = 12: must be at"):
         plan(**overrides)
 
 
