@@ -54,6 +54,6 @@ def test_the_quick_one_runs(tmp_path: Path) -> None:
     path = next(path for path in CONFIGS if path.stem == "digits")
     arguments = ["run", str(path), "--out", str(tmp_path), "--set", "engine.aggregator=ideal"]
     summary = run_json(*arguments, "--quiet")
-    assert summary["rounds"] == 12
-    assert summary["epsilons"]["server"] <= 5.0
-    assert summary["accuracy"] > 0.5
+    assert summary["rounds"] == 24
+    assert summary["epsilons"]["server"] <= 8.0
+    assert summary["accuracy"] > 0.8
