@@ -6,8 +6,8 @@ sees data: it is post-processing of released vectors and spends no budget, whate
 come from.
 
 Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
-Learning", a thesis, Algorithm 1. There the second clip is of each noised gradient, which is
-`clipped_mean`; a mean that was noised as a whole is clipped as a whole.
+Learning", a thesis, Algorithm 1. There the second clip is of each noised gradient, before they are
+averaged; here a mean that was noised as a whole is clipped as a whole.
 """
 
 from __future__ import annotations
@@ -30,34 +30,13 @@ _SAFE_SQUARES = (1e-280, 1e300)
 """Between these no square of an entry that matters has overflowed or vanished."""
 
 
-def clipped_mean(vectors: NDArray[np.float64], clip_l2: float) -> NDArray[np.float64]:
-    """The mean of vectors, each shortened to a norm of at most `clip_l2`.
-
-    Args:
-        vectors: float64[n, d], finite, n and d at least 1.
-
-    Returns:
-        float64[d].
-    """
-    bound = _checks.real("clip_l2", clip_l2, 0.0, open_low=True)
-    if not isinstance(vectors, np.ndarray) or vectors.dtype != np.float64:
-        raise TypeError("vectors must be an array of float64")
-    if vectors.ndim != 2 or vectors.size == 0:
-        raise ValueError(
-            f"vectors must have two axes and at least one entry, not shape {vectors.shape}"
-        )
-    shares = np.array([_shortening("vectors", vector, bound) for vector in vectors])
-    mean: NDArray[np.float64] = (shares / len(vectors)) @ vectors
-    return mean
-
-
-def _shortening(name: str, values: NDArray[np.float64], bound: float) -> float:
+def _shortening(values: NDArray[np.float64], bound: float) -> float:
     """The factor, at most 1, that shortens a vector to the bound; ValueError if not finite."""
     square = _kernels.squared_norm(values)
     if _SAFE_SQUARES[0] < square < _SAFE_SQUARES[1]:
         return min(1.0, bound / math.sqrt(square))
     # Squares that overflowed or vanished, or an entry that is no number: look at the entries.
-    _checks.finite(name, values)
+    _checks.finite("released", values)
     peak = float(np.abs(values).max())
     if peak == 0.0:
         return 1.0
@@ -239,7 +218,7 @@ class Denoise(Generic[State]):
         checked = _checks.update("released", released, size).astype(np.float64, copy=False)
         velocity = _checks.vector("state.velocity", state.velocity, size)
         residual = _checks.vector("state.residual", state.residual, size)
-        gain = (1.0 - self._momentum) * _shortening("released", checked, self._clip)
+        gain = (1.0 - self._momentum) * _shortening(checked, self._clip)
         _kernels.accelerate(checked, gain, velocity, self._momentum, residual, self._decay, room)
 
     def _read(

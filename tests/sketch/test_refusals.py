@@ -33,7 +33,6 @@ from sketch.compressors import (
     RandomK,
     TopK,
 )
-from sketch.compressors.denoise import clipped_mean
 from sketch.controllers import Prior
 from sketch.controllers.base import LARGEST_SQUARE
 from sketch.error import compression_error, size_for_error_ratio, sketched_norm_variance
@@ -227,20 +226,6 @@ COMPRESSORS = [
         )
         for feedback in (ErrorFeedback, lambda inner: denoise(inner=inner))
     ),
-    Row(
-        lambda clip: clipped_mean(np.ones((2, 3)), clip),
-        "clip_l2 must be finite and above 0",
-        [0.0, -1.0, NAN, INF],
-        [],
-        [1e-9],
-    ),
-    Row(lambda v: clipped_mean(v, 1.0), "vectors must be finite", [np.array([[1.0, NAN]])]),
-    Row(
-        lambda v: clipped_mean(v, 1.0),
-        "two axes and at least one entry",
-        [np.ones(3), np.ones((0, 3))],
-    ),
-    Row(lambda v: clipped_mean(v, 1.0), "an array of float64", [], [np.ones((2, 3), np.float32)]),
     Row(lambda rate: RandomK(3, rate, SEED), "rate must be", [0.99, NAN], ["1"], [1.0]),
     Row(lambda n: RandomK(n, 1.0, SEED), "dimension must be", [0, 2**32], [1.0], [1]),
     Row(lambda seed: RandomK(3, 1.0, seed), "seed must be a PublicSeed", [], [bytes(32)], [SEED]),

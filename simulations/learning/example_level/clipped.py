@@ -113,14 +113,45 @@ class StackedGradients(ExampleGradients):
     def _chunk_sum(
         self, parameters: Parameters, inputs: Tensor, labels: Tensor, clip: float | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        slopes = vmap(grad(partial(_loss, self.task)), in_dims=(None, 0, 0))
-        named = {
-            name: value.flatten(1) for name, value in slopes(parameters, inputs, labels).items()
-        }
+        named = self._rows(parameters, inputs, labels)
         squares = [value.square().sum(dim=1) for value in named.values()]
         norms = torch.stack(squares).sum(dim=0).sqrt()
         factors = clip_factors(norms, clip)
         return norms, {name: factors @ value for name, value in named.items()}
+
+    def noised_sum(
+        self,
+        model: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        clip: float,
+        noise_multiplier: float,
+        generator: torch.Generator,
+    ) -> ClippedSum:
+        """Sum the gradients, each clipped, given noise of its own, and clipped again.
+
+        Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
+        Learning", a thesis, Algorithm 1. Arguments as for `clipped_sum`.
+        """
+        parameters = self.task.layout.unflatten(model)
+        total, norms = torch.zeros_like(model), [model.new_zeros(0)]
+        for first in range(0, len(labels), self.chunk):
+            part = slice(first, first + self.chunk)
+            named = self._rows(parameters, inputs[part], labels[part])
+            rows = torch.cat([named[name] for name in self.task.layout.names], dim=1)
+            norms.append(rows.norm(dim=1))
+            rows[~torch.isfinite(norms[-1])] = 0.0
+            rows *= clip_factors(rows.norm(dim=1), clip)[:, None]
+            noise = torch.randn(rows.shape, generator=generator)
+            rows.add_(noise, alpha=noise_multiplier * clip)
+            total += clip_factors(rows.norm(dim=1), clip) @ rows
+        return ClippedSum(total, torch.cat(norms))
+
+    def _rows(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return the gradients of a chunk by name: float32[n, size]."""
+        slopes = vmap(grad(partial(_loss, self.task)), in_dims=(None, 0, 0))
+        found = slopes(parameters, inputs, labels)
+        return {name: value.flatten(1) for name, value in found.items()}
 
 
 class TappedGradients(ExampleGradients):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 
 import numpy as np
 import torch
@@ -26,8 +27,20 @@ from torch import Tensor
 from simulations.learning.data import Dataset
 from simulations.learning.example_level.accounting import Account, Sampling, batches
 from simulations.learning.example_level.channel import Channel, Opening
-from simulations.learning.example_level.clipped import ExampleGradients, gradients_of
+from simulations.learning.example_level.clipped import (
+    ExampleGradients,
+    StackedGradients,
+    gradients_of,
+)
 from simulations.learning.models import Task
+
+
+class Noising(Enum):
+    """Where the noise of a step goes; only the first has the epsilon of `Setting.account`."""
+
+    SUM = "on the sum"
+    EACH = "on each gradient"
+    CLIPPED = "on each gradient, which is then clipped again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +54,7 @@ class Setting:
     epochs: int  # at least 1; an epoch has round(N / batch) steps
     sampling: Sampling = Sampling.POISSON  # how batches are drawn
     workers: int = 1  # at least 1
+    noising: Noising = Noising.SUM
 
     def __post_init__(self) -> None:
         """Check the numbers."""
@@ -94,6 +108,28 @@ class Examples:
         """Return inputs and labels at these places."""
         chosen = torch.from_numpy(places)
         return self.inputs[chosen], self.labels[chosen]
+
+
+def released_mean(
+    gradients: ExampleGradients,
+    model: Tensor,
+    inputs: Tensor,
+    labels: Tensor,
+    setting: Setting,
+    generator: torch.Generator,
+) -> tuple[NDArray[np.float32], Tensor]:
+    """Return a batch's noised mean, float32[d], and the norms of its gradients, float32[n]."""
+    clip, multiplier = setting.clip, setting.noise_multiplier
+    if setting.noising is Noising.CLIPPED:
+        stacked = StackedGradients(gradients.task)
+        found = stacked.noised_sum(model, inputs, labels, clip, multiplier, generator)
+        multiplier = 0.0
+    else:
+        found = gradients.clipped_sum(model, inputs, labels, clip)
+    if setting.noising is Noising.EACH:
+        # Independent noise of n gradients adds up to this.
+        multiplier *= len(labels) ** 0.5
+    return noised_mean(found.total, clip, multiplier, setting.batch, generator), found.norms
 
 
 def noised_mean(
@@ -151,14 +187,16 @@ class Training:
 
     def _released(self, places: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return a worker's part of the mean, with its noise."""
-        setting = self.setting
-        inputs, labels = self._examples.part(places)
-        found = self._gradients.clipped_sum(self.model, inputs, labels, setting.clip)
-        self._seen += len(places)
-        self._clipped += int((found.norms > setting.clip).sum())
-        return noised_mean(
-            found.total, setting.clip, setting.noise_multiplier, setting.batch, self._noise
+        released, norms = released_mean(
+            self._gradients,
+            self.model,
+            *self._examples.part(places),
+            self.setting,
+            self._noise,
         )
+        self._seen += len(places)
+        self._clipped += int((norms > self.setting.clip).sum())
+        return released
 
 
 def train(

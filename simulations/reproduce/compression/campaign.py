@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.learning.example_level.training import Setting
 from simulations.reproduce.compression.claims import claims
@@ -35,7 +35,15 @@ from simulations.reproduce.engine.study import Study
 
 TITLES = {arm.name: arm.title for arm in ARMS}
 
-COLOURS = {"none": "black", "dgc": BLUE, "powersgd": ORANGE, "denoise": GREEN, "slow": GREY}
+COLOURS = {
+    "none": "black",
+    "dgc": BLUE,
+    "powersgd": ORANGE,
+    "denoise": GREEN,
+    "slow": GREY,
+    "printed": PINK,
+    "printed_slow": AMBER,
+}
 
 # Errors below are drawn here: some are exactly zero, and the axis is logarithmic
 SMALLEST_ERROR = 1e-4
@@ -136,6 +144,11 @@ def _stage(error: Row) -> str:
     return f"{total:.4g} = {bias:.3g} + {variance:.4g}"
 
 
+def _with_errors(rows: Sequence[Row]) -> list[Row]:
+    """Return the arms whose noise is on the sum: only there the error has stages."""
+    return [row for row in rows if "channel" in row["error"]]
+
+
 def _parts(figures: Figures) -> Iterator[Part]:
     costs = [{"noise": noise, **each} for noise, each in figures["epsilon"].items()]
     yield table("Privacy", PRIVACY, costs)
@@ -143,7 +156,8 @@ def _parts(figures: Figures) -> Iterator[Part]:
     title = "Accuracy, %, mean of the last epochs (best epoch)"
     yield pivot(title, (WAY,), across, ACCURACY, rows, head=head, brief=True)
     yield pivot("Sent by a worker in the whole run", (WAY,), across, SENT, rows, head=head)
-    yield table("Squared error of the mean gradient: total = bias + variance", ERRORS, rows)
+    title = "Squared error of the mean gradient: total = bias + variance"
+    yield table(title, ERRORS, _with_errors(rows))
 
 
 def _style(name: str, place: int, line: str = "-") -> Style:
@@ -193,7 +207,7 @@ def plot_errors(figures: Figures) -> Figure:
     rows = where(figures["results"], noise_multiplier=loudest)
     stages = (("after the clip", "clipping"), ("after the noise", "noise"))
     bars = [(name, rows[0]["error"][stage]) for name, stage in stages]
-    bars += [(TITLES[row["arm"]], row["error"]["channel"]) for row in rows]
+    bars += [(TITLES[row["arm"]], row["error"]["channel"]) for row in _with_errors(rows)]
     for place, (part, colour) in enumerate((("bias", ORANGE), ("variance", BLUE))):
         sizes = [max(error[part], SMALLEST_ERROR) for _, error in bars]
         at = np.arange(len(bars)) + 0.4 * place
@@ -201,7 +215,7 @@ def plot_errors(figures: Figures) -> Figure:
     left.set_yticks(np.arange(len(bars)) + 0.4, [name for name, _ in bars], fontsize=8)
     left.invert_yaxis()
     dress(left, f"squared error of the mean gradient at noise {loudest:g}", log="x")
-    for row in figures["results"]:
+    for row in _with_errors(figures["results"]):
         point = {**row, "total": max(row["error"]["channel"]["total"], SMALLEST_ERROR)}
         place = figures["plan"]["noise"].index(row["noise_multiplier"])
         curve(right, [point], "total", "accuracy", _style(row["arm"], place))

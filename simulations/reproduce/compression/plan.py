@@ -13,7 +13,7 @@ from typing import Any
 
 from simulations.learning.data import Dataset
 from simulations.learning.example_level.channel import Compressed, Denoised, Opening
-from simulations.learning.example_level.training import Setting
+from simulations.learning.example_level.training import Noising, Setting
 from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
 from simulations.learning.models.convolutional import image_sides
 from simulations.reproduce.engine.study import dataset
@@ -46,8 +46,9 @@ LAST = 10  # epochs at the end whose accuracies are averaged, as in the thesis; 
 class Arm:
     """One way from a noised gradient to what moves the model."""
 
-    # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside) or "slow"
-    # (nothing is compressed; see `Plan.learning_rate`)
+    # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside), "slow"
+    # (nothing is compressed; see `Plan.setting`); "printed" and "printed_slow" are those two with
+    # noise on each gradient, and "printed" has its second clip there
     kind: str
     value: int = 1  # rate or rank; 1 means no compression, except for a rank
     feedback: bool = True  # whether what a message loses is added to the next gradient
@@ -55,7 +56,7 @@ class Arm:
     @property
     def name(self) -> str:
         """Of its row and of its files."""
-        if self.kind in ("none", "slow"):
+        if self.kind in ("none", "slow", "printed_slow"):
             return self.kind
         return f"{self.kind}-{self.value}" + ("" if self.feedback else "-forgetful")
 
@@ -67,9 +68,17 @@ class Arm:
             "slow": "no compression, steps as short as Denoise's",
             "dgc": f"DGC, rate {self.value}",
             "powersgd": f"PowerSGD, rank {self.value}",
-            "denoise": f"Denoise, rate {self.value}",
+            "denoise": f"Denoise, noise on the sum, rate {self.value}",
+            "printed": f"Denoise as printed, rate {self.value}",
+            "printed_slow": "no compression, noise and steps as Denoise's as printed",
         }
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
+
+    @property
+    def noising(self) -> Noising:
+        """Where its noise goes."""
+        own = {"printed": Noising.CLIPPED, "printed_slow": Noising.EACH}
+        return own.get(self.kind, Noising.SUM)
 
 
 # DGC at rate 1 is "none"
@@ -87,6 +96,10 @@ ARMS = (
     Arm("denoise", 16),
     Arm("denoise", 256),
     Arm("slow"),
+    Arm("printed", 1),
+    Arm("printed", 16),
+    Arm("printed", 256),
+    Arm("printed_slow"),
 )
 
 
@@ -115,33 +128,36 @@ class Plan:
         """Yield noise and arm of all networks of a seed."""
         for noise in self.noise:
             for arm in self.arms:
-                # Without noise Denoise's second clip shortens nothing.
-                if not (arm.kind == "slow" and noise == 0.0):
+                # Without noise a second clip shortens nothing, wherever it is.
+                if noise > 0.0 or not arm.kind.endswith(("slow", "printed")):
                     yield noise, arm
 
     def setting(self, noise: float, arm: Arm, dimension: int) -> Setting:
         """Return how a network of so many parameters is trained.
 
-        Noise makes the mean gradient sqrt(d) z C / B long, which Denoise's second clip brings back
-        to C. "slow" steps by as much less, and does nothing else: what Denoise gains beyond it is
-        not due to shorter steps.
+        Noise makes the mean gradient sqrt(d) z C / B long, or each gradient sqrt(d) z C, which
+        Denoise's second clip brings back to C. A slow arm steps by as much less, and does nothing
+        else: what Denoise gains beyond it is not due to shorter steps.
         """
         rate = self.learning_rate
-        if arm.kind == "slow":
-            rate *= min(1.0, self.batch / (noise * math.sqrt(dimension)))
+        if arm.kind.endswith("slow"):
+            averaged = self.batch if arm.noising is Noising.SUM else 1
+            rate *= min(1.0, averaged / (noise * math.sqrt(dimension)))
         return Setting(
             learning_rate=rate,
             batch=self.batch,
             clip=self.clip,
             noise_multiplier=noise,
             epochs=self.epochs,
+            noising=arm.noising,
         )
 
 
 def opening_of(arm: Arm, shapes: LayerShapes, clip: float) -> Opening:
     """Return what makes the channels of an arm."""
-    if arm.kind == "denoise":
+    if arm.kind in ("denoise", "printed"):
         inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
+        # As printed, what comes here has been clipped a second time already.
         denoise = Denoise(inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=clip)
         return lambda: Denoised(denoise)
     compressor = _compressor(arm, shapes)

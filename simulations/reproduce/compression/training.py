@@ -16,7 +16,7 @@ from dp.report import json_number
 from simulations.common.threads import one_thread
 from simulations.learning.example_level.breakdown import break_down
 from simulations.learning.example_level.clipped import gradients_of
-from simulations.learning.example_level.training import Examples, Setting, train
+from simulations.learning.example_level.training import Examples, Noising, Setting, train
 from simulations.reproduce.compression.plan import Arm, load, opening_of
 from simulations.reproduce.engine.seeds import rng_of
 from sketch import LayerShapes
@@ -44,6 +44,8 @@ def trained(task: str, setting: Setting, arm: Arm, averaged: int, seed: int) -> 
 @one_thread()
 def gradient_error(task: str, setting: Setting, arm: Arm, repeats: int, seed: int) -> Any:
     """Measure the error of one batch's gradient at the first parameters of a seed."""
+    if setting.noising is not Noising.SUM:
+        return {}
     model, data = load(task)
     examples = Examples(data)
     order = rng_of(seed, 3).permutation(len(examples))

@@ -91,6 +91,21 @@ def test_an_example_moves_the_sum_by_the_clip_and_no_more(
         assert float((whole - others).norm()) == pytest.approx(clip, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_each_gradient_has_noise_of_its_own_and_is_clipped_again(name: str) -> None:
+    rows, (model, inputs, labels) = one_by_one(TASKS[name]), examples(TASKS[name])
+    first, again = (torch.Generator().manual_seed(2) for _ in range(2))
+    clip = float(rows.norm(dim=1).median())
+    for multiplier in (0.0, 1e-3, 2.0):
+        gradients = StackedGradients(TASKS[name], COUNT)
+        found = gradients.noised_sum(model, inputs, labels, clip, multiplier, first)
+        noise = clip * multiplier * torch.randn(rows.shape, generator=again)
+        noised = rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1.0) + noise
+        clipped = noised * (clip / noised.norm(dim=1, keepdim=True)).clamp(max=1.0)
+        torch.testing.assert_close(found.total, clipped.sum(dim=0), rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(found.norms, rows.norm(dim=1), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(("way", "name"), WAYS)
 def test_chunks_do_not_matter(way: type[ExampleGradients], name: str) -> None:
     task = TASKS[name]

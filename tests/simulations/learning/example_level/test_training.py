@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,16 @@ from scipy import stats
 from simulations.learning.data import Dataset, load_dataset
 from simulations.learning.example_level.accounting import Sampling, batches
 from simulations.learning.example_level.channel import Compressed, Denoised
-from simulations.learning.example_level.training import Setting, Training, noised_mean, train
+from simulations.learning.example_level.clipped import gradients_of
+from simulations.learning.example_level.training import (
+    Examples,
+    Noising,
+    Setting,
+    Training,
+    noised_mean,
+    released_mean,
+    train,
+)
 from simulations.learning.models import MlpTask
 from sketch import LayerShapes
 from sketch.compressors import Denoise, ErrorFeedback, NoCompression, TopK
@@ -100,9 +110,19 @@ def test_noise_has_the_stated_size() -> None:
     generator, total = torch.Generator().manual_seed(1), torch.zeros(20_000)
     mean = noised_mean(total, 3.0, 0.4, 32, generator)
     assert noise_is_right(mean, 0.4 * 3.0 / 32)
-    # With the noise of a mean of noised gradients, as the thesis's Algorithm 1 writes it down.
-    assert not noise_is_right(mean, 0.4 * 3.0 / math.sqrt(32))
     assert not total.any()
+
+
+def test_noise_on_each_gradient_adds_up(digits: Dataset) -> None:
+    inputs, labels = Examples(digits).part(np.arange(25))
+    gradients, model = gradients_of(TASK), torch.tensor(TASK.initial(torch.Generator()))
+    total = gradients.clipped_sum(model, inputs, labels, 1.0).total
+    for noising, multiplier in ((Noising.SUM, 0.4), (Noising.EACH, 0.4 * 5.0)):
+        how = setting(noising=noising, batch=32, noise_multiplier=0.4)
+        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
+        found, _ = released_mean(gradients, model, inputs, labels, how, generators[0])
+        expected = noised_mean(total, 1.0, multiplier, 32, generators[1])
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_all_channels_meet_the_same_batches_and_noise(digits: Dataset) -> None:
@@ -125,11 +145,15 @@ def test_networks_learn_through_every_channel(digits: Dataset) -> None:
         "exact": exact,
         "feedback": lambda: Compressed(ErrorFeedback(TopK(shapes, 16))),
         "denoise": lambda: Denoised(denoise),
+        "printed": lambda: Denoised(denoise),
     }
     sent = {}
     for name, opening in openings.items():
         calls: list[None] = []
         how = setting(noise_multiplier=0.5, epochs=4, learning_rate=2.0)
+        if name == "printed":
+            # Each gradient alone is mostly noise, and its second clip shortens steps.
+            how = replace(how, noising=Noising.CLIPPED, noise_multiplier=0.1, learning_rate=5.0)
         records = train(TASK, digits, how, opening, 1, lambda calls=calls: calls.append(None))
         assert len(calls) == len(records) == 4
         # 360 pictures: chance would be a tenth of them.
