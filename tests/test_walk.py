@@ -70,6 +70,21 @@ def test_a_failure_ends_the_page(
     assert "No such file" in told or "AssertionError" in told
 
 
+@pytest.mark.parametrize(
+    ("reason", "said", "outcome"),
+    [
+        ("it fetches an app", "Unable to connect to it", walk.OFFLINE),
+        ("it fetches an app", "No such app", "failed"),
+        ("it takes minutes", "Unable to connect to it", "failed"),
+    ],
+)
+def test_only_what_fetches_may_lack_a_network(
+    tmp_path: Path, reason: str, said: str, outcome: str
+) -> None:
+    block = f"<!-- not run: {reason} -->\n```console\necho {said}; false\necho more\n```\n"
+    assert [step.outcome for step in followed(tmp_path, block)] == [outcome]
+
+
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     steps = followed(tmp_path, PAGE, "echo", "cd inner")
     assert next(s.what for s in steps if s.outcome == "left out on request") == "cd inner"

@@ -4,7 +4,8 @@ Run with: make walk
 
 The README and the tutorial are followed word by word, each in a new clone, as what is compiled once
 is kept there: every command is typed into one shell, and all Python of a page into one interpreter.
-Blocks that the test suite does not run are run, too. A step that fails ends its page. The table
+Blocks that the test suite does not run are run, too. A step that fails ends its page; one that only
+lacks a network to fetch from is said to, and is no failure. The table
 goes to standard output, progress and what failing steps print to standard error; the exit status is
 1 if a step failed.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -39,6 +41,9 @@ INSTALL: Final = "pip install -e ."
 NEEDS_TORCH: Final = "docs/tutorial/1-demo.md"
 AGAIN: Final = "its Python again"
 MARK: Final = "-- walked --"
+FETCHES: Final = "it fetches"  # begins the reason why the test suite does not run a block
+NO_NETWORK: Final = re.compile("unable to connect|could not resolve", re.IGNORECASE)
+OFFLINE: Final = "no network: its page ends here"
 INTERPRETER: Final = f"""
 import json, sys
 names = {{"__name__": "walked"}}
@@ -121,7 +126,7 @@ class Walk:
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_text(block.text)
                 elif name == "console":
-                    if not self._timed(page, what, shell, typed(what)):
+                    if not self._timed(page, what, shell, typed(what), block.reason):
                         return
                 else:
                     start = python is None
@@ -156,12 +161,14 @@ class Walk:
             elif block.language == "python":
                 yield "python", block, ""
 
-    def _timed(self, page: str, what: str, session: Session, told: str) -> bool:
+    def _timed(self, page: str, what: str, session: Session, told: str, reason: str = "") -> bool:
         print(f"{page}: {what}", file=sys.stderr, flush=True)
         start = time.perf_counter()
         done, printed = session.tell(told)
         seconds = time.perf_counter() - start
-        self.steps.append(Step(page, what, seconds, "ok" if done else "failed"))
+        offline = reason.startswith(FETCHES) and NO_NETWORK.search(printed)
+        outcome = "ok" if done else OFFLINE if offline else "failed"
+        self.steps.append(Step(page, what, seconds, outcome))
         if not done:
             print(printed, file=sys.stderr, flush=True)
         return done
