@@ -97,7 +97,7 @@ def _baselines(figures: Figures) -> Iterator[Claim]:
         at = f"at epsilon = {epsilon:g}"
         if piecewise := rows.get(("piecewise", epsilon)):
             found = _gain(own, piecewise)
-            text = f"sqSGD beats the Piecewise Mechanism significantly, {at}, equal bits"
+            text = f"sqSGD beats the Piecewise Mechanism significantly, {at}, equal bits, one rate"
             seen = f"{shown(found)}; the same residual, and no scaling, for both"
             yield _better(text, "Figure 3", found, SIGNIFICANT, seen)
         if scaled := rows.get(("piecewise-scaled", epsilon)):

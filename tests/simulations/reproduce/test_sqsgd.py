@@ -176,7 +176,9 @@ def test_verdicts_follow_from_the_intervals(better: list[float], expected: str) 
     )
     assert found["K = 2 is significantly worse than more levels: accuracy"] == expected
     assert found["a larger epsilon is needed to train well"] == expected
-    text = "sqSGD beats the Piecewise Mechanism significantly, at epsilon = 400, equal bits"
+    text = (
+        "sqSGD beats the Piecewise Mechanism significantly, at epsilon = 400, equal bits, one rate"
+    )
     assert found[text] == expected
     close = {REPRODUCED: NOT_REPRODUCED, NOT_REPRODUCED: REPRODUCED, UNDECIDED: UNDECIDED}
     text = "vqSGD is comparable on the smaller model, at epsilon = 400, its repeats not paid for"
