@@ -57,6 +57,9 @@ inverse normal, whose values here are below 40."""
 
 _LARGEST_EXPONENT: Final = 700.0
 
+_FARTHEST: Final = 1 << 26
+"""Longest table that is made: half a gigabyte."""
+
 _LARGEST_ERROR: Final = 1.0
 """A table off by more than a factor e is of no use to anybody."""
 
@@ -109,7 +112,10 @@ def _vertices(law: NoiseLaw, shift: int, failure: float) -> _Vertices | None:
 
     Returns None if the law cannot be tabulated that far.
     """
-    masses = law.log_masses(_reach(law, shift, failure))
+    reach = _reach(law, shift, failure)
+    if reach > _FARTHEST:
+        return None
+    masses = law.log_masses(reach)
     if not masses.error <= _LARGEST_ERROR:
         return None
     tails = tails_of(law, masses)

@@ -263,6 +263,8 @@ def test_extremes() -> None:
     # A shift the failure probability cannot hide: P[Z beyond the overlap] > delta.
     assert effective_sigma(8, 4.0, 4, 1e-9) == 0.0
     assert effective_sigma(100, 1e200, 4, 1e-9) == 0.0
+    # Its table would not fit into memory.
+    assert effective_sigma(SkellamNoise(1e9), 1e12, 1 << 40, 1e-9) == 0.0
 
 
 def test_deep_shifts_do_not_underflow() -> None:
