@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
 from concurrent.futures import Executor
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from protocol.errors import ConfigurationError
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.provenance import source_hash
 from simulations.common.tables import JsonFlag, show, show_rows
@@ -56,6 +58,16 @@ def reproduce_command(
         Path | None,
         typer.Option(help="Folder for figures, page, plots and results; veilsum-NAME if left out."),
     ] = None,
+    written: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            help="Figures of a campaign, NAME.json or NAME.json.gz: judge and draw them anew; run "
+            "nothing.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
     as_json: JsonFlag = False,
@@ -82,6 +94,10 @@ def reproduce_command(
     folder = out or Path(f"veilsum-{name}")
     if show_plan:
         show(f"the plan of {name}", asdict(campaign(name).plan(options)), as_json)
+        return
+    if written is not None:
+        made = campaign(name)
+        present(made, made.judged(figures_in(written, name)), folder, as_json)
         return
     from simulations.common.executors import executor, serve
     from simulations.common.ranks import joined
@@ -110,15 +126,13 @@ def carry_out(
     places: Executor | None = None,
     as_json: bool = False,
 ) -> None:
-    """Run what is missing of a campaign, print its figures, then write them into a folder.
-
-    In this order, so that a folder that cannot be written to does not cost the figures.
+    """Run what is missing of a campaign, and present its figures.
 
     Args:
         places: makes several results at a time; None for one after another, here.
         as_json: print the figures as JSON in place of a summary.
     """
-    plan, told, console = campaign.plan(options), Console(stderr=True), Console()
+    plan, told = campaign.plan(options), Console(stderr=True)
     study = campaign.study(
         plan,
         out,
@@ -130,6 +144,28 @@ def carry_out(
     figures = campaign.run(study, _words(campaign.name, options))
     left = f"{study.made} made now" if study.made else "nothing was left to run"
     told.print(f"{study.found} results were there, {left}", soft_wrap=True)
+    present(campaign, figures, out, as_json)
+
+
+def figures_in(file: Path, name: str) -> dict[str, Any]:
+    """Read the figures of a campaign; `ConfigurationError` if these are others."""
+    data = file.read_bytes()
+    try:
+        figures = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
+        command = figures["command"]
+    except (ValueError, OSError, KeyError, TypeError):
+        raise ConfigurationError("--from", str(file), "figures that a campaign wrote") from None
+    if command.split()[0] != name:
+        raise ConfigurationError("--from", f"figures of {command}", f"figures of {name}")
+    return dict(figures)
+
+
+def present(campaign: Campaign[Any], figures: dict[str, Any], out: Path, as_json: bool) -> None:
+    """Print the figures of a campaign, then write them into a folder.
+
+    In this order, so that a folder that cannot be written to does not cost the figures.
+    """
+    told, console = Console(stderr=True), Console()
     if as_json:
         typer.echo(json.dumps(figures))
     else:

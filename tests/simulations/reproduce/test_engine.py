@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import time
@@ -594,3 +595,19 @@ def test_a_finished_campaign_is_not_even_loaded(
     page.unlink()
     assert reproduced(*asked)["claims" if "claims" in figures else "plan"]
     assert page.exists()
+
+
+def test_a_page_is_made_anew_from_its_figures(
+    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
+) -> None:
+    figures = reproduced("equal-error", "--quick", "--out", tmp_path)
+    kept = tmp_path / "kept.json.gz"
+    kept.write_bytes(gzip.compress((tmp_path / "equal-error.json").read_bytes()))
+    anew = tmp_path / "anew"
+    assert reproduced("equal-error", "--from", kept, "--out", anew) == figures
+    for name in ("equal-error.json", "equal-error.md", "equal-error.png"):
+        assert (anew / name).read_bytes() == (tmp_path / name).read_bytes()
+    (tmp_path / "other.json").write_text("[]")
+    for name, file in (("fedsel", kept), ("equal-error", tmp_path / "other.json")):
+        refused = CliRunner().invoke(cli.app, ["reproduce", name, "--from", str(file)]).exception
+        assert isinstance(refused, ConfigurationError) and "--from" in str(refused)
