@@ -2,7 +2,8 @@
 
 Every client adds enough coins for the worst tolerated case, in batches. Once the survivors are
 known, the batches that were not needed go. The honest survivors are left with the target number of
-coins, and less than one coin each above it. ``docs/dropouts.md`` has the proofs.
+coins, and hardly more: less than one coin each, and ``SURPLUS_PERCENT`` where that saves batches.
+``docs/dropouts.md`` has the proofs.
 
 Whole numbers only, all of them public: the noise itself is in ``dp.dropouts``.
 
@@ -17,17 +18,21 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Final
 
 from dp.checks import require_integer
 from dp.coins import MAX_COINS, noise_limit, residual_offset
 from dp.errors import PrivacyError
+
+SURPLUS_PERCENT: Final = 2
+"""Coins, so variance, beyond the need that a survivor may keep: for fewer seeds to share."""
 
 
 class BatchVariant(enum.Enum):
     """How the coins that may have to go are cut into batches."""
 
     PER_DROPOUT = "one batch for each dropout that raises the need"
-    BINARY = "powers of two and a remainder"
+    BINARY = "a unit, its doubles, and the rest"
 
 
 class TooManyDropoutsError(PrivacyError, ValueError):
@@ -57,8 +62,9 @@ class CoinSchedule:
     """How many coins each client adds, in which batches, and which of them go.
 
     With h(d) = cohort - d - tolerated_colluders, the fewest honest survivors after d dropouts,
-    each survivor keeps C_d = ceil(target_coins / h(d)) coins. All methods are functions of public
-    numbers: every client and the server compute the same answer.
+    each survivor keeps at least C_d = ceil(target_coins / h(d)) coins: with PER_DROPOUT no more,
+    with BINARY up to ``SURPLUS_PERCENT`` more. All methods are functions of public numbers: every
+    client and the server compute the same answer.
 
     Pre: ``cohort - tolerated_dropouts - tolerated_colluders >= 1``.
     Post: ``sum(batches) == needed(tolerated_dropouts)``, and every batch has at least one coin.
@@ -104,7 +110,8 @@ class CoinSchedule:
                 f"target_coins = {self.target_coins} asks one client for {most} coins; at most "
                 f"{MAX_COINS} are possible"
             )
-        object.__setattr__(self, "batches", (self._needed(0), *self._removable_batches()))
+        removable = self._removable_batches()
+        object.__setattr__(self, "batches", (most - sum(removable), *removable))
 
     @classmethod
     def best(
@@ -136,7 +143,7 @@ class CoinSchedule:
         return sum(noise_limit(coins) for coins in self.batches)
 
     def needed(self, dropped: int) -> int:
-        """Return C_d, the coins per coordinate that each survivor must keep.
+        """Return C_d, the coins per coordinate that each survivor must keep at least.
 
         Post: ``needed`` does not fall as ``dropped`` grows.
 
@@ -158,9 +165,8 @@ class CoinSchedule:
         Args and Raises: as for ``needed``.
         """
         extra = self.needed(dropped) - self.batches[0]
-        if self.variant is BatchVariant.BINARY:
-            return (0, *_binary_subset(sum(self.batches[1:]), extra))
-        return (0, *_prefix(self.batches[1:], extra))
+        select = _binary_subset if self.variant is BatchVariant.BINARY else _prefix
+        return (0, *select(self.batches[1:], extra))
 
     def removed(self, dropped: int) -> tuple[int, ...]:
         """Return the indices of ``batches`` whose seeds each survivor gives up, in order.
@@ -175,7 +181,8 @@ class CoinSchedule:
     def kept_coins(self, dropped: int) -> int:
         """Return the coins that stay, per survivor and coordinate, counted from the batches.
 
-        Post: ``kept_coins(d) == needed(d)``.
+        Post: ``needed(d) <= kept_coins(d) <= (1 + SURPLUS_PERCENT / 100) needed(d)``, and equal to
+        ``needed(d)`` with PER_DROPOUT and after the most dropouts.
 
         Args and Raises: as for ``needed``.
         """
@@ -188,7 +195,7 @@ class CoinSchedule:
         out, so an accountant that needs parameters fixed in advance is given ``target_coins``,
         which is never more.
 
-        Post: ``0 <= honest_coins(d) - target_coins < cohort - d - tolerated_colluders``.
+        Post: ``honest_coins(d) >= target_coins``.
 
         Args and Raises: as for ``needed``.
         """
@@ -213,34 +220,60 @@ class CoinSchedule:
 
     def _removable_batches(self) -> tuple[int, ...]:
         """Return the sizes of batches 1, 2, ...; none is empty."""
-        if self.variant is BatchVariant.BINARY:
-            return _binary_batches(self._needed(self.tolerated_dropouts) - self._needed(0))
         needs = [self._needed(d) for d in range(self.tolerated_dropouts + 1)]
+        if self.variant is BatchVariant.BINARY:
+            return _fewest_batches(needs)
         return tuple(later - earlier for earlier, later in pairwise(needs) if later > earlier)
 
 
-def _binary_batches(extra: int) -> tuple[int, ...]:
-    """Cut ``extra`` coins into ``extra.bit_length()`` batches, 1, 2, 4, ... and a remainder.
+def _fewest_batches(needs: Sequence[int]) -> tuple[int, ...]:
+    """Return the first ``_binary_batches`` that leave little surplus, whatever the need is.
 
-    Every number in ``0..extra`` is the sum of some of them: see ``_binary_subset``.
+    The search ends: with as many batches as the largest extra has binary digits the unit is 1, and
+    nothing is left over.
     """
-    powers = (extra + 1).bit_length() - 1
-    remainder = extra + 1 - (1 << powers)
-    return tuple(1 << j for j in range(powers)) + ((remainder,) if remainder else ())
+    extra = needs[-1] - needs[0]
+    cuts = (_binary_batches(extra, count) for count in range(extra.bit_length() + 1))
+    return next(
+        cut for cut in cuts if all(_fits(cut, needs[-1] - sum(cut), need) for need in needs)
+    )
 
 
-def _binary_subset(extra: int, amount: int) -> tuple[int, ...]:
-    """Return which of ``_binary_batches(extra)``, counted from 1, add up to ``amount``.
+def _fits(removable: Sequence[int], base: int, need: int) -> bool:
+    """Whether what is kept beside ``base`` exceeds the need by ``SURPLUS_PERCENT`` at most."""
+    chosen = _binary_subset(removable, need - base)
+    surplus = base + sum(removable[index - 1] for index in chosen) - need
+    return 100 * surplus <= SURPLUS_PERCENT * need
 
-    An amount that the powers 1, ..., 2^(m-1) cannot reach takes the remainder r as well. The rest
-    is then at least 2^m - r > 0 and at most extra - r = 2^m - 1: its binary digits.
+
+def _binary_batches(extra: int, count: int) -> tuple[int, ...]:
+    """Cut ``extra`` coins into ``count`` batches: a unit, twice, four times it ..., and the rest.
+
+    The unit is the smallest with which they are enough: the rest is then at most as large as the
+    next power would be. ``count`` is at most ``extra.bit_length()``; none is then empty.
     """
-    powers = (extra + 1).bit_length() - 1
+    if count == 0:
+        return ()
+    unit = -(-extra // ((1 << count) - 1))
+    powers = tuple(unit << j for j in range(count - 1))
+    return (*powers, extra - sum(powers))
+
+
+def _binary_subset(batches: Sequence[int], amount: int) -> tuple[int, ...]:
+    """Return which of ``_binary_batches``, counted from 1, add up to ``amount``, or a little more.
+
+    That is less than one unit more. An amount that the powers cannot reach takes the rest as well;
+    what is then still missing is more than -1 unit, and no more than the powers are together.
+    """
+    if amount <= 0:
+        return ()
+    unit, powers = batches[0], len(batches) - 1
+    units = -(-amount // unit)
     last: tuple[int, ...] = ()
-    if amount >> powers:
-        amount -= extra + 1 - (1 << powers)
+    if units >> powers:
+        units = -((batches[-1] - amount) // unit)
         last = (powers + 1,)
-    return tuple(j + 1 for j in range(powers) if amount >> j & 1) + last
+    return tuple(j + 1 for j in range(powers) if units >> j & 1) + last
 
 
 def _prefix(sizes: Sequence[int], amount: int) -> tuple[int, ...]:

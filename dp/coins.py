@@ -3,7 +3,7 @@
 The number of ones among m uniform bits is exactly Bin(m, 1/2): no floating point, no tables, no
 rejection, and a running time that depends on m and the length only. Bits come as AES-CTR
 keystream, which is also why a coin is cheap: the cipher makes many bits per clock cycle. Above
-``POPCOUNT_COINS`` that many bits are too many: the same law is drawn by inversion from 64 of them
+``POPCOUNT_COINS`` that many bits are too many: the same law is drawn by inversion from 32 of them
 (``dp.sampling``), as exactly, though not with the same memory accesses whatever is drawn.
 
 Noise is kept in integers by subtracting ``coins // 2``. For an odd number of coins that leaves
@@ -24,7 +24,7 @@ from dp.checks import require_integer
 from dp.keystream import Keystream, NoiseSeed, Usage
 from dp.noised import Noised
 from dp.rounding import Quantized
-from dp.sampling import BinomialLaw, sample_law
+from dp.sampling import BinomialLaw, accumulate_law
 
 MAX_COINS: Final = 1 << 24
 """Coins per coordinate of one client: the largest table that is quick to compute."""
@@ -110,7 +110,7 @@ def accumulate_binomial(seed: NoiseSeed, coins: int, out: NDArray[np.int64]) -> 
     """
     require_coins(coins)
     if coins > POPCOUNT_COINS:
-        out += sample_law(BinomialLaw(coins, 0.5), seed.derive(Usage.COINS), out.size)
+        accumulate_law(BinomialLaw(coins, 0.5), seed.derive(Usage.COINS), out)
     elif coins > _WORD_BITS:
         _count_many_words(Keystream(seed.derive(Usage.COINS)), coins, out)
     elif coins > 0:

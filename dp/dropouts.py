@@ -51,7 +51,9 @@ def batch_noise(
     Returns:
         int64[length]: the sum over batches b of ``Bin(b, 1/2) - b // 2``.
     """
-    return _sum_of_batches(_batches(seeds, schedule), length)
+    total = _zeros(length)
+    _accumulate(_batches(seeds, schedule), total)
+    return total
 
 
 def removed_noise(
@@ -59,12 +61,27 @@ def removed_noise(
 ) -> NDArray[np.int64]:
     """Rebuild the noise of one survivor that the server subtracts from the sum.
 
-    Args:
-        seeds_by_batch: the revealed seed of each index in ``schedule.removed(dropped)``, and no
-            other: a seed of a kept batch must not have been revealed.
+    Args: as for ``accumulate_removed``.
 
     Returns:
         int64[length]: the sum over removed batches b of ``Bin(b, 1/2) - b // 2``.
+    """
+    total = _zeros(length)
+    accumulate_removed(seeds_by_batch, schedule, dropped, total)
+    return total
+
+
+def accumulate_removed(
+    seeds_by_batch: Mapping[int, NoiseSeed],
+    schedule: CoinSchedule,
+    dropped: int,
+    out: NDArray[np.int64],
+) -> None:
+    """Add ``removed_noise`` to ``out``.
+
+    Args:
+        seeds_by_batch: the revealed seed of each index in ``schedule.removed(dropped)``, and no
+            other: a seed of a kept batch must not have been revealed.
 
     A seed that occurs twice is the doing of its owner. It harms the owner's noise alone, which an
     owner who works against the others can withhold anyway; refusing it would let one client end
@@ -78,9 +95,7 @@ def removed_noise(
             f"seeds_by_batch must hold exactly the removed batches after {dropped} dropouts: "
             f"missing {missing}, not to be revealed {surplus}"
         )
-    return _sum_of_batches(
-        [(seeds_by_batch[index], schedule.batches[index]) for index in removed], length
-    )
+    _accumulate([(seeds_by_batch[index], schedule.batches[index]) for index in removed], out)
 
 
 def _batches(seeds: Sequence[NoiseSeed], schedule: CoinSchedule) -> list[tuple[NoiseSeed, int]]:
@@ -91,12 +106,10 @@ def _batches(seeds: Sequence[NoiseSeed], schedule: CoinSchedule) -> list[tuple[N
     return list(zip(seeds, schedule.batches, strict=True))
 
 
-def _sum_of_batches(batches: Sequence[tuple[NoiseSeed, int]], length: int) -> NDArray[np.int64]:
-    """Return the sum of ``Bin(coins) - coins // 2`` over ``batches``."""
+def _zeros(length: int) -> NDArray[np.int64]:
+    """Return zeros to add noise to."""
     require_integer("length", length, 0)
-    total = np.zeros(length, dtype=np.int64)
-    _accumulate(batches, total)
-    return total
+    return np.zeros(length, dtype=np.int64)
 
 
 def _accumulate(batches: Sequence[tuple[NoiseSeed, int]], out: NDArray[np.int64]) -> None:

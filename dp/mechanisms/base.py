@@ -18,7 +18,7 @@ from dp.event_kinds import Event
 from dp.keystream import NoiseSeed
 from dp.noised import Noise, Noised
 from dp.rounding import Quantized
-from dp.sampling import DiscreteGaussianLaw, SkellamLaw, sample_law
+from dp.sampling import DiscreteGaussianLaw, SkellamLaw, accumulate_law
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ class SymmetricNoise(ABC):
 
     def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
         """Draw under ``Usage.INVERSION``. Args: as for ``Mechanism``."""
-        values = sample_law(self.noise, seed, quantized.values.size)
-        values += quantized.values
+        values = quantized.values.copy()
+        accumulate_law(self.noise, seed, values)
         return Noised(values, self.noise, quantized.square_bound, quantized.linf_bound)
 
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from dp._kernels import round_levels
 from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.clipping import Bounded, require_l2_bound, require_vector
-from dp.coins import require_coins, sample_binomial
+from dp.coins import accumulate_binomial, require_coins
 from dp.errors import SensitivityExceededError
 from dp.events import LevelRelease
 from dp.keystream import Keystream, NoiseSeed, Usage
-from dp.sampling import BinomialLaw, sample_law
+from dp.sampling import BinomialLaw, accumulate_law
 
 MAX_LEVELS: Final = 1 << 24
 """Leaves 29 bits of a double for the fraction that is rounded at random."""
@@ -155,14 +155,13 @@ class LevelMechanism:
         """
         if quantized.levels != self.levels:
             raise ValueError(f"quantized must have {self.levels} levels, got {quantized.levels}")
-        size = quantized.values.size
+        values = quantized.values.copy()
         if self.probability == 0.5:
-            noise = sample_binomial(seed, self.coins, size)
+            accumulate_binomial(seed, self.coins, values)
         else:
             law = BinomialLaw(self.coins, self.probability)
-            noise = sample_law(law, seed.derive(Usage.COINS), size)
-        noise += quantized.values
-        return NoisedLevels(noise, self.levels, self.coins)
+            accumulate_law(law, seed.derive(Usage.COINS), values)
+        return NoisedLevels(values, self.levels, self.coins)
 
     def estimate(self, total: NDArray[np.int64], clients: int) -> NDArray[np.float64]:
         """Estimate the mean of the clients' (clipped) vectors, without bias.

@@ -6,7 +6,7 @@ Knows seeds and keystreams only; what the draws are good for is the business of
 
 from __future__ import annotations
 
-from dp.sampling.inversion import sample_law
+from dp.sampling.inversion import accumulate_law, sample_law
 from dp.sampling.laws import (
     BinomialLaw,
     DiscreteGaussianLaw,
@@ -21,5 +21,6 @@ __all__ = [
     "Law",
     "RoundedGaussianLaw",
     "SkellamLaw",
+    "accumulate_law",
     "sample_law",
 ]

@@ -10,59 +10,56 @@ from numpy.typing import NDArray
 
 from veilsum.compiled import compiled, sample
 
-UNDECIDED = np.int64(-(2**63))
-"""Marks a coordinate whose word equals a table entry. No law reaches this value."""
-
-_SHORT_SCAN = 8
+_SHORT_SCAN = np.uint64(8)
 """Entries that are scanned one after the other; longer runs are halved first."""
 
+_ONE = np.uint64(1)
 
-_TABLE = np.unique(np.concatenate([sample(20, below=256), np.arange(49, 61, dtype=np.uint64)]))
+_TABLE = np.union1d(sample(20, below=255, kind=np.int64), [*range(49, 61), 255])
 
 
 @compiled(
     lambda kind: (
-        np.concatenate([_TABLE[:9], sample(40, below=256)]).astype(kind),
-        _TABLE,
+        np.append(np.setdiff1d(np.arange(256), _TABLE), [_TABLE[9], 0]).astype(kind),
+        _TABLE.astype(kind),
         np.searchsorted(_TABLE, np.arange(17) << 4).astype(np.int32),
         np.uint64(4),
         np.int64(-7),
-        np.zeros(49, np.int64),
+        sample(256, below=50, kind=np.int64),
     ),
-    kinds=(np.uint8, np.uint16, np.uint32, np.uint64),
-    answer=0x474BCB2B,
+    kinds=(np.uint8, np.uint16, np.uint32),
+    answer=0x3AB23D0A,
 )
-def look_up(
+def add_decided(
     words: NDArray[np.unsignedinteger],
-    table: NDArray[np.uint64],
+    table: NDArray[np.unsignedinteger],
     guide: NDArray[np.int32],
     shift: np.uint64,
     first: np.int64,
     out: NDArray[np.int64],
 ) -> int:
-    """Set ``out[i] = first + #{entries <= words[i]}``; return how many are ``UNDECIDED``.
+    """Add ``first + #{entries < words[i]}`` to ``out[i]``; stop at a word that is an entry.
 
-    ``guide[b]`` counts the entries below ``b << shift``, so those that share the top bits of a
-    word are ``table[guide[b] : guide[b + 1]]``; an entry equal to the word is among them.
+    Returns how many words came before it. ``guide[b]`` counts the entries below ``b << shift``;
+    the last entry is the largest word there is, so that every scan ends.
     """
-    undecided = 0
     for i in range(words.size):
         word = np.uint64(words[i])
-        bucket = np.int64(word >> shift)
-        start = np.int64(guide[bucket])
-        low = start
-        high = np.int64(guide[bucket + 1])
-        while high - low > _SHORT_SCAN:
-            middle = (low + high) >> 1
-            if table[middle] <= word:
-                low = middle + 1
-            else:
-                high = middle
-        while low < high and table[low] <= word:
-            low += 1
-        if low > start and table[low - 1] == word:
-            out[i] = UNDECIDED
-            undecided += 1
-        else:
-            out[i] = first + low
-    return undecided
+        bucket = word >> shift
+        low = np.uint64(guide[bucket])
+        # Most buckets have one entry at most: adding the comparison up costs no branch.
+        low += np.uint64(table[low] < word)
+        if table[low] < word:
+            high = np.uint64(guide[bucket + _ONE])
+            while low + _SHORT_SCAN < high:
+                middle = (low + high) >> _ONE
+                if table[middle] < word:
+                    low = middle + _ONE
+                else:
+                    high = middle
+            while table[low] < word:
+                low += _ONE
+        if table[low] == word:
+            return i
+        out[i] += first + np.int64(low)
+    return len(words)

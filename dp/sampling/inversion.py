@@ -1,8 +1,8 @@
 """Exact draws from any law on the integers by inversion of an infinite uniform number.
 
-U is an infinite string of uniform bits, and X = min{x : U < F(x)}. The first 64 bits of U are a
-word of the keystream; they decide X unless they equal the first 64 bits of some F(x). Then, with
-probability about table size / 2^64, further bits of U are drawn and compared with further bits of
+U is an infinite string of uniform bits, and X = min{x : U < F(x)}. The first 32 bits of U are a
+word of the keystream; they decide X unless they equal the first 32 bits of some F(x). Then, with
+probability about table size / 2^32, further bits of U are drawn and compared with further bits of
 F, until they differ. No rounding, no truncation, no failure probability: docs/sampling.md has the
 argument step by step.
 
@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from dp.checks import require_integer
 from dp.keystream import Keystream, NoiseSeed, Usage
-from dp.sampling._kernels import UNDECIDED, look_up
+from dp.sampling._kernels import add_decided
 from dp.sampling.certified import Cumulative
 from dp.sampling.laws import Law
 
 MAX_ENTRIES: Final = 1 << 20
-"""Entries of a table: eight megabytes, and seconds to compute."""
+"""Entries of a table: four megabytes, and seconds to compute."""
 
-WORD_BITS: Final = 64
+WORD_BITS: Final = 32
 _GUIDE_BITS: Final = 16
 """256 KiB of guide: it stays in the second cache level. With fewer bits wide laws have several
 entries in most buckets, and every scan is a mispredicted branch: 12 bits took three times as long
@@ -45,13 +45,14 @@ class InversionTable:
 
     Attributes:
         first: integer that a word below all entries decides for.
-        words: uint64[size], not falling: ``floor(2^word_bits F(first + i))``.
+        words: as wide as a word, not falling: ``floor(2^word_bits F(first + i))``, and at the end
+            the largest word there is. It decides nothing; if it is drawn, more bits are.
         guide: int32[2^g + 1], entries below each value of the top g bits of a word.
         shift: bits of a word below those g.
     """
 
     first: np.int64
-    words: NDArray[np.uint64]
+    words: NDArray[np.unsignedinteger]
     guide: NDArray[np.int32]
     shift: np.uint64
 
@@ -67,7 +68,7 @@ def inversion_table(law: Law, word_bits: int = WORD_BITS) -> InversionTable:
     """Return the table of a law; computed once, then kept.
 
     Args:
-        word_bits: bits that are compared at once; less than 64 only in tests.
+        word_bits: bits that are compared at once, 8, 16 or 32; fewer than 32 only in tests.
     """
     cumulative = law.cumulative(word_bits)
     size = len(cumulative.words)
@@ -76,9 +77,9 @@ def inversion_table(law: Law, word_bits: int = WORD_BITS) -> InversionTable:
             f"law {law} needs a table of {size} entries, at most {MAX_ENTRIES} are possible: "
             "choose a smaller variance"
         )
-    words = np.array(cumulative.words, dtype=np.uint64)
+    words = np.array([*cumulative.words, (1 << word_bits) - 1], dtype=f"<u{word_bits // 8}")
     shift = max(word_bits - _GUIDE_BITS, 0)
-    edges = np.arange(1 << (word_bits - shift), dtype=np.uint64) << np.uint64(shift)
+    edges = np.arange(1 << (word_bits - shift), dtype=words.dtype) << shift
     guide = np.append(np.searchsorted(words, edges), size).astype(np.int32)
     for array in (words, guide):
         array.flags.writeable = False
@@ -88,43 +89,44 @@ def inversion_table(law: Law, word_bits: int = WORD_BITS) -> InversionTable:
 def sample_law(law: Law, seed: NoiseSeed, length: int) -> NDArray[np.int64]:
     """Draw ``length`` independent values of exactly the given law.
 
-    Layout, fixed so that a rebuilt seed rebuilds the noise: coordinate i takes word i, 64 bits,
+    Args and layout: as for ``accumulate_law``.
+
+    Returns:
+        int64[length].
+    """
+    require_integer("length", length, 0)
+    out = np.zeros(length, dtype=np.int64)
+    accumulate_law(law, seed, out)
+    return out
+
+
+def accumulate_law(
+    law: Law, seed: NoiseSeed, out: NDArray[np.int64], word_bits: int = WORD_BITS
+) -> None:
+    """Add to ``out`` what ``sample_law`` draws.
+
+    Layout, fixed so that a rebuilt seed rebuilds the noise: coordinate i takes word i, 32 bits,
     little-endian, of the stream under ``Usage.INVERSION``. If that is not enough it goes on with
     the words of a stream of its own, that of ``Usage.REFINEMENT`` and index i.
 
     Args:
         seed: secret; must not have drawn another vector.
-
-    Returns:
-        int64[length].
+        out: int64[length], contiguous; left with room for the draws.
+        word_bits: as for ``inversion_table``.
     """
-    return _sample(law, seed, length, WORD_BITS)
-
-
-def _sample(law: Law, seed: NoiseSeed, length: int, word_bits: int) -> NDArray[np.int64]:
-    """``sample_law`` with words of 8, 16, 32 or 64 bits."""
     if not isinstance(seed, NoiseSeed):
         raise TypeError(f"seed must be a NoiseSeed, got {type(seed).__name__}")
-    require_integer("length", length, 0)
     table = inversion_table(law, word_bits)
-    out = np.empty(length, dtype=np.int64)
-    stream = Keystream(seed.derive(Usage.INVERSION))
+    look_up = (table.words, table.guide, table.shift, table.first)
     start = 0
-    for words in stream.chunks(np.dtype(f"<u{word_bits // 8}"), length):
+    for words in Keystream(seed.derive(Usage.INVERSION)).chunks(table.words.dtype, out.size):
         piece = out[start : start + words.size]
-        if _decide(table, words, piece):
-            for i in np.flatnonzero(piece == UNDECIDED):
-                later = _later_words(seed, start + int(i), word_bits)
-                piece[i] = _refine(law, int(words[i]), word_bits, later)
+        i = add_decided(words, *look_up, piece)
+        while i < words.size:
+            later = _later_words(seed, start + i, word_bits)
+            piece[i] += _refine(law, int(words[i]), word_bits, later)
+            i += 1 + add_decided(words[i + 1 :], *look_up, piece[i + 1 :])
         start += words.size
-    return out
-
-
-def _decide(
-    table: InversionTable, words: NDArray[np.unsignedinteger], out: NDArray[np.int64]
-) -> int:
-    """Set ``out`` where one word is enough, else ``UNDECIDED``; return how many are not."""
-    return int(look_up(words, table.words, table.guide, table.shift, table.first, out))
 
 
 def _later_words(seed: NoiseSeed, index: int, word_bits: int) -> Iterator[int]:

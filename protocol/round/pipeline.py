@@ -29,7 +29,7 @@ from dp import (
     clip_l2,
     quantize,
 )
-from dp.dropouts import add_batches, removed_noise
+from dp.dropouts import accumulate_removed, add_batches
 from dp.mechanisms import DistributedMechanism
 from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE, largest_square
@@ -160,7 +160,7 @@ class AddNoise:
             noise = np.zeros(length, np.int64)
             for seeds in share:
                 given = dict(zip(batches, map(NoiseSeed, seeds), strict=True))
-                noise += removed_noise(given, schedule, lost, length)
+                accumulate_removed(given, schedule, lost, noise)
             return noise
 
         count = min(_threads(), len(removed))

@@ -21,7 +21,7 @@ from dp.sampling.laws import Law
 from simulations.bench.limits import bare_keystream
 from simulations.bench.timing import Figures, interleaved_seconds
 
-_WORD_BYTES = WORD_BITS // 8
+_WORD_BYTES = WORD_BITS // 8  # of what inversion draws
 _PEER_SHARE = 64
 """OpenDP draws this many times fewer samples: it is thousands of times slower."""
 
@@ -120,8 +120,8 @@ def _coin_bytes(coins: int) -> int:
     """Bytes of keystream for one binomial draw, as `dp.coins` lays them out."""
     if coins > POPCOUNT_COINS:
         return _WORD_BYTES
-    if coins > WORD_BITS:
-        return _WORD_BYTES * -(-coins // WORD_BITS)
+    if coins > 64:
+        return 8 * -(-coins // 64)
     return next(size for size in (1, 2, 4, 8) if 8 * size >= coins)
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from protocol.round import pipeline
@@ -48,9 +47,7 @@ def lacks(owner: Any, name: str, instead: Any = no_check) -> Callable[[pytest.Mo
 
 def forgets_to_remove(patch: pytest.MonkeyPatch) -> None:
     """The server leaves the surplus noise in."""
-    patch.setattr(
-        pipeline, "removed_noise", lambda given, schedule, lost, size: np.zeros(size, np.int64)
-    )
+    patch.setattr(pipeline, "accumulate_removed", lambda *_: None)
 
 
 def agrees_on_constants(patch: pytest.MonkeyPatch) -> None:

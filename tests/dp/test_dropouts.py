@@ -17,7 +17,7 @@ from dp.dropouts import batch_noise, removed_noise
 from dp.keystream import NoiseSeed
 
 both_variants = pytest.mark.parametrize("variant", BatchVariant, ids=lambda variant: variant.name)
-SMALL = [(90, 6, 3, 1), (61, 7, 4, 0), (700, 5, 2, 2), (3, 9, 6, 1), (10, 4, 0, 1)]
+SMALL = [(90, 6, 3, 1), (9000, 50, 5, 1), (700, 5, 2, 2), (3, 9, 6, 1), (10, 4, 0, 1)]
 
 
 def seeds_for(schedule: CoinSchedule, client: int = 0) -> list[NoiseSeed]:
