@@ -152,7 +152,7 @@ def plan_command(
         raise ConfigurationError(name, "given without --correlated", "left out")
     if clients is None:
         raise ConfigurationError("clients", "left out", "the size of the cohort, at least 2")
-    from simulations.reports.plan import Wish, deployment_figures, round_figures
+    from simulations.reports.plan import Wish, deployment_figures, masks_note, round_figures
 
     wish = Wish(
         clients, corrupt, dropout, mode, graph, dim, bits, delta, rounds, clip, compression,
@@ -172,3 +172,5 @@ def plan_command(
     for name, figures in plans.items():
         title = "plan" if len(plans) == 1 else f"plan, {name}"
         Console().print(grouped_table(title, figures))
+        if len(plans) == 1 and (note := masks_note(figures)):
+            typer.echo(note)

@@ -128,6 +128,24 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
     }
 
 
+MANY_MASKS = 30
+"""Masks with lost clients, for each client of the cohort, from which on one-shot rounds are named:
+with 10 a server of pairwise rounds takes twice as long as one of one-shot rounds, with 100 eleven
+times (docs/results/secagg.md)."""
+
+
+def masks_note(figures: Mapping[str, Any]) -> str:
+    """What to do about masks with lost clients, if there may be many; empty if not."""
+    clients, lost = figures["clients"], figures["clients"] - figures["minimum_survivors"]
+    masks = lost * figures.get("graph", {}).get("degree", 0)
+    if masks <= MANY_MASKS * clients:
+        return ""
+    return (
+        f"With {lost:,} clients lost the server takes off up to {masks:,} masks, an X25519 "
+        "agreement for each: see --scheme one-shot, whose server has none."
+    )
+
+
 def graph_entry(graph: GraphPlan, clients: int) -> dict[str, int]:
     """Degree and threshold, and the security bits that a sparse graph has."""
     figures = {"degree": graph.degree or clients - 1, "threshold": graph.threshold}

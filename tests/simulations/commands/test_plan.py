@@ -272,6 +272,22 @@ def test_both_protocols_have_a_table_each() -> None:
 CORRELATED = ("--correlated", "--rounds", "60", "--participations", "12", "--apart", "5")
 
 
+@pytest.mark.parametrize(
+    ("dropout", "more", "named"),
+    [
+        (0.3, (), True),
+        (0.1, (), False),
+        (0.3, ("--scheme", "one-shot"), False),
+        (0.3, ("--scheme", "both"), False),
+    ],
+)
+def test_many_masks_with_lost_clients_name_one_shot_rounds(
+    dropout: float, more: tuple[str, ...], named: bool
+) -> None:
+    shown = invoke("plan", "--clients", "1000", "--dropout", str(dropout), *more).stdout
+    assert ("see --scheme one-shot" in shown) == named
+
+
 def test_noise_that_comes_back() -> None:
     figures = plan(*CORRELATED)
     assert figures["gain"] == pytest.approx(1.77, abs=0.005)
