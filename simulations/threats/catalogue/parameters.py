@@ -15,7 +15,6 @@ from protocol import PolicyError, RoundSetup
 from secagg import Identity, centre
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
-from simulations.threats.game.weak_clients import unbound
 from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
 from simulations.threats.rounds.lies import (
     COINS,
@@ -27,7 +26,7 @@ from simulations.threats.rounds.lies import (
     worse_rounds,
 )
 from simulations.threats.rounds.parties import TRUSTING, edited
-from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
+from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, open_unbound, run_split
 from simulations.threats.rounds.suppression import (
     ListModel,
     Model,
@@ -130,7 +129,7 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
 
 def _real_round(deceived: DeceivedRound, story: Story) -> SplitOutcome:
     """One story about one lie, with clients of the product."""
-    return run_split(deceived.people(product=True), dict(enumerate(deceived.identities)), story)
+    return run_split(deceived.people(), dict(enumerate(deceived.identities)), story)
 
 
 def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) -> list[str]:
@@ -140,8 +139,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
         if name in OTHER_SHAPE:
             continue
         outcome = SplitOutcome()
-        people = DeceivedRound(identities, setup, lie, seed).people(product=False)
-        open_sum(people, unbound(setup.context), outcome)
+        open_unbound(DeceivedRound(identities, setup, lie, seed).people(), setup.context, outcome)
         if outcome.involves(TARGET):
             opened.append(name)
     return opened
@@ -150,9 +148,9 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
 def _digits_stand_out(identities: Sequence[Identity], seed: int, number: int) -> bool:
     """Whether rounding the sum of victims to the target's scale gives the target's integers."""
     setup = announced_round(identities, NO_MODEL, 0, seed, number)
-    people = DeceivedRound(identities, setup, lies(seed)["scale"], seed).people(product=False)
+    people = DeceivedRound(identities, setup, lies(seed)["scale"], seed).people()
     outcome = SplitOutcome()
-    open_sum(people, unbound(setup.context), outcome)
+    open_unbound(people, setup.context, outcome)
     own = high_digits(people[TARGET].sent())
     sums = (high_digits(centre(total.vector)) for total in outcome.sums)
     return bool(own.any()) and any(np.array_equal(found, own) for found in sums)

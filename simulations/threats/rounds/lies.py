@@ -30,7 +30,7 @@ from simulations.threats.rounds.announced import (
     SURVIVORS,
     TARGET,
 )
-from simulations.threats.rounds.parties import Participant, UnboundClient, edited, real_client
+from simulations.threats.rounds.parties import Participant, edited, real_client
 from sketch import spec_for_size
 
 COINS: Final = 60
@@ -80,16 +80,15 @@ class DeceivedRound:
     lie: Mapping[str, object]
     seed: int
 
-    def people(self, product: bool) -> dict[int, Participant]:
-        """Clients of the product, which trust every announcement, or victims."""
+    def people(self) -> dict[int, Participant]:
+        """Clients of the product, which trust every announcement."""
         registry = public_keys(self.identities)
         told, number = self.setup.announce(), self.setup.context.round_number
         rng = np.random.default_rng(derived_seed(self.seed, "updates", number))
         people = {}
         for index, identity in enumerate(self.identities):
-            client = real_client(identity, registry) if product else UnboundClient(identity)
             people[index] = Participant(
-                client,
+                real_client(identity, registry),
                 edited(told, **self.lie) if index == TARGET else told,
                 self.setup.parameters.model_digest,
                 rng.normal(size=DIMENSION) * CLIP / 8.0,

@@ -18,10 +18,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
 
+from protocol import RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
+from protocol.round import setup as round_setup
 from secagg import FieldSum, Identity, ProtocolError, SessionContext
 from secagg.framing import encode_message, encode_set
+from secagg.pairwise import context as pairwise_context
 from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import (
     Advertisement,
@@ -32,6 +37,7 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage
+from simulations.threats.game.weak_clients import replaced, unbound
 from simulations.threats.rounds.parties import Participant, opened_sum
 
 Participants = Mapping[int, Participant]
@@ -94,6 +100,14 @@ def open_sum(people: Participants, context: SessionContext, outcome: SplitOutcom
     except ProtocolError as error:
         outcome.refusals |= dict.fromkeys(people, error)
     outcome.refusals |= {i: each.error for i, each in people.items() if each.error is not None}
+
+
+def open_unbound(people: Participants, context: SessionContext, outcome: SplitOutcome) -> None:
+    """The same with clients for whom nothing that they are told goes into a context's hash."""
+    # The clients of a process share the setups that they have read; these must not be among them.
+    shared = (round_setup, "_SETUPS", WeakValueDictionary[Any, RoundSetup]())
+    with replaced((pairwise_context, "digest", lambda *_: bytes(32)), shared):
+        open_sum(people, unbound(context), outcome)
 
 
 def _each_group(
