@@ -86,13 +86,9 @@ def sybils(effort: Effort, seed: int) -> Findings:
 
 @dataclass(frozen=True, slots=True)
 class _NoiseLeft:
-    """What hides the victim of a round with exact noise and dropouts, and what was charged for it.
+    """What hides the victim of a round with exact noise and dropouts, and what was charged."""
 
-    Attributes:
-        noise: float64[N], centred; what the Sybils' shares do not open.
-    """
-
-    noise: Floats
+    noise: Floats  # float64[N], centred; what the Sybils' shares do not open
     charged: BinomialRelease
     all_coins: BinomialRelease
     seed: int

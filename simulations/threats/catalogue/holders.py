@@ -48,14 +48,10 @@ Falsify = Callable[[Liar, UnmaskShares], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Story:
-    """One way to lie.
-
-    Attributes:
-        liars: how many of those that are asked first.
-    """
+    """One way to lie."""
 
     setting: Setting = _SETTING
-    liars: int = 3
+    liars: int = 3  # how many of those that are asked first
     plan: Callable[[np.random.Generator, SessionContext, Sequence[int]], Falsify]
     outcome: str = "exact sum"
     named: bool = True

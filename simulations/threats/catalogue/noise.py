@@ -66,14 +66,10 @@ _COORDINATE: Final = 3
 
 @dataclass(frozen=True)
 class LoneCoordinate:
-    """Rounds in which the target alone may touch one coordinate, as with the row of a rare word.
-
-    Attributes:
-        others: float64[n, d], updates that are zero there.
-    """
+    """Rounds in which the target alone may touch one coordinate, as with the row of a rare word."""
 
     path: WholePath
-    others: Floats
+    others: Floats  # float64[n, d], updates that are zero there
 
     @classmethod
     def draw(cls, path: WholePath, seed: int) -> LoneCoordinate:

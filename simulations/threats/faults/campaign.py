@@ -57,16 +57,13 @@ PLAYS: Mapping[str, Play] = {
 
 @dataclass(slots=True)
 class Campaign:
-    """What a campaign found.
+    """What a campaign found."""
 
-    Attributes:
-        behaviours: schedules by how they ended, for each behaviour.
-        failures: numbers of schedules that broke a promise, with the behaviour and what happened.
-    """
-
+    # Schedules by how they ended, for each behaviour.
     behaviours: dict[str, Counter[str]] = field(default_factory=dict)
     refusals: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    # Numbers of schedules that broke a promise, with the behaviour and what happened.
     failures: dict[int, str] = field(default_factory=dict)
 
     @property

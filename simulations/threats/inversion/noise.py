@@ -31,14 +31,10 @@ GUESSES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Noised:
-    """One round.
-
-    Attributes:
-        psnr: of every client's picture, each attacked on its own, float64[n], dB.
-    """
+    """One round."""
 
     epsilon: float
-    psnr: Floats
+    psnr: Floats  # of every client's picture, each attacked on its own, float64[n], dB
 
     def recovered(self, threshold: float) -> int:
         """How many pictures are beyond a threshold in dB."""

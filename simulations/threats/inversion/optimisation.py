@@ -26,19 +26,12 @@ from simulations.learning.models.convolutional import image_sides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How long and how to search.
+    """How long and how to search."""
 
-    Attributes:
-        steps: of Adam, >= 1.
-        rate: of Adam, in pixels; it falls to nothing by a cosine.
-        total_variation: weight of TV, >= 0.
-        seed: of the random start.
-    """
-
-    steps: int
-    rate: float = 0.1
-    total_variation: float = 1e-3
-    seed: int = 0
+    steps: int  # of Adam, >= 1
+    rate: float = 0.1  # of Adam, in pixels; it falls to nothing by a cosine
+    total_variation: float = 1e-3  # weight of TV, >= 0
+    seed: int = 0  # of the random start
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not self.rate > 0.0 or not self.total_variation >= 0.0:

@@ -115,13 +115,9 @@ def _errors(pictures: Floats, guesses: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """When a picture counts as recovered.
+    """When a picture counts as recovered."""
 
-    Attributes:
-        threshold: PSNR beyond which it does, dB.
-    """
-
-    threshold: float
+    threshold: float  # PSNR beyond which it does, dB
     chance: float
 
     @classmethod

@@ -30,18 +30,14 @@ class Result(Protocol):
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """Pictures that one attack was after, and what it came up with.
-
-    Attributes:
-        originals: float64[m, pixels] for each view; m may differ.
-    """
+    """Pictures that one attack was after, and what it came up with."""
 
     attack: str
     title: str
     data: str
     side: tuple[int, int]
     recognition: Recognition
-    originals: Mapping[ServerView, Floats]
+    originals: Mapping[ServerView, Floats]  # float64[m, pixels] for each view; m may differ
     guesses: Mapping[ServerView, Floats]
 
     @property

@@ -48,16 +48,11 @@ class ServerView(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GradientRound:
-    """One round of clients who each make one gradient step.
-
-    Attributes:
-        model: float32[d], as the server sent it.
-        updates: float32[n, d]: minus the gradient of each client.
-    """
+    """One round of clients who each make one gradient step."""
 
     task: Task
-    model: Vector
-    updates: NDArray[np.float32]
+    model: Vector  # float32[d], as the server sent it
+    updates: NDArray[np.float32]  # float32[n, d]: minus the gradient of each client
 
     @classmethod
     def of(

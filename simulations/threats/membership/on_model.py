@@ -163,15 +163,10 @@ class AccountedMean:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One training and its attack.
+    """One training and its attack."""
 
-    Attributes:
-        included: who took part, bool[m].
-        scores: larger for those who probably did, float64[m].
-    """
-
-    included: NDArray[np.bool_]
-    scores: Floats
+    included: NDArray[np.bool_]  # who took part, bool[m]
+    scores: Floats  # larger for those who probably did, float64[m]
     accuracy: float
     epsilon: float
 

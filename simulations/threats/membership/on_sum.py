@@ -43,14 +43,10 @@ from simulations.threats.rounds.released import accuracy_bound
 
 @dataclass(frozen=True, slots=True)
 class SumGame(AuditedRelease):
-    """Rounds with and without client 0, scored.
-
-    Attributes:
-        updates: float32[n, d], all of them known to the adversary.
-    """
+    """Rounds with and without client 0, scored."""
 
     setup: RoundSetup
-    updates: NDArray[np.float32]
+    updates: NDArray[np.float32]  # float32[n, d], all of them known to the adversary
 
     @classmethod
     def of(cls, played: GradientRound, goal: PrivacyGoal, seed: int, noised: bool) -> SumGame:

@@ -88,18 +88,15 @@ def committee_of(size: int, corrupt: int, first: int = 0, **changes: Any) -> Com
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShotSetting:
-    """What the rounds of an attack have in common.
+    """What the rounds of an attack have in common."""
 
-    Attributes:
-        clients, colluders: n and n_C; the colluding clients are the last ones.
-        members, corrupt: s and c; the corrupt members are the last ones.
-        randomness, per_polynomial: T and l.
-    """
-
+    # clients, colluders: n and n_C; the colluding clients are the last ones.
     clients: int = 5
     colluders: int = 1
+    # members, corrupt: s and c; the corrupt members are the last ones.
     members: int = 6
     corrupt: int = 1
+    # randomness, per_polynomial: T and l.
     randomness: int = 1
     per_polynomial: int = 1
     length: int = 6

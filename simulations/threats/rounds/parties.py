@@ -58,16 +58,12 @@ TRUSTING: Final = ClientPolicy(
 
 @dataclass
 class Participant:
-    """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`.
-
-    Attributes:
-        update: float64[d].
-    """
+    """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`."""
 
     client: RoundClient
     announcement: bytes
     model_digest: bytes
-    update: Floats = field(repr=False)
+    update: Floats = field(repr=False)  # float64[d]
     noise: NoiseSeed = field(repr=False)
     error: Exception | None = None
 

@@ -141,18 +141,12 @@ def smallest_difference(survivors: Sequence[Collection[int]]) -> int:
 
 @dataclass(frozen=True)
 class Differencing:
-    """Pairs of rounds in which all clients but the target put in the same.
-
-    Attributes:
-        others: float64[n, d], updates on the integer grid, so that rounding hides nothing.
-        integers: int64[L], what the target's update is before noise, in world 1.
-        update: float64[d], the same as an update.
-    """
+    """Pairs of rounds in which all clients but the target put in the same."""
 
     path: WholePath
-    others: Floats
-    integers: Integers
-    update: Floats
+    others: Floats  # float64[n, d], updates on the integer grid, so that rounding hides nothing
+    integers: Integers  # int64[L], what the target's update is before noise, in world 1
+    update: Floats  # float64[d], the same as an update
 
     @classmethod
     def draw(cls, path: WholePath, seed: int) -> Differencing:

@@ -54,14 +54,11 @@ class Story(enum.Enum):
 
 @dataclass
 class SplitOutcome:
-    """What a split round came to.
-
-    Attributes:
-        uploads: clients that handed over a masked update under a roster with clients in it that
-            were told something else.
-    """
+    """What a split round came to."""
 
     sums: list[FieldSum] = field(default_factory=list)
+    # Clients that handed over a masked update under a roster with clients in it that were told
+    # something else.
     uploads: list[int] = field(default_factory=list)
     refusals: dict[int, Exception] = field(default_factory=dict)
 

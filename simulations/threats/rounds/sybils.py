@@ -54,16 +54,12 @@ def exact_settings(length: int) -> PathSettings:
 
 @dataclass(frozen=True)
 class SybilCohort:
-    """A cohort of one victim and clients of the server's, and what the victim may put in.
-
-    Attributes:
-        update: float64[d], what the victim puts in in world 1; zero in world 0.
-    """
+    """A cohort of one victim and clients of the server's, and what the victim may put in."""
 
     setup: RoundSetup
     victim: Identity
     sybils: Sequence[Identity]
-    update: Floats
+    update: Floats  # float64[d], what the victim puts in in world 1; zero in world 0
 
     @classmethod
     def draw(cls, seed: int, sybils: int = SYBILS) -> SybilCohort:

@@ -66,16 +66,11 @@ def weak_noise(number: int, length: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A released sum, less everything that the adversary knows of it.
+    """A released sum, less everything that the adversary knows of it."""
 
-    Attributes:
-        remainder: int64[`DIMENSION`]: the victim's quantised update plus its noise.
-        plain: int64[`DIMENSION`], the update; only to see whether the adversary is right.
-    """
-
-    remainder: Integers
+    remainder: Integers  # int64[`DIMENSION`]: the victim's quantised update plus its noise
     bound: float
-    plain: Integers
+    plain: Integers  # int64[`DIMENSION`], the update; only to see whether the adversary is right
 
     def accept(self, noise: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Which noises leave what may be the first coordinates of an update.

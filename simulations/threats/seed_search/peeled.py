@@ -31,18 +31,12 @@ LOOKED_AT = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Peeled:
-    """What a server is left with.
+    """What a server is left with."""
 
-    Attributes:
-        words: int64[length], in 0 .. modulus - 1: the vector, plus or minus the last mask.
-        modulus: of the group, at most 2^32.
-        largest: plain values lie in 0 .. largest.
-    """
-
-    words: Integers
+    words: Integers  # int64[length], in 0 .. modulus - 1: the vector, plus or minus the last mask
     subtracted: bool
-    modulus: int
-    largest: int
+    modulus: int  # of the group, at most 2^32
+    largest: int  # plain values lie in 0 .. largest
 
     def without(self, mask: Integers) -> Integers:
         """The vector if this was the mask: int64[length] in 0 .. modulus - 1."""
@@ -74,18 +68,12 @@ class Peeled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeeledUpload(ABC):
-    """A peeled upload, its answer, and the numbered candidates for the seed of its last mask.
-
-    Attributes:
-        plain: int64[length], the victim's vector; only to see whether the server is right.
-        told: bits of the seed that the server is told.
-        tried_bits: how many bits of it are tried.
-    """
+    """A peeled upload, its answer, and the numbered candidates for the seed of its last mask."""
 
     peeled: Peeled
-    plain: Integers
-    told: int
-    tried_bits: int
+    plain: Integers  # int64[length], the victim's vector; only to see whether the server is right
+    told: int  # bits of the seed that the server is told
+    tried_bits: int  # how many bits of it are tried
 
     @abstractmethod
     def candidates(self) -> range:

@@ -30,15 +30,11 @@ BLOCK = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """What a search found.
-
-    Attributes:
-        core_seconds: what it took of one core; others may have used the machine meanwhile.
-    """
+    """What a search found."""
 
     found: tuple[int, ...]
     tried: int
-    core_seconds: float
+    core_seconds: float  # what it took of one core; others may have used the machine meanwhile
 
     def cost(self, seeds: int) -> Figures:
         """What was measured, and what follows for all seeds."""

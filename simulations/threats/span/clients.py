@@ -27,19 +27,16 @@ class ClientRules:
     """One version of the honest client; the defaults are the product's.
 
     Sets are bit masks. `kept_seeds` and `kept_keys` take integers or arrays of them.
-
-    Attributes:
-        self_mask: whether an upload carries a mask of the client's own.
-        consistency: whether shares wait for a quorum's signatures on the survivor set. The
-            product's client skips them in semi-honest mode only, where nobody splits views.
-        one_kind: whether a reply holds one kind of share for each neighbour. Otherwise it holds
-            both for the first other party.
-        passes: how often one session can be answered from its shares onwards, with the same masks.
     """
 
-    self_mask: bool = True
+    self_mask: bool = True  # whether an upload carries a mask of the client's own
+    # Whether shares wait for a quorum's signatures on the survivor set. The product's client skips
+    # them in semi-honest mode only, where nobody splits views.
     consistency: bool = True
+    # Whether a reply holds one kind of share for each neighbour. Otherwise it holds both for the
+    # first other party.
     one_kind: bool = True
+    # How often one session can be answered from its shares onwards, with the same masks.
     passes: int = 1
 
     def accepts_roster(self, p: Parameters, client: int, roster: int) -> bool:

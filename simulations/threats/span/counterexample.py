@@ -14,16 +14,13 @@ from simulations.threats.span.search import combination
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """What the server did, and what it learned.
-
-    Attributes:
-        steps: what happened to each honest client, and what was rebuilt, a sentence each.
-        learned: a basis of the combinations of inputs that the server can compute, as text.
-    """
+    """What the server did, and what it learned."""
 
     parameters: Parameters
     colluders: tuple[int, ...]
+    # What happened to each honest client, and what was rebuilt, a sentence each.
     steps: tuple[str, ...]
+    # A basis of the combinations of inputs that the server can compute, as text.
     learned: tuple[str, ...]
 
     @classmethod

@@ -26,16 +26,11 @@ _SYSTEMS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What the server holds at the end of each schedule of a batch.
+    """What the server holds at the end of each schedule of a batch."""
 
-    Attributes:
-        valid: bool[batch], whether all clients go along.
-        released: bool[honest, passes, batch].
-        known_seeds, known_keys: bool[honest, batch].
-    """
-
-    valid: Flags
-    released: Flags
+    valid: Flags  # bool[batch], whether all clients go along
+    released: Flags  # bool[honest, passes, batch]
+    # known_seeds, known_keys: bool[honest, batch].
     known_seeds: Flags
     known_keys: Flags
 

@@ -13,21 +13,13 @@ from secagg import Mode, lowest_threshold
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What all clients of the modelled round agree on.
+    """What all clients of the modelled round agree on."""
 
-    Attributes:
-        size: n, clients in the cohort.
-        mode: what the server may do.
-        colluders: n_C, the clients that the round tolerates in the server's hands.
-        threshold: t, shares that rebuild a secret; on the complete graph also the quorum.
-        minimum: `minimum_survivors`, the fewest members of any set that a client accepts.
-    """
-
-    size: int
-    mode: Mode
-    colluders: int
-    threshold: int
-    minimum: int
+    size: int  # n, clients in the cohort
+    mode: Mode  # what the server may do
+    colluders: int  # n_C, the clients that the round tolerates in the server's hands
+    threshold: int  # t, shares that rebuild a secret; on the complete graph also the quorum
+    minimum: int  # `minimum_survivors`, the fewest members of any set that a client accepts
 
     @property
     def everybody(self) -> int:

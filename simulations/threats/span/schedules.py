@@ -41,32 +41,22 @@ class Reduction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some schedules: what honest client number i was shown in pass number j, in schedule k.
+    """Some schedules: what honest client number i was shown in pass number j, in schedule k."""
 
-    Attributes:
-        participants: int16[honest, passes, batch], U2; 0 for a client that uploads nothing.
-        survivors: int16[honest, passes, batch], U3; 0 for a client that was shown none.
-        wanted: bool[honest, passes, batch], whether the server asks for shares.
-    """
-
-    participants: Masks
-    survivors: Masks
-    wanted: Flags
+    participants: Masks  # int16[honest, passes, batch], U2; 0 for a client that uploads nothing
+    survivors: Masks  # int16[honest, passes, batch], U3; 0 for a client that was shown none
+    wanted: Flags  # bool[honest, passes, batch], whether the server asks for shares
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One independent choice: option k sets the views `places`, pairs (honest client, pass).
-
-    Attributes:
-        participants, survivors: int16[places, options].
-        wanted: bool[places, options].
-    """
+    """One independent choice: option k sets the views `places`, pairs (honest client, pass)."""
 
     places: tuple[tuple[int, int], ...]
+    # participants, survivors: int16[places, options].
     participants: Masks
     survivors: Masks
-    wanted: Flags
+    wanted: Flags  # bool[places, options]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,11 @@ _SYSTEMS_AT_ONCE = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How secrets lie on polynomials.
+    """How secrets lie on polynomials."""
 
-    Attributes:
-        randomness: T.
-        secrets: l.
-        secret_points: where the secrets lie; -1, ..., -l as in the protocol if there are none.
-    """
-
-    randomness: int
-    secrets: int
+    randomness: int  # T
+    secrets: int  # l
+    # Where the secrets lie; -1, ..., -l as in the protocol if there are none.
     secret_points: tuple[int, ...] = ()
 
     @property

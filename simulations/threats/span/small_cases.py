@@ -109,19 +109,12 @@ def _own_shares(corrupt: Sequence[int], dealers: int) -> tuple[list[int], Intege
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, and the computation without it.
+    """One rule, and the computation without it."""
 
-    Attributes:
-        instead: what is done in its place.
-        learned: combinations of secrets that the server can compute then.
-        promised: those that it was meant to have.
-        with_rule: those that it can compute with the rule.
-    """
-
-    instead: str
-    learned: int
-    promised: int
-    with_rule: int
+    instead: str  # what is done in its place
+    learned: int  # combinations of secrets that the server can compute then
+    promised: int  # those that it was meant to have
+    with_rule: int  # those that it can compute with the rule
 
 
 def rules() -> tuple[Rule, ...]:

@@ -45,17 +45,11 @@ FromMember = Complaints | Confirmation | Answer
 
 @dataclass(slots=True)
 class Draft:
-    """The parts of an upload.
+    """The parts of an upload."""
 
-    Attributes:
-        vector: `field.dtype`[length], the input.
-        key: int8[N], which masks it.
-        rows: uint32[members, polynomials], the shares.
-    """
-
-    vector: Integers
-    key: NDArray[np.int8]
-    rows: NDArray[np.uint32]
+    vector: Integers  # `field.dtype`[length], the input
+    key: NDArray[np.int8]  # int8[N], which masks it
+    rows: NDArray[np.uint32]  # uint32[members, polynomials], the shares
     commitments: list[bytes]
     sealed: dict[int, bytes]
 

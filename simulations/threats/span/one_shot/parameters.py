@@ -18,27 +18,16 @@ MOST_SECRETS = 2
 
 @dataclass(frozen=True, slots=True)
 class OneShotParameters:
-    """What all parties of the modelled round agree on.
+    """What all parties of the modelled round agree on."""
 
-    Attributes:
-        clients: n.
-        colluders: n_C, clients in the server's hands.
-        minimum: `minimum_survivors`.
-        members: s, of the committee of each context.
-        corrupt: c, members of each committee in the server's hands.
-        quorum: signatures that convince a member.
-        randomness: T.
-        secrets: l, of one polynomial.
-    """
-
-    clients: int
-    colluders: int
-    minimum: int
-    members: int
-    corrupt: int
-    quorum: int
-    randomness: int
-    secrets: int
+    clients: int  # n
+    colluders: int  # n_C, clients in the server's hands
+    minimum: int  # `minimum_survivors`
+    members: int  # s, of the committee of each context
+    corrupt: int  # c, members of each committee in the server's hands
+    quorum: int  # signatures that convince a member
+    randomness: int  # T
+    secrets: int  # l, of one polynomial
 
     @property
     def honest(self) -> int:

@@ -19,21 +19,14 @@ from simulations.threats.span.one_shot.parameters import OneShotParameters, all_
 
 @dataclass(frozen=True, slots=True)
 class OneShotRules:
-    """One version of the honest parties; the defaults are the product's.
+    """One version of the honest parties; the defaults are the product's."""
 
-    Attributes:
-        minimum: whether a member looks at the size of the set that it signs.
-        sets: how many sets one member signs, and answers, in one round.
-        headers: whether a signed set names uploads; otherwise it names clients.
-        again: whether one client uploads a second time in the context of its first upload.
-        elsewhere: whether one client uploads a second time in the round's other context.
-    """
-
-    minimum: bool = True
-    sets: int = 1
-    headers: bool = True
+    minimum: bool = True  # whether a member looks at the size of the set that it signs
+    sets: int = 1  # how many sets one member signs, and answers, in one round
+    headers: bool = True  # whether a signed set names uploads; otherwise it names clients
+    # Whether one client uploads a second time in the context of its first upload.
     again: bool = False
-    elsewhere: bool = False
+    elsewhere: bool = False  # whether one client uploads a second time in the round's other context
 
     def checked(self, uploaded: int, bad: int) -> int:
         """The uploads that a member keeps; it complains about the others."""

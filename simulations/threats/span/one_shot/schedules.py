@@ -37,18 +37,12 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A set that some member may be asked to sign.
-
-    Attributes:
-        uploads: honest uploads in it, by their place in `Space.uploads`.
-        colluders: the server's own clients in it, a bit mask.
-        name: number of what is signed; options with the same number count for one another.
-    """
+    """A set that some member may be asked to sign."""
 
     context: int
-    uploads: tuple[int, ...]
-    colluders: int
-    name: int
+    uploads: tuple[int, ...]  # honest uploads in it, by their place in `Space.uploads`
+    colluders: int  # the server's own clients in it, a bit mask
+    name: int  # number of what is signed; options with the same number count for one another
 
 
 @dataclass(frozen=True, slots=True)
