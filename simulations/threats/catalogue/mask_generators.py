@@ -65,15 +65,10 @@ def same_masks(generator: Generator, key_bytes: int, seed: int) -> int:
 
 
 def bias(elements: Integers, residues: int) -> Figures:
-    """Hold elements against the uniform law on 0 .. residues - 1, at level `ALPHA`.
+    """Hold elements int64[N] against the uniform law on 0 .. residues - 1, at level `ALPHA`.
 
-    Args:
-        elements: int64[N]. A residue of a uniform law is missing with probability
-            exp(-N / residues): exp(-1044) for 2^18 elements of 251 residues.
-        residues: cells of chi-square; each expects N / residues elements.
-
-    Returns:
-        With ``biased``: chi-square refutes the law, or a residue is never drawn.
+    A residue of a uniform law is missing with probability exp(-N / residues): exp(-1044) for 2^18
+    elements of 251 residues.
     """
     counts = np.bincount(elements, minlength=residues)
     expected = elements.size / residues

@@ -118,14 +118,11 @@ class WeakUpload(PeeledUpload):
 def weak_upload(
     length: int, rng: np.random.Generator, tried_bits: int = PAIR_SEED_BITS
 ) -> WeakUpload:
-    """The round of `our_upload` under weak masks.
+    """The round of `our_upload` under weak masks; of the last one's seed some bits are told.
 
     The victim's self mask comes off because its seed is rebuilt, the mask with the lost client
     because its key is, and the mask with the colluder because it tells its own. The mask with the
     honest survivor stays.
-
-    Args:
-        tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
     """
     plain = rng.integers(0, LARGEST + 1, length)
     seed = secrets.token_bytes(32)

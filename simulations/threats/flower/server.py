@@ -29,11 +29,7 @@ SURVIVORS = (VICTIM, HONEST, COLLUDER)
 
 
 def flower_upload(length: int, rng: np.random.Generator, tried_bits: int) -> WeakUpload:
-    """An honest round of Flower's clients, and all masks off the victim's upload but one.
-
-    Args:
-        tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
-    """
+    """An honest round of Flower's clients, and all masks off the victim's upload but one."""
     clients = FlowerClients(length, rng)
     uploads = _uploads(clients, SURVIVORS)
     owned = _collect(clients, {node: (SURVIVORS, (LOST,)) for node in SURVIVORS})

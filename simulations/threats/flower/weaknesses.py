@@ -26,12 +26,9 @@ SAMPLES: Final = 64
 def flower_weaknesses(effort: Effort = Effort.QUICK, seed: int = 1) -> list[Check]:
     """Attack Flower's clients, and ours in the same way.
 
-    "F1": the seed of a pairwise mask has 28 bits. "F2": a client gives up shares of both secrets of
-    a neighbour that the server puts on both lists.
-
-    Args:
-        effort: in QUICK the server is told bits of each seed; in FULL it is told none of one seed
-            and tries all 2^28.
+    "F1": the seed of a pairwise mask has 28 bits. In QUICK the server is told bits of each seed; in
+    FULL it is told none of one seed and tries all 2^28. "F2": a client gives up shares of both
+    secrets of a neighbour that the server puts on both lists.
     """
     if importlib.util.find_spec("flwr") is None:
         return []

@@ -21,14 +21,9 @@ from simulations.audits.base import Floats
 
 
 def row_ratio(weight: Floats, bias: Floats) -> Floats:
-    """Return the layer's input as the row with the largest bias gradient has it.
+    """The layer's input, float64[1, features], as the row with the largest bias gradient has it.
 
-    Args:
-        weight: dL/dW, float64[k, features].
-        bias: dL/db, float64[k].
-
-    Returns:
-        float64[1, features]; empty, float64[0, features], if all of dL/db is zero.
+    From dL/dW float64[k, features] and dL/db float64[k]; empty if all of dL/db is zero.
     """
     row = int(np.abs(bias).argmax())
     if bias[row] == 0.0:

@@ -50,15 +50,9 @@ def invert(
     shape: tuple[int, ...],
     search: Search,
 ) -> Floats:
-    """Search pictures whose mean gradient points where the given one does.
+    """Search pictures, float64[m, pixels] in [0, 1], whose mean gradient points where one does.
 
-    Args:
-        model: float32[d], where the gradient was taken.
-        gradient: float64[d], of any length.
-        labels: int64[m], of the pictures.
-
-    Returns:
-        float64[m, pixels] in [0, 1].
+    It is float64[d], of any length, and was taken at the model float32[d].
     """
     generator = torch.Generator().manual_seed(search.seed)
     pictures = torch.rand((len(labels), *image_sides(shape)), generator=generator)

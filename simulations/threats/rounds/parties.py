@@ -131,11 +131,7 @@ def opened_sum(
 
 
 class OwnClient:
-    """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`.
-
-    Args:
-        values: int64[L].
-    """
+    """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`."""
 
     def __init__(
         self, setup: RoundSetup, identity: Identity, values: Integers, rand: Rand = os_random

@@ -52,14 +52,11 @@ def noise_settings(length: int, exact_noise: bool) -> PathSettings:
 
 
 def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Figures:
-    """Whether the noise that is left hides as much as it is accounted with.
+    """Whether the noise that the server has not taken off hides as much as it is accounted with.
 
-    Every coordinate is a game of its own: in world 1 it is moved by `SHIFT` deviations. How often
-    that may be noticed follows from the noise that is accounted for; and the law of what is left is
-    held against its law.
-
-    Args:
-        noise: float64[N], centred, integer units; what the server has not taken off.
+    Every coordinate of it, float64[N], centred, in integer units, is a game of its own: in world 1
+    it is moved by `SHIFT` deviations. How often that may be noticed follows from the noise that is
+    accounted for; and the law of what is left is held against its law.
     """
     shift = round(SHIFT * math.sqrt(claimed.noise_variance))
     worlds = np.random.default_rng(seed).integers(0, 2, noise.size)

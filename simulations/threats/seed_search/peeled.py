@@ -47,11 +47,7 @@ class Peeled:
         return bool(np.all(plain <= self.largest))
 
     def accept(self, outputs: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which masks, by their first elements, leave values that a client may have sent.
-
-        Args:
-            outputs: uint32[`LOOKED_AT`, N].
-        """
+        """Which masks leave what may have been sent, by first elements, uint32[`LOOKED_AT`, N]."""
         accepted = self._fits(0, outputs[0])
         left = np.flatnonzero(accepted)
         for at in range(1, outputs.shape[0]):

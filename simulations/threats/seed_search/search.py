@@ -61,14 +61,7 @@ def search_seeds(candidates: range, expand: Expand, accept: Accept) -> SearchRes
 
 
 def mersenne_outputs(seeds: NDArray[np.uint32], count: int) -> NDArray[np.uint32]:
-    """The first 32-bit outputs for each seed, as `numpy.random.RandomState(seed)` gives them.
-
-    Args:
-        seeds: uint32[N].
-
-    Returns:
-        uint32[count, N]: all first outputs, then all second ones, and so on.
-    """
+    """The first outputs, uint32[count, N], as `numpy.random.RandomState(seed)` gives them."""
     if seeds.dtype != np.uint32 or seeds.ndim != 1:
         raise ParameterError("seeds", f"{seeds.dtype}{seeds.shape}", "uint32[N]")
     if not 1 <= count <= MOST_OUTPUTS:

@@ -158,9 +158,8 @@ class Layout:
     def learned(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The reduced basis of the combinations of inputs that the server can solve for.
 
-        Returns:
-            int64[batch, equations, honest * passes], zero rows included, and int64[batch]: the
-            first row that counts.
+        int64[batch, equations, honest * passes], zero rows included, and int64[batch]: the first
+        row that counts.
         """
         masks = self.honest + len(self.pairs)
         reduced, first = reduce_rows(self.matrices(numbers), masks)

@@ -50,15 +50,10 @@ def learned(
 ) -> tuple[Integers, Integers]:
     """The combinations of secrets that follow from combinations of shares.
 
-    Args:
-        factors: int64[batch, equations, polynomials], modulo p: how often the share of each
-            polynomial at that equation's point is in what is given away.
-        hidden: the first so many polynomials are only there to mask; their secrets are eliminated,
-            too.
-
-    Returns:
-        int64[batch, rows, (polynomials - hidden) * l]: a reduced basis, zero rows after it, and
-        int64[batch]: how many combinations there are.
+    `factors`, int64[batch, equations, polynomials]: how often the share of each polynomial at that
+    equation's point is in what is given away. The first `hidden` polynomials are only there to
+    mask; their secrets are eliminated, too. Gives int64[batch, rows, (polynomials - hidden) * l], a
+    reduced basis with zero rows after it, and int64[batch], how many combinations there are.
     """
     batch, _, polynomials = factors.shape
     values = sharing.values(points)

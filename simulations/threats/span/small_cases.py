@@ -52,9 +52,8 @@ class Committee:
 def signed_set(committee: Committee, dealers: int = 3) -> list[tuple[int, bool]]:
     """All honest members answer on the set of all dealers: what the server learns.
 
-    Returns:
-        For every set of c corrupt members: how many combinations of secrets, and whether they say
-        nothing but the l sums.
+    For every set of c corrupt members: how many combinations of secrets, and whether they say
+    nothing but the l sums.
     """
     everybody = range(1, committee.size + 1)
     found = []
@@ -165,10 +164,9 @@ def rules() -> tuple[Rule, ...]:
 def challenged(
     committee: Committee, polynomials: int, answers: Sequence[Sequence[int]], seed: int = 1
 ) -> int:
-    """Members give the sum over two dealers, and masked combinations of each dealer's shares.
+    """How many combinations of the keys' secrets follow from a sum and masked combinations.
 
-    Returns:
-        How many combinations of the keys' secrets follow.
+    Members give the sum over two dealers, and masked combinations of each dealer's shares.
     """
     dealers, rng = 2, np.random.default_rng(seed)
     challenges = rng.integers(0, PRIME, (2, CHALLENGES, polynomials))

@@ -55,11 +55,7 @@ class Draft:
 
 
 class LyingClient:
-    """A client that lies in one way.
-
-    Args:
-        vector: `field.dtype`[length], its input.
-    """
+    """A client that lies in one way."""
 
     def __init__(
         self,
