@@ -81,7 +81,7 @@ def _damaged(trials: int, seed: int) -> Figures:
         except Exception:  # whatever else comes out is what this attack is after
             broken += 1
         refusals.update(tally.refusals)
-        faults += sum(tally.faults.values())
+        faults += tally.faults.total()
     return {**rate(broken, trials), **refused_with(refusals), "faults": faults}
 
 

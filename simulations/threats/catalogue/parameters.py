@@ -61,7 +61,11 @@ def _two_models(
     weak: Callable[[Model], bytes],
 ) -> Findings:
     """Every story in every round, to clients of the product and to victims with another hash."""
-    outcomes = [_split_models(drawn, digest, story) for drawn in rounds for story in Story]
+    outcomes = [
+        run_split(drawn.people(digest), dict(enumerate(drawn.identities)), story)
+        for drawn in rounds
+        for story in Story
+    ]
     real = sum(outcome.involves(TARGET) for outcome in outcomes)
     exact = sum(_suppressed_sum(drawn, weak) for drawn in rounds)
     return Findings(
@@ -72,13 +76,6 @@ def _two_models(
         },
         {**rate(exact, len(rounds)), "recovered": "every integer of the target's update"},
     )
-
-
-def _split_models(
-    drawn: Suppression[Model], digest: Callable[[Model], bytes], story: Story
-) -> SplitOutcome:
-    """One story, told to clients that hash the model they received."""
-    return run_split(drawn.people(digest), dict(enumerate(drawn.identities)), story)
 
 
 def _suppressed_sum(drawn: Suppression[Model], digest: Callable[[Model], bytes]) -> bool:
@@ -102,7 +99,9 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     got = tried = 0
     for name, lie in lies(seed).items():
         deceived = DeceivedRound(identities, setup, lie, seed)
-        outcomes = [_real_round(deceived, story) for story in Story]
+        outcomes = [
+            run_split(deceived.people(), dict(enumerate(identities)), story) for story in Story
+        ]
         reasons.setdefault(_reasons(outcomes), []).append(name)
         got += sum(outcome.involves(TARGET) for outcome in outcomes)
         tried += len(outcomes)
@@ -125,11 +124,6 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
             "lies_not_noticed": ", ".join(opened),
         },
     )
-
-
-def _real_round(deceived: DeceivedRound, story: Story) -> SplitOutcome:
-    """One story about one lie, with clients of the product."""
-    return run_split(deceived.people(), dict(enumerate(deceived.identities)), story)
 
 
 def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) -> list[str]:

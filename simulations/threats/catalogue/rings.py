@@ -77,7 +77,8 @@ def grinding(effort: Effort, seed: int) -> Findings:
     answers = {**_answers(seed), "round after round, none finished": _dropped(seed)}
     real, twin = _figures(late), _figures(twins)
     stopped = all(answer != _JOINED for answer in answers.values())
-    told = {**answers, "a ring found after the end": _refusals(late)}
+    after_the_end = sorted({_refusal(error) for each in late for error in each.refusals})
+    told = {**answers, "a ring found after the end": ", ".join(after_the_end)}
     return Findings(
         {
             **real,
@@ -101,11 +102,6 @@ def _figures(found: Sequence[Ground]) -> dict[str, int | bool]:
         "succeeded": opened == len(found),
         "tries": sum(each.tries for each in found),
     }
-
-
-def _refusals(found: Sequence[Ground]) -> str:
-    """How all clients refused, each kind once."""
-    return ", ".join(sorted({_refusal(error) for each in found for error in each.refusals}))
 
 
 def _answers(seed: int) -> dict[str, str]:

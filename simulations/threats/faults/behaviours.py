@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,18 +27,13 @@ class HangError(Exception):
 class Tally:
     """Counts of one campaign, filled while it runs."""
 
-    refusals: dict[str, int] = field(default_factory=dict)
-    faults: dict[str, int] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
 
     def refused(self, error: Exception) -> None:
         """Count a refusal by its reason, or by its type if it has none."""
         reason = getattr(error, "reason", None)
-        name = reason.name if reason else type(error).__name__
-        self.refusals[name] = self.refusals.get(name, 0) + 1
-
-    def injected(self, kind: str) -> None:
-        """Count one fault of this kind."""
-        self.faults[kind] = self.faults.get(kind, 0) + 1
+        self.refusals[reason.name if reason else type(error).__name__] += 1
 
 
 @contextmanager

@@ -88,13 +88,9 @@ def _found(path: Path | None, question: Question) -> tuple[Campaign, int]:
     if kept["made by"]["source"] != provenance().source:
         raise OtherCampaignError(f"{path} was made by other sources: {kept['made by']['commit']}")
     campaign = Campaign(
-        behaviours=_counters(kept["behaviours"]),
+        behaviours={name: Counter(ends) for name, ends in kept["behaviours"].items()},
         refusals=Counter(kept["refusals"]),
         faults=Counter(kept["faults"]),
         failures={int(number): what for number, what in kept["failures"].items()},
     )
     return campaign, kept["schedules"]
-
-
-def _counters(kept: dict[str, dict[str, int]]) -> dict[str, Counter[str]]:
-    return {name: Counter(ends) for name, ends in kept.items()}

@@ -38,7 +38,7 @@ class Wire:
         if self._rng.random() >= self.rate:
             return [(party, data)]
         kind = FAULTS[self._rng.integers(len(FAULTS))]
-        self._tally.injected(kind)
+        self._tally.faults[kind] += 1
         if kind == "drop":
             return []
         if kind == "double":

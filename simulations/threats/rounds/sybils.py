@@ -42,16 +42,6 @@ LOST: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.INPUT}
 """Sybils that vanish, so that noise which could be taken off has to stay."""
 
 
-def exact_settings(length: int) -> PathSettings:
-    """The same cohort with exact noise, made for the Sybils that vanish."""
-    return replace(
-        SYBIL_SETTINGS,
-        sketch=SketchSpec.identity(length),
-        tolerated_dropouts=len(LOST),
-        exact_noise=True,
-    )
-
-
 @dataclass(frozen=True)
 class SybilCohort:
     """A cohort of one victim and clients of the server's, and what the victim may put in."""
@@ -101,8 +91,11 @@ class OpenedBatches:
 
     @classmethod
     def draw(cls, length: int, seed: int) -> OpenedBatches:
-        """A round over vectors of this length."""
-        settings = exact_settings(length)
+        """A round over vectors of this length, made for the Sybils that vanish."""
+        sketch = SketchSpec.identity(length)
+        settings = replace(
+            SYBIL_SETTINGS, sketch=sketch, tolerated_dropouts=len(LOST), exact_noise=True
+        )
         cohort = public_keys(identities_of(seed, SYBILS + 1, "opened"))
         setup = pairwise_setup(settings.plan, settings.parameters(seed), cohort, bytes(16), 0)
         return cls(setup, seed)

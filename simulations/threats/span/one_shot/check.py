@@ -85,7 +85,8 @@ def answered(space: Space, chosen: Integers) -> Integers:
     """The options that are answered, a quorum having signed them; `NOTHING` in the other places."""
     names = np.array([option.name for option in space.options] + [NOTHING])[chosen]
     contexts = [option.context for option in space.options]
-    own = np.array([_corrupt_in(space, k) for k in contexts] + [0])[chosen]
+    corrupt = [sum(space.points[j][k] > 0 for j in space.corrupt) for k in contexts]
+    own = np.array([*corrupt, 0])[chosen]
     result = np.full_like(chosen, NOTHING)
     convincing = np.array(
         [space.rules.accepts_quorum(space.parameters, (1 << k) - 1) for k in range(65)]
@@ -129,10 +130,6 @@ def _shown(space: Space) -> np.ndarray:
     for number, option in enumerate(space.options):
         table[number, list(option.uploads)] = True
     return table
-
-
-def _corrupt_in(space: Space, context: int) -> int:
-    return sum(space.points[member][context] > 0 for member in space.corrupt)
 
 
 def _in_words(space: Space, answers: Integers, basis: Integers) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from simulations.threats.span.one_shot.parameters import OneShotParameters
 from simulations.threats.span.one_shot.rules import OneShotRules
+from simulations.threats.span.parameters import subsets
 from simulations.threats.span.shares import Integers
 
 NOTHING = -1
@@ -162,7 +163,7 @@ def _options(
                 clients = [uploads[i].client for i in chosen]
                 if len(set(clients)) < count:
                     continue
-                for colluders in _parts(own) if every else [own]:
+                for colluders in reversed(list(subsets(own))) if every else [own]:
                     proposal = sum(1 << client for client in clients) | colluders
                     if not rules.accepts_proposal(p, delivered, proposal):
                         continue
@@ -170,12 +171,3 @@ def _options(
                     name = names.setdefault((context, what, colluders), len(names))
                     options.append(Option(context, chosen, colluders, name))
     return options
-
-
-def _parts(mask: int) -> Iterator[int]:
-    part = mask
-    while True:
-        yield part
-        if not part:
-            return
-        part = (part - 1) & mask
