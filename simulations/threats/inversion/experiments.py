@@ -7,6 +7,7 @@ pictures of all clients, the others after those of client 0.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,15 +16,25 @@ import torch
 
 from protocol import PrivacyGoal
 from secagg import ParameterError
-from simulations.audits.base import derived_seed
+from simulations.audits.base import Floats, derived_seed
 from simulations.learning.models import DataShape, Task, Vector, build_task
 from simulations.learning.models.convolutional import image_sides
 from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
 from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
 from simulations.threats.inversion.optimisation import Search, invert
-from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
-from simulations.threats.inversion.results import Collected, Labels, Reconstructions
+from simulations.threats.inversion.pictures import (
+    Gallery,
+    Recognition,
+    best_guesses,
+    distinct,
+    drawn,
+    flat,
+)
+from simulations.threats.inversion.results import Labels, Reconstructions
 from simulations.threats.inversion.views import GradientRound, ServerView, named
+
+Collected = defaultdict[ServerView, list[tuple[Floats, Floats]]]
+"""By view, originals float64[m, pixels] and guesses float64[k, pixels] at them, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +68,15 @@ class InversionSetting:
     def result(self, attack: str, title: str, guesses: int, found: Collected) -> Reconstructions:
         """Label what an attack found."""
         _, height, width = image_sides(self.gallery.data.shape)
+        best = {v: [best_guesses(*pair) for pair in pairs] for v, pairs in found.items()}
         return Reconstructions(
             attack,
             title,
             self.gallery.data.name,
             (height, width),
             self.recognition(guesses),
-            found.originals,
-            found.guesses,
+            {v: np.concatenate([originals for originals, _ in found[v]]) for v in found},
+            {v: np.concatenate(parts) for v, parts in best.items()},
         )
 
 
@@ -89,14 +101,14 @@ def attack_first_layer(setting: InversionSetting, rounds: int) -> tuple[Reconstr
     On the perceptron of two hidden layers, untrained.
     """
     task, model = setting.honest_model("mlp60")
-    private, found = setting.gallery.private, Collected()
+    private, found = setting.gallery.private, Collected(list)
     right = dict.fromkeys(ServerView, 0)
     for played, members, seed in rounds_of(setting, task, model, 1, rounds, "first layer"):
         target = members[0]
         for view in ServerView:
             gradient = named(task, played.gradient(view, setting.goal, seed))
             first = [gradient[f"layer0.{part}"].numpy() for part in ("weight", "bias")]
-            found.add(view, flat(private, target), to_pixels(row_ratio(*first)))
+            found[view].append((flat(private, target), to_pixels(row_ratio(*first))))
             label = leaked_label(gradient["layer2.bias"].numpy())
             right[view] += int(label == private.labels[target[0]])
     classes = setting.gallery.data.classes
@@ -111,7 +123,7 @@ def attack_by_search(
 ) -> Reconstructions:
     """Pictures by search, from clients with a few examples each; on the CNN, untrained."""
     task, model = setting.honest_model("cnn")
-    private, found, about = setting.gallery.private, Collected(), f"search {examples}"
+    private, found, about = setting.gallery.private, Collected(list), f"search {examples}"
     for played, members, seed in rounds_of(setting, task, model, examples, rounds, about):
         target, search = members[0], Search(steps=steps, seed=seed % 2**63)
         for view in ServerView:
@@ -124,7 +136,7 @@ def attack_by_search(
                 setting.gallery.data.shape,
                 search,
             )
-            found.add(view, flat(private, target), guesses)
+            found[view].append((flat(private, target), guesses))
     many = "one picture" if examples == 1 else f"{examples} pictures"
     return setting.result(f"search_{examples}", f"gradient matching, {many}", examples, found)
 
@@ -135,7 +147,7 @@ def attack_by_imprint(
     """Pictures by a malicious model, from clients with some examples each, all distinct."""
     task = imprint_task(setting.shape, bins)
     model = imprint_model(task, setting.gallery.public, setting.own("imprint model"))
-    private, found = setting.gallery.private, Collected()
+    private, found = setting.gallery.private, Collected(list)
     rng = np.random.default_rng(setting.own("imprint"))
     for number in range(rounds):
         held = distinct(private, setting.clients * examples, rng)
@@ -144,7 +156,7 @@ def attack_by_imprint(
         for view in ServerView:
             gradient = played.gradient(view, setting.goal, setting.own("imprint", number))
             wanted = members[0] if view is ServerView.PLAIN else held
-            found.add(view, flat(private, wanted), read_bins(task, gradient))
+            found[view].append((flat(private, wanted), read_bins(task, gradient)))
     return setting.result("imprint", f"malicious model with {bins} bins", bins, found)
 
 
