@@ -38,14 +38,15 @@ from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
 from simulations.threats.faults.behaviours import (
     Lie,
+    Sent,
     Tally,
     Verdict,
+    Wire,
     must_end_well,
     on_half,
     wrong_sum,
 )
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import (
     Integers,
     Wanted,

@@ -41,10 +41,9 @@ from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from simulations.learning.configuration import RunConfig, demo_config
-from simulations.threats.faults.behaviours import Tally
+from simulations.threats.faults.behaviours import Sent, Tally, Wire
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
-from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.fuzzing.announced import one_shot_announcement_decoder
 from simulations.threats.fuzzing.compressed import compressed_decoders
 from simulations.threats.fuzzing.engine import Decoder

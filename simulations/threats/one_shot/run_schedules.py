@@ -27,7 +27,7 @@ from secagg.oneshot.committee import lowest_quorum
 from secagg.oneshot.records import MemberUploads, RoundRecord, fewest_members, next_head
 from secagg.tags import Usage, digest
 from simulations.audits.base import derived_bytes
-from simulations.threats.one_shot.weak_memories import WatchedNoise
+from simulations.threats.one_shot.weak import WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 
 COMMITTEES: Final = ((4, 1), (5, 1), (6, 1), (7, 2))

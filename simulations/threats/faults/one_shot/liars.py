@@ -34,10 +34,8 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.states import Checked, Confirmed
 from secagg.sealing import seal
 from secagg.tags import Usage, encode_index
-from simulations.threats.faults.behaviours import Lie
-from simulations.threats.faults.one_shot.contexts import signer_of
-from simulations.threats.faults.one_shot.parties import HonestMember
-from simulations.threats.faults.wire import Sent
+from simulations.threats.faults.behaviours import Lie, Sent
+from simulations.threats.faults.one_shot.parties import HonestMember, signer_of
 from simulations.threats.game.contexts import Integers, counter_rand, identity_of
 
 FromMember = Complaints | Confirmation | Answer

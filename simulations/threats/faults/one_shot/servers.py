@@ -12,7 +12,7 @@ from secagg.oneshot.member import OneShotMember
 from secagg.storage import StateKeys, resume, suspend
 from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Tally, Verdict
-from simulations.threats.faults.one_shot.contexts import random_setting
+from simulations.threats.faults.one_shot.parties import random_setting
 from simulations.threats.faults.one_shot.transcript import WatchedVictims
 from simulations.threats.game.contexts import cohort_keys, identity_of
 from simulations.threats.game.stored_keys import MemoryKeys

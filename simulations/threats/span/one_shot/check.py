@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulations.threats.span.one_shot.parameters import OneShotParameters
 from simulations.threats.span.one_shot.rules import (
     OneShotMutant,
+    OneShotParameters,
     OneShotRules,
     parameters_of,
     rules_of,

@@ -17,8 +17,7 @@ from math import prod
 
 import numpy as np
 
-from simulations.threats.span.one_shot.parameters import OneShotParameters
-from simulations.threats.span.one_shot.rules import OneShotRules
+from simulations.threats.span.one_shot.rules import OneShotParameters, OneShotRules
 from simulations.threats.span.parameters import subsets
 from simulations.threats.span.shares import Integers
 

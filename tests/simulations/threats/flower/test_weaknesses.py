@@ -13,7 +13,7 @@ from secagg.errors import Reason
 from simulations.threats.attack import Effort
 from simulations.threats.flower import flower_weaknesses
 from simulations.threats.flower.masks import LARGEST, PAIR_SEED_BITS, RING, weak_mask, weak_pair_key
-from simulations.threats.flower.our_round import (
+from simulations.threats.flower.our_upload import (
     COLLUDER,
     HONEST,
     VICTIM,
