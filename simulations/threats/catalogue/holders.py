@@ -1,14 +1,8 @@
 """A31: holders that lie about the shares of others, alone and together.
 
 Rounds of 15 clients, so many that not every choice of t shares is tried. Of 15 answers with t = 9,
-three wrong ones are within half of the distance. What liars do:
-
-* each says something of its own; or all agree on shares of another secret, for every owner;
-* each lies about some owners only, so that one that is caught says nothing about the others;
-* they move to polynomials that keep the secret and pass through most honest shares, so that two
-  honest holders look like the liars: four can do that where t = 11, and the round tolerates five;
-* more than half of the distance agree on another secret: nobody can tell, and nobody is named;
-* their shares are no field elements, or too few: refused at once.
+three wrong ones are within half of the distance; framing takes four liars where t = 11. More than
+half of the distance agree on another secret: nobody can tell, and nobody is named.
 
 The attack succeeds if an honest client is named or blamed, if a sum is wrong, or if liars whom the
 shares give away end the round or stay unnamed. One twin takes the first t shares and blames the

@@ -1,13 +1,8 @@
 """The input of a dense layer from its gradient, by one division, and the label of the last one.
 
-For y = W x + b and any loss, dL/dW_k = (dL/dy_k) x and dL/db_k = dL/dy_k. So for one example every
-row with dL/db_k != 0 gives x = (dL/dW_k) / (dL/db_k), whatever the rest of the network is, and
-whatever factor the gradient was scaled by: a clip does not help. For several examples the quotient
-is their mean weighted by dL/dy_k.
-
-With softmax cross entropy dL/db = p - y, p the predicted probabilities and y the label's unit
-vector: of one example only the label's entry is negative. Over several examples the smallest entry
-is the label that occurs most, as long as the model does not know better.
+docs/attacks-on-updates.md, "How A23 works", has the derivations. For several examples the quotient
+is their mean, and the smallest entry of dL/db is the label that occurs most, as long as the model
+does not know better.
 
 Source: Phong et al. 2018 (IEEE TIFS 13(5)), section 3; Geiping et al. 2020 (arXiv 2003.14053),
 Proposition 3.1. Labels: Zhao, Mopuri and Bilen 2020 (arXiv 2001.02610), section 3.

@@ -1,9 +1,6 @@
 """Pictures beside what each attack made of them, and how much noise it takes to stop the strongest.
 
-Every function draws on its own ``Figure``, never on matplotlib's global state. Colours are those
-of Okabe and Ito, told apart with any colour vision; curves also differ in marker and line style.
-
-Source: Okabe and Ito 2008, "Color Universal Design".
+Every function draws on its own ``Figure``, never on matplotlib's global state.
 """
 
 from __future__ import annotations

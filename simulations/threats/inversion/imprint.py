@@ -1,19 +1,8 @@
 """A malicious model that sorts the pictures of a whole round into bins and hands them back.
 
-The server sends a network of the ordinary form, one ReLU layer and an output layer, with chosen
-parameters. All K hidden units measure the same h(x) = <w, x>, unit k with bias -c_k, and all feed
-the output alike. So dL/da_k = g_x is the same for all units that x activates, those with
-c_k < h(x), and
-
-    dL/dW_k - dL/dW_{k+1} = sum of g_x x,    dL/db_k - dL/db_{k+1} = sum of g_x
-
-over the pictures with c_k < h(x) <= c_{k+1}. If there is only one, the quotient is that picture,
-exactly. The c_k are quantiles of h over pictures that the server knows, so that bins fill evenly.
-
-Sums over clients are sums over more pictures: with bins enough, secure aggregation does not stop
-this. Clipping scales the pictures of one client alike and cancels in the quotient. The layer is
-made so small, and the output so steep, that almost the whole length of an update, all that the
-clip lets through, lies in the gradients that carry pictures.
+docs/attacks-on-updates.md, "How A23 works", says how. Clipping scales the pictures of one client
+alike and cancels in the quotient. The layer is made so small, and the output so steep, that almost
+all that the clip lets through lies in the gradients that carry pictures.
 
 Source: Fowl et al. 2022 (arXiv 2110.13057), "Robbing the Fed", section 4.
 """

@@ -1,9 +1,8 @@
 """How much noise it takes: one client's picture with everything in the attacker's favour.
 
-The malicious model has a single hidden unit that every picture activates, so nearly the whole
-length that the clip allows a client lies in one row: (x, 1), scaled. The attacker knows what all
-others sent and subtracts it. What is left is that row and the noise of the round. The scale of the
-row is read off its last entry, or estimated by the mean row of pictures that are known.
+The model has one hidden unit that every picture activates, so nearly the whole length of a client's
+update lies in one row: (x, 1), scaled. What all others sent is known and subtracted. The scale is
+read off the row's last entry, or estimated by the mean row of pictures that are known.
 """
 
 from __future__ import annotations

@@ -2,9 +2,7 @@
 
     minimise over x in [0, 1]^pixels:   1 - cos(gradient(x, y), seen) + weight * TV(x)
 
-by Adam on the sign of the derivative, from a random start. The cosine ignores the length, so a clip
-does not matter. TV, the mean absolute difference of neighbouring pixels, prefers plain pictures.
-The labels y are given to the attacker, who has them from `analytic`.
+TV is the mean absolute difference of neighbouring pixels; the labels y are from `analytic`.
 
 Source: Zhu, Liu and Han 2019 (arXiv 1906.08935) for the idea; Geiping et al. 2020
 (arXiv 2003.14053), section 4 and equation (4), for this objective.

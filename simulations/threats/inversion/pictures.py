@@ -1,11 +1,6 @@
 """Private pictures, how alike two pictures are, and how well somebody does who never looked.
 
-A reconstruction is only worth something if it is closer to the picture than what anybody could
-have said without an update. So the threshold of "recovered" comes from data: blind attackers say
-the mean picture of the right label, another picture of it, or as many other pictures as the attack
-makes guesses, and the threshold is more than any of them reached. The chance that one still passes
-it is measured on pictures that had no say in the threshold.
-
+docs/attacks-on-updates.md says when a picture counts as recovered, and why.
 May use numpy only; must not know torch, models or the protocol.
 """
 

@@ -1,10 +1,8 @@
 """What an attacker sees of a round: one plain update, the secure sum, or the noised sum.
 
-Both sums come out of the product: its clip, its rotation, its integers, its decoding, the ideal
-aggregator, which adds the very integers that the real protocol opens. The sum without noise is a
-round with no coins and fine integers.
-
-Nobody vanishes and nobody colludes, so there is no more noise than the goal asks for.
+Both sums come out of the product, with the ideal aggregator. The sum without noise is a round with
+no coins and fine integers. Nobody vanishes and nobody colludes, so there is no more noise than the
+goal asks for.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Schedules of a server with the members of a small committee that adds noise and takes it back.
 
-The server announces rounds with any list of records, begins several at once, collects uploads from
-whom it likes, proposes different sets to different members, keeps what was signed for later, and
-has its own members sign everything. Members are the memories of the product
+docs/span.md, "Runs with returned noise", has the model. Members are the memories of the product
 (`protocol.round.member_noise`), and the rules of a round that keep it to one set: a member signs
-once in each context, for its own upload only. What a quorum has signed is open. Then the sums that
-are open must carry the noise that everybody counts (`whole_run`).
-
-Schedules are drawn at random: of four rounds there are too many to go through them all.
+once in each context, for its own upload only. What a quorum has signed is open.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """A server that tries one roster after the other until its colluders surround an honest client.
 
-The order of the ring follows from a hash of all advertisements. Once the honest clients have
-advertised, the server draws new keys for one of its own clients again and again, computes the ring
-that would come of it, and shows the clients none but the ring it likes: one where all who hold
-shares of some honest client are its own. Then it follows the protocol until the uploads are in, and
-opens that client's, as a sum over one.
+docs/security.md, "Grinding the ring". Once the honest clients have advertised, the server draws new
+keys for one of its own clients again and again, and shows the clients none but a ring where all who
+hold shares of some honest client are its own. Then it opens that client's upload, a sum over one.
 
 The rings here have a few bits of security instead of eighty, so that a laptop does in a second what
-takes a large server many years. Nothing else is scaled down: clients, messages and masks are those
-of the product.
+takes a large server many years. Nothing else is scaled down.
 """
 
 from __future__ import annotations

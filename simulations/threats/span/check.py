@@ -1,9 +1,7 @@
 """The exhaustive check: no schedule yields more than the one sum that was promised.
 
-A schedule is broken if the server can solve for two combinations of honest inputs, for one that is
-not a plain sum, or for a sum over fewer than minimum_survivors - n_C honest clients. For the
-product's clients it is broken, too, if that sum is not the one over the honest members of the
-survivor set that every answering client was told; a mutant has to be caught without that.
+docs/span.md says when a schedule is broken. A mutant has to be caught without a look at which sum
+clients were told.
 
 Source: Bonawitz et al. 2017 (ia.cr/2017/281), Theorem 6.5, states what is checked here for every n;
 the check is of the clients that are implemented, for small n.

@@ -1,9 +1,7 @@
 """From schedules to systems of equations, and from systems to what the server learns.
 
 The unknowns of honest clients: the self mask of each, the mask of each pair in a cell, and the
-input of each in each pass. The equations: every upload, every self mask whose seed the server has t
-shares of, every pair mask whose masking key it has t shares of. Masks shared with colluding clients
-are known from the start and left out.
+input of each in each pass. The equations are those of docs/span.md, "The game".
 """
 
 from __future__ import annotations

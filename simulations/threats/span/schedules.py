@@ -1,12 +1,7 @@
 """Everything that a server may do with honest clients, as a product of independent choices.
 
-An active server decides for each honest client separately which roster it sees, which participants
-and survivors, and when it hears no more. Clients with the same roster hash form a *cell*: shares
-open and masks cancel inside a cell only, whatever else the lists say. A server can make as many
-rosters as it likes, of the same members too, by another entry of a colluding client.
-
-A curious server tells everybody the same; which messages come in time, late or never is up to the
-network, so that is enumerated.
+docs/span.md, "What a schedule is", has the list. Clients with the same roster hash form a *cell*:
+shares open and masks cancel inside a cell only, whatever else the lists say.
 """
 
 from __future__ import annotations

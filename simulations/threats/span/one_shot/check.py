@@ -1,12 +1,7 @@
 """The exhaustive check of small one-shot rounds: one sum is opened, and no part of it.
 
-A schedule is broken if the server can solve for more than the l sums of one set of honest uploads,
-for anything that is no plain sum, or for a sum over fewer than minimum_survivors - n_C of them. For
-the product's parties it is broken, too, if that set is not the one that every answering member was
-shown; a mutant has to be caught without that.
-
-The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known, and
-left out. The equations are the shares that corrupt members hold, and the sums in the answers.
+docs/span.md, "One-shot rounds", says what the unknowns are and when a schedule is broken. A mutant
+has to be caught without a look at which set members were shown.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
 """Everything that a server may do with the honest parties of a one-shot round.
 
-Two contexts of one round have the same cohort, and committees that share any number of members. For
-each honest client the server chooses the context in which it uploads, and for each honest member
-the context and the set that it is asked to sign. A member whose set a quorum signed answers.
-
-A schedule is a row of numbers: the option chosen for each place. A place is one honest member, or
-one of its two signatures for a mutant that gives two.
+The model is in docs/span.md. A schedule is a row of numbers: the option chosen for each place. A
+place is one honest member, or one of its two signatures for a mutant that gives two.
 """
 
 from __future__ import annotations
