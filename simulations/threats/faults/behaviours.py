@@ -83,6 +83,13 @@ def must_end_well(verdict: Verdict, bearable: bool, what: str) -> Verdict:
     return replace(verdict, problem=f"{what} ended the round: {verdict.outcome}")
 
 
+def looked_at(broken: str | None, released: int) -> Verdict:
+    """The verdict on a hostile server, by what it broke and how many parties answered it."""
+    if broken is not None:
+        return Verdict("promise broken", broken)
+    return Verdict("one set answered" if released else "nothing given up")
+
+
 def wrong_sum(total: FieldSum, inputs: Mapping[int, Integers], least: int) -> str | None:
     """Whether a sum is not that of its survivors' inputs, or is of too few."""
     if len(total.survivors) < least:

@@ -9,10 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from simulations.threats.faults import one_shot
 from simulations.threats.faults.behaviours import Play, Tally, Verdict, no_hang
 from simulations.threats.faults.encoded import play_encoded
 from simulations.threats.faults.lies import LIES
+from simulations.threats.faults.one_shot import servers, staged
+from simulations.threats.faults.one_shot.answers import MEMBER_LIES
+from simulations.threats.faults.one_shot.lies import CLIENT_LIES
 from simulations.threats.faults.rounds import play_liar, play_wire
 from simulations.threats.faults.servers import SERVERS, play_server
 
@@ -25,21 +27,21 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
     },
     "one-shot": {
         "wire": {
-            "one-shot wire: faults only": one_shot.play_wire,
-            "one-shot wire: parties leave": one_shot.play_leavers,
+            "one-shot wire: faults only": staged.play_wire,
+            "one-shot wire: parties leave": staged.play_leavers,
         },
-        "encoded": {"one-shot wire: updates encoded, masked, decoded": one_shot.play_encoded},
+        "encoded": {"one-shot wire: updates encoded, masked, decoded": staged.play_encoded},
         "client": {
-            f"one-shot client: {name}": partial(one_shot.play_liar, lie)
-            for name, lie in one_shot.CLIENT_LIES.items()
+            f"one-shot client: {name}": partial(staged.play_liar, lie)
+            for name, lie in CLIENT_LIES.items()
         },
         "member": {
-            f"one-shot member: {name}": partial(one_shot.play_lying_member, lie)
-            for name, lie in one_shot.MEMBER_LIES.items()
+            f"one-shot member: {name}": partial(staged.play_lying_member, lie)
+            for name, lie in MEMBER_LIES.items()
         },
         "server": {
-            f"one-shot server: {name}": partial(one_shot.play_server, story)
-            for name, story in one_shot.SERVERS.items()
+            f"one-shot server: {name}": partial(servers.play_server, story)
+            for name, story in servers.SERVERS.items()
         },
     },
 }

@@ -18,7 +18,7 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
-from simulations.threats.faults.behaviours import Tally, Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict, looked_at
 from simulations.threats.faults.transcript import LOW_ORDER, Transcript
 from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
 from simulations.threats.game.contexts import (
@@ -387,7 +387,4 @@ def play_server(
     victims = Victims(context, inputs, colluders, rng.bytes(4), refused=tally.refused)
     server = kind(victims, rng)
     server.run()
-    problem = server.transcript.broken()
-    if problem is not None:
-        return Verdict("promise broken", problem)
-    return Verdict("one set answered" if server.transcript.released else "nothing given up")
+    return looked_at(server.transcript.broken(), server.transcript.released)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from simulations.audits.base import Integers
-from simulations.threats.seed_search import LOOKED_AT, Numbers, mersenne_outputs
+from simulations.threats.seed_search.search import LOOKED_AT, Numbers, mersenne_outputs
 
 RING: Final = 1 << 32
 """Flower's default modulus."""

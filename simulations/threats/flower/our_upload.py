@@ -37,7 +37,7 @@ from simulations.threats.flower.masks import (
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.games import Setting
 from simulations.threats.game.victims import Victims
-from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled, PeeledUpload
+from simulations.threats.seed_search.search import LOOKED_AT, Numbers, Peeled, PeeledUpload
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,7 +23,7 @@ from simulations.threats.flower.clients import (
 )
 from simulations.threats.flower.masks import LARGEST, RING, fold
 from simulations.threats.flower.our_upload import WeakUpload
-from simulations.threats.seed_search import Peeled
+from simulations.threats.seed_search.search import Peeled
 
 SURVIVORS = (VICTIM, HONEST, COLLUDER)
 

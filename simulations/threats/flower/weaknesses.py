@@ -13,7 +13,7 @@ from simulations.threats.attack import Attack, Effort, Findings, refusal
 from simulations.threats.flower.masks import PAIR_SEED_BITS, pair_seed_entropy
 from simulations.threats.flower.our_upload import CLIENTS, ask_for_both_secrets, our_upload
 from simulations.threats.flower.server import flower_upload, take_both_secrets, varying_bits
-from simulations.threats.seed_search import recovers, unmask
+from simulations.threats.seed_search.search import recovers, unmask
 
 LENGTH: Final = 200
 """Coordinates of an update."""

@@ -92,6 +92,10 @@ class Example:
     down: list[Sent] = field(default_factory=list)
     states: dict[ClientPhase, tuple[Party, State]] = field(default_factory=dict)
 
+    def of_listener(self, stages: list[Sent]) -> list[bytes]:
+        """The messages from or to the listener."""
+        return [data for stage in stages for u, data in stage if u == LISTENER]
+
 
 class _Recorder(Wire):
     """A wire without faults that keeps what it carries; stages take turns, upward first."""
@@ -144,8 +148,8 @@ def example_round() -> Example:
 def message_decoders(example: Example) -> Iterator[Decoder]:
     """One for each kind of message, as the party decodes it that gets it."""
     limit = largest_message_bytes(example.context)
-    up = [data for stage in example.up for u, data in stage if u == LISTENER]
-    down = [data for stage in example.down for u, data in stage if u == LISTENER]
+    up = example.of_listener(example.up)
+    down = example.of_listener(example.down)
     directions: tuple[tuple[list[bytes], Callable[[bytes], Any]], ...] = (
         (up, lambda data: decode_from_client(data, LISTENER, limit)),
         (down, lambda data: decode_from_server(data, SERVER, limit)),
@@ -166,7 +170,7 @@ def message_decoders(example: Example) -> Iterator[Decoder]:
 
 def client_decoders(example: Example) -> Iterator[Decoder]:
     """A client session in every phase in which it waits for a message."""
-    down = [data for stage in example.down for u, data in stage if u == LISTENER]
+    down = example.of_listener(example.down)
     for place, (phase, (party, state)) in enumerate(example.states.items()):
 
         def receive(data: bytes, party: Party = party, state: State = state) -> bytes | None:
@@ -218,7 +222,7 @@ class _ServerAt:
 
 def server_decoders(example: Example) -> Iterator[Decoder]:
     """A server session in every phase."""
-    up = [data for stage in example.up for u, data in stage if u == LISTENER]
+    up = example.of_listener(example.up)
     for stage, data in enumerate(up):
         server = _ServerAt(example, stage)
         yield Decoder(

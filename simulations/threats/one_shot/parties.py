@@ -274,9 +274,7 @@ def answer(
     given = victims.ask(session, quorum(context, signatures))
     if not isinstance(given, Answer):
         return None
-    rows: NDArray[np.uint32] = decode_rows(given.sums, 1, context.layout.key_polynomials)
-    share: NDArray[np.uint32] = rows[0]
-    return share
+    return np.asarray(decode_rows(given.sums, 1, context.layout.key_polynomials)[0])
 
 
 def held(context: OneShotContext, upload: Upload, j: int) -> NDArray[np.uint32]:
@@ -292,6 +290,4 @@ def opened_seal(
     shared = key.agree(upload.ephemeral_key)
     sealed = upload.seals[j * size : (j + 1) * size]
     plain = unseal(shared, context.hash, upload.sender, j, sealed)
-    rows: NDArray[np.uint32] = decode_rows(plain, 1, context.layout.polynomials)
-    share: NDArray[np.uint32] = rows[0]
-    return share
+    return np.asarray(decode_rows(plain, 1, context.layout.polynomials)[0])

@@ -29,11 +29,12 @@ from secagg import (
     lift,
     lowest_threshold,
 )
-from secagg.pairwise.messages import Advertisement, MaskedInput, decode_from_client
+from secagg.pairwise.messages import Advertisement, MaskedInput
 from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import derived_bytes, identities_of, noise_seed, public_keys
 from simulations.threats.game.contexts import counter_rand
 from simulations.threats.game.knowledge import Knowledge
+from simulations.threats.game.victims import sent_as
 from simulations.threats.rounds.announced import plain_parameters
 from simulations.threats.rounds.parties import Participant
 
@@ -155,7 +156,7 @@ class Grinder:
 
     def _ground(self, advertised: dict[int, bytes]) -> RoundRoster | None:
         """The first roster on which colluders hold all shares of an honest client."""
-        known = {u: _advertisement(u, data) for u, data in advertised.items()}
+        known = {u: sent_as(Advertisement, data, u) for u, data in advertised.items()}
         changed = CLIENTS - 1
         for attempt in range(MOST_TRIES):
             self._found.tries += 1
@@ -165,7 +166,7 @@ class Grinder:
             self._time.spent += SECONDS_PER_TRY
             self._own[changed] = self._session(changed, attempt + 1)
             advertised[changed] = self._own[changed].begin_bytes()
-            known[changed] = _advertisement(changed, advertised[changed])
+            known[changed] = sent_as(Advertisement, advertised[changed], changed)
         return None
 
     def _surrounded(self, roster: RoundRoster) -> Iterator[int]:
@@ -190,8 +191,7 @@ class Grinder:
                 state: Any = self._own[u].hand_over()[1]
                 knowledge.learn_held(roster, u, state.held)
             elif u == target and self._ask(u, data) is None:
-                upload = decode_from_client(self._honest[u].submit(), u, 1 << 20)
-                assert isinstance(upload, MaskedInput)  # noqa: S101 - made by an honest client
+                upload = sent_as(MaskedInput, self._honest[u].submit(), u)
                 knowledge.learn_upload(roster, tuple(range(CLIENTS)), upload)
         right = lift(self._honest[target].sent(), context.field).elements
         sums = {opened.members: opened.vector for opened in knowledge.sums()}
@@ -210,9 +210,3 @@ class Grinder:
         except PEER_ERRORS as error:
             self._found.refusals.append(error)
             return None
-
-
-def _advertisement(u: int, data: bytes) -> Advertisement:
-    message = decode_from_client(data, u, len(data))
-    assert isinstance(message, Advertisement)  # noqa: S101 - made by a session of ours
-    return message

@@ -33,10 +33,10 @@ from secagg.pairwise.messages import (
     DeliveredShares,
     ShareBundle,
     context_tag,
-    decode_from_client,
 )
 from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage
+from simulations.threats.game.victims import sent_as
 from simulations.threats.game.weak_clients import replaced, unbound
 from simulations.threats.rounds.parties import Participant, opened_sum
 
@@ -137,9 +137,7 @@ def _go_on(
 
     bundles = {}
     for index, data in _ask(show, shown, outcome).items():
-        message = decode_from_client(data, index, len(data))
-        assert isinstance(message, ShareBundle)  # noqa: S101 - there is no other answer
-        bundles[index] = message.sealed
+        bundles[index] = sent_as(ShareBundle, data, index).sealed
     if not bundles:
         return
 
@@ -179,12 +177,8 @@ def _ask(
 
 def _advertised(people: Participants, outcome: SplitOutcome) -> dict[int, Advertisement]:
     """Advertisements, whatever context they are tagged with: a roster carries no tags of them."""
-    decoded = {}
-    for index, data in _ask(lambda i: people[i].open(), people, outcome).items():
-        message = decode_from_client(data, index, len(data))
-        assert isinstance(message, Advertisement)  # noqa: S101 - the first message of a client
-        decoded[index] = message
-    return decoded
+    opened = _ask(lambda i: people[i].open(), people, outcome)
+    return {index: sent_as(Advertisement, data, index) for index, data in opened.items()}
 
 
 def _signed_anew(

@@ -36,7 +36,7 @@ from simulations.threats.flower.masks import (
     weak_pair_key,
 )
 from simulations.threats.flower.our_upload import our_upload, weak_upload
-from simulations.threats.seed_search import (
+from simulations.threats.seed_search.search import (
     Peeled,
     SearchResult,
     mersenne_outputs,

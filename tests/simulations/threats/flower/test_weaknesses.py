@@ -21,7 +21,7 @@ from simulations.threats.flower.our_upload import (
     ask_for_both_secrets,
 )
 from simulations.threats.flower.server import flower_upload, take_both_secrets
-from simulations.threats.seed_search import recovers
+from simulations.threats.seed_search.search import recovers
 
 needs_flower = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None, reason="flwr is not installed"
