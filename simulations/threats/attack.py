@@ -28,6 +28,7 @@ __all__ = [
     "both",
     "either",
     "exact_game",
+    "once",
     "parameter_refused",
     "rate",
     "refusal",
@@ -97,6 +98,11 @@ def twins(
             return Findings(real, game(trials, seed, **weak))
 
     return run
+
+
+def once(game: Callable[..., Figures], *missing: Missing, **weak: Any) -> AttackRun:
+    """The same for a game that is not played in trials: once on the product and on its twin."""
+    return twins(lambda _, seed, **how: game(seed, **how), 1, 1, *missing, **weak)
 
 
 def either(first: Figures, second: Figures | bool, **more: Any) -> Figures:

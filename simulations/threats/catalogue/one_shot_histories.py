@@ -34,6 +34,7 @@ from simulations.threats.attack import (
     Effort,
     Findings,
     either,
+    once,
     parameter_refused,
     refused_with,
     tried,
@@ -193,22 +194,19 @@ class _SlowHistory(ClientHistory):
         super().charge(setup)
 
 
-class _Hasty(OneShotRoundClient):
-    """The twin: answers with whatever its session has."""
-
-    def resend(self) -> bytes:
-        """Without waiting for the charge."""
-        return self._joined()[0].resend_bytes()
+def _resend_at_once(client: OneShotRoundClient) -> bytes:
+    """The twin's answer: whatever its session has, without waiting for the charge."""
+    return client._joined()[0].resend_bytes()
 
 
-def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
+def _uncharged(seed: int) -> Figures:
     """A client joins one round more than its goal has, and is asked again in each."""
     world, clients, refusals = _World(seed), list[OneShotRoundClient](), Counter[str]()
     policy, setup = world.policy(0), world.setup(0)
     with ThreadPoolExecutor(1) as pool:
         history = _SlowHistory(pool)
         for number in range(_GOAL.rounds + 1):
-            client = kind(world.clients[_TARGET], world.registry, policy, history)
+            client = OneShotRoundClient(world.clients[_TARGET], world.registry, policy, history)
             numbered = replace(setup, context=replace(setup.context, round_number=number))
             client.join(numbered.announce(_TARGET), _MODEL)
             clients.append(client)
@@ -220,11 +218,6 @@ def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
     sent = sum(future.exception() is None for future in history.asked)
     figures: Figures = {"uploads": sent, "goal_rounds": _GOAL.rounds}
     return {"succeeded": sent > _GOAL.rounds, **figures, **refused_with(refusals)}
-
-
-def _asked_again(effort: Effort, seed: int) -> Findings:
-    del effort
-    return Findings(_uncharged(OneShotRoundClient, seed), _uncharged(_Hasty, seed))
 
 
 ATTACKS: Final = (
@@ -259,6 +252,6 @@ ATTACKS: Final = (
         "than the goal has",
         stopped_by="a lock around the upload and its charge",
         refused_with="PolicyError epsilon",
-        run=_asked_again,
+        run=once(_uncharged, (OneShotRoundClient, "resend", _resend_at_once)),
     ),
 )

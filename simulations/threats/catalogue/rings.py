@@ -33,7 +33,7 @@ from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_set
 from protocol.schemes.pairwise import pairwise_setup
 from secagg.oneshot.sortition import Registry
 from simulations.audits.base import Figures, derived_bytes, identities_of, public_keys
-from simulations.threats.attack import Attack, Effort, Findings, refusal, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, once, refusal, refused_with
 from simulations.threats.rounds.grinding import (
     DIMENSION,
     LIFETIME_SECONDS,
@@ -218,7 +218,7 @@ def _rounds_with(plan: TrainingPlan, seed: int) -> Join:
     return join_draw
 
 
-def _spent(kept: type[ClientHistory], seed: int) -> Figures:
+def _spent(seed: int, kept: type[ClientHistory] = ClientHistory) -> Figures:
     """The most, of what the goal sets aside, that a client joins if asked in either order."""
     kinds = [_rounds_with(plan, seed) for plan in (DRAWS, RINGS)]
     most, refusals = 0.0, Counter[str]()
@@ -232,12 +232,6 @@ def _spent(kept: type[ClientHistory], seed: int) -> Figures:
                 refusals[_refusal(error)] += 1
         most = max(most, spent / STRICT.reserve.aggregation)
     return {"succeeded": most > 1.0, "spent_of_reserve": most, **refused_with(refusals)}
-
-
-def both_kinds(effort: Effort, seed: int) -> Findings:
-    """A66: have a client join rounds of both kinds."""
-    del effort
-    return Findings(_spent(ClientHistory, seed), _spent(OneKind, seed))
 
 
 ATTACKS: Final = (
@@ -261,6 +255,6 @@ ATTACKS: Final = (
         "all that the goal sets aside for such failures",
         stopped_by="one count of both in the client's history",
         refused_with="PolicyError (security_bits)",
-        run=both_kinds,
+        run=once(_spent, kept=OneKind),
     ),
 )
