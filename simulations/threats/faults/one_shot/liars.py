@@ -49,7 +49,8 @@ class Draft:
     key: NDArray[np.int8]  # int8[N], which masks it
     rows: NDArray[np.uint32]  # uint32[members, polynomials], the shares
     commitments: list[bytes]
-    sealed: dict[int, bytes]
+    plain: dict[int, bytes]  # what is sealed to members in place of their shares
+    sealed: dict[int, bytes]  # what is sent to members in place of their seals
 
 
 class LyingClient:
@@ -106,7 +107,7 @@ class LyingClient:
             seed_commitment(context, self.index, which, seed)
             for which, seed in enumerate(self.seeds)
         ]
-        return Draft(self._vector, key, self.dealt(key), commitments, {})
+        return Draft(self._vector, key, self.dealt(key), commitments, {}, {})
 
     def drawn_key(self) -> NDArray[np.int8]:
         """A key such as honest clients draw."""
@@ -127,7 +128,8 @@ class LyingClient:
         ephemeral = AgreementKey(self.rand(32))
         seals = []
         for number, member in enumerate(context.committee.members):
-            shared, plain = ephemeral.agree(member.sealing_key), encode_rows(draft.rows[number])
+            plain = draft.plain.get(number, encode_rows(draft.rows[number]))
+            shared = ephemeral.agree(member.sealing_key)
             made = seal(shared, context.hash, self.index, number, plain)
             seals.append(draft.sealed.get(number, made))
         return self.signed(
