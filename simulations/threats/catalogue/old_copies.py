@@ -31,9 +31,8 @@ from secagg.storage import (
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
 from simulations.threats.game.adversary import Adversary
-from simulations.threats.game.contexts import Integers, identity_of, random_inputs
+from simulations.threats.game.contexts import Integers, KeptKeys, identity_of, random_inputs
 from simulations.threats.game.games import Setting
-from simulations.threats.game.stored_keys import KeptKeys
 from simulations.threats.game.victims import Victims
 from simulations.threats.game.weak_clients import replaced
 from simulations.threats.rounds.announced import COHORT, DELTA, FULL_PRICE, announced_round, price

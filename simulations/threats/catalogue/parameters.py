@@ -15,11 +15,13 @@ from protocol import PolicyError, RoundSetup
 from secagg import Identity, centre
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
-from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
-from simulations.threats.rounds.lies import (
+from simulations.threats.rounds.announced import (
+    COHORT,
     COINS,
     OTHER_SHAPE,
+    TARGET,
     DeceivedRound,
+    announced_round,
     high_digits,
     lies,
     strict_policy,

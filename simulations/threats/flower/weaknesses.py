@@ -10,9 +10,9 @@ import numpy as np
 from secagg.pairwise.prg import MASK_KEY_BYTES
 from simulations.audits.base import Check, Figures, derived_seed
 from simulations.threats.attack import Attack, Effort, Findings, refusal
+from simulations.threats.flower.clients import flower_upload, take_both_secrets, varying_bits
 from simulations.threats.flower.masks import PAIR_SEED_BITS, pair_seed_entropy
 from simulations.threats.flower.our_upload import CLIENTS, ask_for_both_secrets, our_upload
-from simulations.threats.flower.server import flower_upload, take_both_secrets, varying_bits
 from simulations.threats.seed_search.search import recovers, unmask
 
 LENGTH: Final = 200

@@ -54,9 +54,8 @@ from simulations.threats.fuzzing.mutation import (
     mutate_toml,
     pick,
 )
-from simulations.threats.game.contexts import identity_of, random_inputs
+from simulations.threats.game.contexts import KeptKeys, identity_of, random_inputs
 from simulations.threats.game.games import Setting
-from simulations.threats.game.stored_keys import KeptKeys
 from sketch import SketchSpec, spec_for_size
 
 CLIENTS, LISTENER = 5, 0

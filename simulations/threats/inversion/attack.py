@@ -11,13 +11,14 @@ from simulations.audits.base import Exhibit, Figures
 from simulations.common.threads import one_thread
 from simulations.threats.attack import Effort, Findings, rate
 from simulations.threats.inversion.experiments import (
+    GUESSES,
     InversionSetting,
     attack_by_imprint,
     attack_by_search,
     attack_first_layer,
+    pictures_by_epsilon,
 )
 from simulations.threats.inversion.grid import noise_curve, picture_grid
-from simulations.threats.inversion.noise import GUESSES, pictures_by_epsilon
 from simulations.threats.inversion.pictures import Gallery, galleries
 from simulations.threats.inversion.results import Labels, Reconstructions, Result
 from simulations.threats.inversion.views import ServerView

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from simulations.audits.base import Exhibit, Floats
 from simulations.common.figures import BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, WIDTH_PIXELS
-from simulations.threats.inversion.noise import Noised
+from simulations.threats.inversion.experiments import Noised
 from simulations.threats.inversion.results import Reconstructions
 from simulations.threats.inversion.views import ServerView
 

@@ -7,8 +7,7 @@ that the modelled clients accept. docs/span.md has the model, the arguments and 
 """
 
 from simulations.threats.span.check import Counterexample, SpanReport, span_check
-from simulations.threats.span.clients import ClientRules, Mutant
-from simulations.threats.span.parameters import Parameters, all_parameters
+from simulations.threats.span.clients import ClientRules, Mutant, Parameters, all_parameters
 from simulations.threats.span.schedules import Reduction
 
 __all__ = [

@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
-from simulations.threats.span.clients import Mutant, parameters_of, rules_of
+from simulations.threats.span.clients import Mutant, Parameters, members, parameters_of, rules_of
 from simulations.threats.span.equations import NOT_A_SUM, Layout, Views, views
-from simulations.threats.span.parameters import Parameters, members
 from simulations.threats.span.schedules import Batch, Flags, Reduction, Space, spaces
 from simulations.threats.span.search import Report, Search, combination
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
-from simulations.threats.span.clients import ClientRules
-from simulations.threats.span.parameters import Parameters, members, subsets
+from simulations.threats.span.clients import ClientRules, Parameters, members, subsets
 
 Masks = NDArray[np.int16]
 Flags = NDArray[np.bool_]

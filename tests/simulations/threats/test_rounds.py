@@ -18,11 +18,13 @@ from simulations.threats.rounds import suppression
 from simulations.threats.rounds.announced import (
     COHORT,
     DIMENSION,
+    OTHER_SHAPE,
     SURVIVORS,
     TARGET,
+    DeceivedRound,
     announced_round,
+    lies,
 )
-from simulations.threats.rounds.lies import OTHER_SHAPE, DeceivedRound, lies
 from simulations.threats.rounds.parties import (
     Participant,
     edited,

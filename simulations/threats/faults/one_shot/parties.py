@@ -25,13 +25,13 @@ from simulations.threats.faults.behaviours import Sent
 from simulations.threats.game.contexts import (
     MOST_LOST,
     Integers,
+    MemoryKeys,
     Wanted,
     cohort_keys,
     counter_rand,
     identity_of,
     until_it_fits,
 )
-from simulations.threats.game.stored_keys import MemoryKeys
 from simulations.threats.one_shot.parties import (
     SESSION,
     OneShotSetting,

@@ -14,8 +14,7 @@ from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Tally, Verdict, looked_at
 from simulations.threats.faults.one_shot.parties import random_setting
 from simulations.threats.faults.one_shot.transcript import WatchedVictims
-from simulations.threats.game.contexts import cohort_keys, identity_of
-from simulations.threats.game.stored_keys import MemoryKeys
+from simulations.threats.game.contexts import MemoryKeys, cohort_keys, identity_of
 from simulations.threats.one_shot.parties import (
     MemberMaker,
     answer,

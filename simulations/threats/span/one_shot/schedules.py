@@ -13,8 +13,8 @@ from math import prod
 
 import numpy as np
 
+from simulations.threats.span.clients import subsets
 from simulations.threats.span.one_shot.rules import OneShotParameters, OneShotRules
-from simulations.threats.span.parameters import subsets
 from simulations.threats.span.shares import Integers
 
 NOTHING = -1

@@ -12,6 +12,7 @@ from secagg import RemoteProtocolError, SessionAbortedError
 from secagg.errors import Reason
 from simulations.threats.attack import Effort
 from simulations.threats.flower import flower_weaknesses
+from simulations.threats.flower.clients import flower_upload, take_both_secrets
 from simulations.threats.flower.masks import LARGEST, PAIR_SEED_BITS, RING, weak_mask, weak_pair_key
 from simulations.threats.flower.our_upload import (
     COLLUDER,
@@ -20,7 +21,6 @@ from simulations.threats.flower.our_upload import (
     OurRound,
     ask_for_both_secrets,
 )
-from simulations.threats.flower.server import flower_upload, take_both_secrets
 from simulations.threats.seed_search.search import recovers
 
 needs_flower = pytest.mark.skipif(
