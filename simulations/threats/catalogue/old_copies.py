@@ -31,8 +31,8 @@ from secagg.storage import (
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
 from simulations.threats.game.adversary import Adversary
-from simulations.threats.game.contexts import Integers, KeptKeys, identity_of, random_inputs
-from simulations.threats.game.games import Setting
+from simulations.threats.game.contexts import Integers, KeptKeys, identity_of
+from simulations.threats.game.games import Setting, deals
 from simulations.threats.game.victims import Victims
 from simulations.threats.game.weak_clients import replaced
 from simulations.threats.rounds.announced import COHORT, DELTA, FULL_PRICE, announced_round, price
@@ -90,10 +90,7 @@ def _opened_by_backup(
 def _uploads_opened(rounds: int, seed: int) -> tuple[int, int]:
     """Recorded uploads that were opened after all, and those that were tried."""
     opened = tried = 0
-    for number in range(rounds):
-        rng = np.random.default_rng([seed, number])
-        context = Setting().context(number)
-        inputs = random_inputs(rng, context)
+    for rng, context, inputs in deals(Setting(), rounds, seed):
         victims = RestartedVictims(context, inputs, [], rng.bytes(8))
         with tempfile.TemporaryDirectory() as folder:
             victims.store_in(TokenFolder(Path(folder)))

@@ -80,7 +80,7 @@ class Outcome:
         return {**share, **refused_with(self.refusals), **self.seen}
 
 
-def _dealt(
+def deals(
     setting: Setting, trials: int, seed: int
 ) -> Iterator[tuple[np.random.Generator, SessionContext, Integers]]:
     """Randomness, context and inputs of each round, one seed for all of them."""
@@ -121,7 +121,7 @@ def play(
         won: whether the adversary has won, given what all clients put in.
     """
     wins, refusals = 0, Counter[str]()
-    for rng, context, inputs in _dealt(setting, trials, seed):
+    for rng, context, inputs in deals(setting, trials, seed):
         adversary = _seat(attack, session, refusals, rng, context, inputs)
         adversary.run()
         wins += won(adversary, inputs)
@@ -156,7 +156,7 @@ def ind_sum(
     sum it guesses.
     """
     wins, refusals = 0, Counter[str]()
-    for rng, context, inputs in _dealt(setting, trials, seed):
+    for rng, context, inputs in deals(setting, trials, seed):
         swapped, coin = bool(rng.integers(2)), bool(rng.integers(2))
         dealt = inputs.copy()
         adversary = _seat(attack, session, refusals, rng, context, dealt)
