@@ -171,7 +171,6 @@ def _wrong(name: str, trials: int, seed: int) -> int:
 
 
 def _played(trials: int, seed: int) -> Figures:
-    """So many rounds of each story."""
     wrong = {name: _wrong(name, trials, seed) for name in _STORIES}
     return {**rate(sum(wrong.values()), trials * len(_STORIES)), **wrong}
 

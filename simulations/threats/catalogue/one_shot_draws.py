@@ -99,7 +99,6 @@ class _Packed:
     session: bytes = SESSION
 
     def context(self) -> OneShotContext:
-        """The context of such a round."""
         size = len(self.members)
         committee = committee_of(
             size,
@@ -113,7 +112,6 @@ class _Packed:
 
 
 def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
-    """The server reads the target's upload alone."""
     context = packed.context()
     CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check_committee(context, packed.places)
     rng = np.random.default_rng([seed, number])
@@ -198,7 +196,6 @@ def _all_corrupt(draw: Draw, session: bytes = SESSION) -> _Packed:
 
 
 def _at_high_odds(number: int) -> _Packed:
-    """The draw in which nobody is left out."""
     return _all_corrupt(_draw(odds=CERTAIN - 1 - number))
 
 

@@ -71,11 +71,9 @@ class _World(KeyedParties):
         self.forget_members()
 
     def forget_clients(self) -> None:
-        """Clients have new histories."""
         self.histories = [ClientHistory(_GOAL) for _ in range(_CLIENTS)]
 
     def forget_members(self) -> None:
-        """Members have new histories."""
         self.member_histories = [[ClientHistory() for _ in range(_MEMBERS)] for _ in range(2)]
 
     def setup(self, committee: int) -> OneShotSetup:
@@ -89,7 +87,6 @@ class _World(KeyedParties):
         return client_policy(_PLAN, _DIMENSION, self.named(*committees))
 
     def upload(self, u: int, setup: OneShotSetup, policy: ClientPolicy) -> bytes:
-        """What a client of the product sends."""
         client = OneShotRoundClient(self.clients[u], self.registry, policy, self.histories[u])
         client.join(setup.announce(u), _MODEL)
         update = np.random.default_rng([self._seed, u]).normal(size=_DIMENSION) / 10.0

@@ -266,7 +266,6 @@ def _no_gap() -> Any:
 
 
 def _changed_terms(**terms: Any) -> Story:
-    """Other terms in a client's second round."""
 
     def story(run: ReturningRun) -> bool:
         other = with_noise(run.plan, **terms)

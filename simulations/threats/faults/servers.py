@@ -44,7 +44,6 @@ class _Hostile(Adversary):
         self.transcript = Transcript(self.context, self.colluders, self.advertised, self.knowledge)
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
-        """Note what was answered."""
         self.transcript.answered(u, self.answered(message))
         super().took_answer(u, message)
 
@@ -299,11 +298,9 @@ class _InformedOnce(Adversary):
     story: Members = ()
 
     def survivors_for(self, u: int) -> Members:
-        """The given set."""
         return self.story
 
     def announce(self) -> None:
-        """Only to those in it."""
         self.uploaded &= set(self.story)
         super().announce()
 

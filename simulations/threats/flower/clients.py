@@ -224,7 +224,6 @@ def take_both_secrets(length: int, rng: np.random.Generator) -> Figures:
 
 
 def _uploads(clients: FlowerClients, nodes: Sequence[int]) -> dict[int, Integers]:
-    """Everybody shares; these upload."""
     forwarded = clients.share()
     return {node: clients.upload(node, forwarded[node]) for node in nodes}
 

@@ -194,7 +194,6 @@ class _ServerAt:
 
     @property
     def phase(self) -> ServerPhase:
-        """The phase that the server is in."""
         return self._server.phase
 
     def receive(self, data: bytes) -> None:

@@ -67,7 +67,6 @@ def gradient_inversion(effort: Effort, seed: int) -> Findings:
 
 
 def _attacks(setting: InversionSetting, effort: Effort) -> tuple[list[Reconstructions], Labels]:
-    """All attacks on one data set."""
     large = _is_large(setting.gallery)
     first, labels = attack_first_layer(setting, effort.choose(12, 20 if large else 200))
     found = [
@@ -86,14 +85,12 @@ def _is_large(gallery: Gallery) -> bool:
 
 
 def _curve(setting: InversionSetting) -> Exhibit:
-    """One client's picture by epsilon."""
     points = pictures_by_epsilon(setting, EPSILONS)
     threshold = setting.recognition(GUESSES).threshold
     return noise_curve(points, threshold, setting.gallery.data.name, setting.clients)
 
 
 def _figures(results: Sequence[Result], view: ServerView) -> Figures:
-    """Everything that was measured on one view."""
     return {name: value for each in results for name, value in each.figures(view).items()}
 
 

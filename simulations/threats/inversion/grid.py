@@ -132,12 +132,10 @@ def _sentence(result: Reconstructions, clients: int, epsilon: float) -> str:
 
 
 def _upper(words: str) -> str:
-    """Begin with a capital letter."""
     return words[:1].upper() + words[1:]
 
 
 def _png(figure: Figure) -> bytes:
-    """The bytes of the figure as a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

@@ -59,24 +59,20 @@ class _Context:
 
     @property
     def records(self) -> tuple[RoundRecord, ...]:
-        """As of a real context."""
         return self.member_uploads.records
 
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
-        """As of a real context."""
         beginning = digest(Usage.RECORDS, repr(self.variance).encode())
         return self.member_uploads.heads(beginning, self.size)
 
     @cached_property
     def hash(self) -> bytes:
-        """As of a real context."""
         uploads = self.member_uploads
         said = (self.round_number, uploads.returning, uploads.fewest_returning)
         return digest(Usage.ONE_SHOT, repr(said).encode(), self.heads[-1])
 
     def head_after(self, record: RoundRecord) -> bytes:
-        """As of a real context."""
         return next_head(self.heads[-1], record, self.size)
 
     def may_return(self, member: int) -> bool:

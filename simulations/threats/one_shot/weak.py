@@ -66,7 +66,6 @@ class SignsAgain(OneShotMember):
 
 
 def _names(context: OneShotContext, headers: Sequence[Header]) -> bytes:
-    """A digest of the senders alone."""
     names = b"".join(encode_index(header.sender) for header in headers)
     return digest(Usage.SURVIVORS, context.hash, names)
 

@@ -56,11 +56,9 @@ class _Cast:
         self._rng, self._tally = rng, tally
 
     def some_clients(self, count: int) -> list[int]:
-        """So many at random."""
         return [int(u) for u in self._rng.permutation(self.context.size)[:count]]
 
     def some_members(self, count: int) -> list[int]:
-        """So many at random."""
         return [int(j) for j in self._rng.permutation(self.context.committee.size)[:count]]
 
     def play(self, rate: float, old: Sequence[bytes] = ()) -> Verdict:
