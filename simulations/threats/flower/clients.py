@@ -25,8 +25,8 @@ import numpy as np
 from simulations.audits.base import Figures, Integers
 from simulations.common.peers import FLOWER_CLIENT, Peer, load
 from simulations.threats.flower.masks import LARGEST, RING, fold
-from simulations.threats.flower.our_upload import WeakUpload
-from simulations.threats.seed_search.search import Peeled
+from simulations.threats.flower.our_upload import weakly_masked
+from simulations.threats.seed_search.search import Peeled, PeeledUpload
 
 VICTIM, HONEST, COLLUDER, LOST = range(1, 5)
 NODES: Final = (VICTIM, HONEST, COLLUDER, LOST)
@@ -165,7 +165,7 @@ def fresh_pair_keys(count: int) -> list[bytes]:
 SURVIVORS = (VICTIM, HONEST, COLLUDER)
 
 
-def flower_upload(length: int, rng: np.random.Generator, tried_bits: int) -> WeakUpload:
+def flower_upload(length: int, rng: np.random.Generator, tried_bits: int) -> PeeledUpload:
     """An honest round of Flower's clients, and all masks off the victim's upload but one."""
     clients = FlowerClients(length, rng)
     uploads = _uploads(clients, SURVIVORS)
@@ -177,7 +177,7 @@ def flower_upload(length: int, rng: np.random.Generator, tried_bits: int) -> Wea
         left = left + clients.mask(clients.pair_seed(key, VICTIM), length + 1)
     peeled = Peeled(left % RING, True, RING, LARGEST)
     last = clients.pair_seed(clients.private_key(HONEST), VICTIM)
-    return WeakUpload.of(peeled, clients.inputs[VICTIM], last, tried_bits)
+    return weakly_masked(peeled, clients.inputs[VICTIM], last, tried_bits)
 
 
 def varying_bits(samples: int) -> int:

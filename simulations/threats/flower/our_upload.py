@@ -9,7 +9,8 @@ the search does find the key; a test shows that.
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -40,37 +41,27 @@ from simulations.threats.game.victims import Victims
 from simulations.threats.seed_search.search import LOOKED_AT, Numbers, Peeled, PeeledUpload
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OurUpload(PeeledUpload):
-    """The victim's upload; the server is told the low bits of the last mask's key."""
-
-    told_bits: int
-
-    def candidates(self) -> range:
-        """The first ones among all that agree with what is told."""
-        return range(1 << self.tried_bits)
-
-    def key(self, number: int) -> bytes:
-        """The key of a numbered candidate: what was told, and a guess of the rest."""
-        return (number << self.told_bits | self.told).to_bytes(MASK_KEY_BYTES, "little")
-
-    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
-        """The first elements of candidates' masks: one block of keystream for each.
-
-        A word that is no element is refused and drawn again elsewhere. That is left out here: it
-        makes a search miss the right key with probability 4 * 5 / 2^32.
-        """
-        blocks = b"".join(_first_block(self.key(number)) for number in numbers.tolist())
-        words = np.frombuffer(blocks, "<u4").reshape(-1, LOOKED_AT)
-        return np.ascontiguousarray(words.T, np.uint32)
-
-    def mask(self, number: int) -> Integers:
-        """The whole mask of a candidate: int64[length]."""
-        mask = expand_mask(PrimeField(BITS), self.key(number), self.plain.size)
-        return mask.astype(np.int64)
+def our_key(told: int, told_bits: int, number: int) -> bytes:
+    """The key of a numbered candidate: the low bits that were told, and a guess of the rest."""
+    return (number << told_bits | told).to_bytes(MASK_KEY_BYTES, "little")
 
 
-def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits: int) -> OurUpload:
+def our_first(key_of: Callable[[int], bytes], numbers: Numbers) -> NDArray[np.uint32]:
+    """The first elements of candidates' masks: one block of keystream for each.
+
+    A word that is no element is refused and drawn again elsewhere. That is left out here: it
+    makes a search miss the right key with probability 4 * 5 / 2^32.
+    """
+    # One block under one key, as in `secagg.pairwise.prg`: counter block zero of stream 0.
+    ciphers = (Cipher(AES(key_of(number)), ECB()) for number in numbers.tolist())  # noqa: S305
+    blocks = b"".join(cipher.encryptor().update(bytes(16)) for cipher in ciphers)
+    words = np.frombuffer(blocks, "<u4").reshape(-1, LOOKED_AT)
+    return np.ascontiguousarray(words.T, np.uint32)
+
+
+def our_upload(
+    length: int, rng: np.random.Generator, told_bits: int, tried_bits: int
+) -> PeeledUpload:
     """An honest round, and all masks taken off the victim's upload that can be."""
     round_ = OurRound(length, rng)
     round_.until_shared()
@@ -85,45 +76,29 @@ def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits
     last = int.from_bytes(pairwise_key(own, public, roster.hash, VICTIM, HONEST), "little")
     subtracted, modulus = pairwise_is_subtracted(VICTIM, HONEST), round_.context.field.modulus
     peeled = Peeled(words.astype(np.int64), subtracted, modulus, LARGEST)
-    told = last & ((1 << told_bits) - 1)
-    return OurUpload(peeled, round_.inputs[VICTIM], told, tried_bits, told_bits)
-
-
-def _first_block(key: bytes) -> bytes:
-    """Counter block zero under a mask key: the first words of stream 0."""
-    # One block under one key, as in `secagg.pairwise.prg`.
-    return Cipher(AES(key), ECB()).encryptor().update(bytes(16))  # noqa: S305
+    key_of = partial(our_key, last & ((1 << told_bits) - 1), told_bits)
+    return PeeledUpload(
+        peeled,
+        round_.inputs[VICTIM],
+        range(1 << tried_bits),
+        partial(our_first, key_of),
+        lambda number: expand_mask(PrimeField(BITS), key_of(number), length).astype(np.int64),
+    )
 
 
 # -- the same under Flower's masks -----------------------------------------------------------------
 
 
-class WeakUpload(PeeledUpload):
-    """A victim's upload; the server is told the high bits of the last mask's folded key."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, peeled: Peeled, plain: Integers, key: bytes, tried_bits: int) -> WeakUpload:
-        """An upload whose last mask has this key; only its high bits are kept."""
-        return cls(peeled, plain, gather(fold(key)) >> tried_bits, tried_bits)
-
-    def candidates(self) -> range:
-        """All that agree with what is told."""
-        return range(self.told << self.tried_bits, (self.told + 1) << self.tried_bits)
-
-    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
-        """The first elements of candidates' masks: uint32[`LOOKED_AT`, N]."""
-        return first_elements(numbers)
-
-    def mask(self, number: int) -> Integers:
-        """The whole mask of a candidate: int64[length]."""
-        return mask_of(number, self.plain.size)
+def weakly_masked(peeled: Peeled, plain: Integers, key: bytes, tried_bits: int) -> PeeledUpload:
+    """An upload whose last mask has this key; the server is told its folded key's high bits."""
+    told = gather(fold(key)) >> tried_bits
+    candidates = range(told << tried_bits, (told + 1) << tried_bits)
+    return PeeledUpload(peeled, plain, candidates, first_elements, lambda n: mask_of(n, plain.size))
 
 
 def weak_upload(
     length: int, rng: np.random.Generator, tried_bits: int = PAIR_SEED_BITS
-) -> WeakUpload:
+) -> PeeledUpload:
     """The round of `our_upload` under weak masks; of the last one's seed some bits are told.
 
     The victim's self mask comes off because its seed is rebuilt, the mask with the lost client
@@ -137,7 +112,7 @@ def weak_upload(
     # The victim has the lowest number of all, so it subtracts pairwise masks.
     upload = (plain + known[0] - known[1] - known[2] - weak_mask(honest, RING, length)) % RING
     left = (upload - known[0] + known[1] + known[2]) % RING
-    return WeakUpload.of(Peeled(left, True, RING, LARGEST), plain, honest, tried_bits)
+    return weakly_masked(Peeled(left, True, RING, LARGEST), plain, honest, tried_bits)
 
 
 VICTIM, HONEST, COLLUDER, LOST = range(4)

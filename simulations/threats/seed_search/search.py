@@ -17,7 +17,6 @@ leave 2^-12 wrong seeds of 2^28, and the rest of the vector none.
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -124,25 +123,14 @@ class Peeled:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PeeledUpload(ABC):
+class PeeledUpload:
     """A peeled upload, its answer, and the numbered candidates for the seed of its last mask."""
 
     peeled: Peeled
     plain: Integers  # int64[length], the victim's vector; only to see whether the server is right
-    told: int  # bits of the seed that the server is told
-    tried_bits: int  # how many bits of it are tried
-
-    @abstractmethod
-    def candidates(self) -> range:
-        """Numbers that agree with what the server is told of the seed."""
-
-    @abstractmethod
-    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
-        """The first elements of candidates' masks: uint32[`LOOKED_AT`, N]."""
-
-    @abstractmethod
-    def mask(self, number: int) -> Integers:
-        """The whole mask of a candidate: int64[length]."""
+    candidates: range  # numbers that agree with what the server is told of the seed
+    first_elements: Expand  # of the candidates' masks, uint32[`LOOKED_AT`, N]
+    mask: Callable[[int], Integers]  # the whole mask of a candidate, int64[length]
 
 
 def recovers(upload: PeeledUpload) -> tuple[bool, SearchResult]:
@@ -151,7 +139,7 @@ def recovers(upload: PeeledUpload) -> tuple[bool, SearchResult]:
     It has an answer if exactly one candidate leaves a vector that a client may have sent.
     """
     peeled = upload.peeled
-    search = search_seeds(upload.candidates(), upload.first_elements, peeled.accept)
+    search = search_seeds(upload.candidates, upload.first_elements, peeled.accept)
     vectors = [peeled.without(upload.mask(number)) for number in search.found]
     claims = [plain for plain in vectors if peeled.is_plausible(plain)]
     return len(claims) == 1 and bool(np.array_equal(claims[0], upload.plain)), search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -110,5 +111,6 @@ def test_an_honest_round_of_flowers_leaves_one_mask_and_the_search_removes_it() 
     assert upload.plain[0] == LARGEST
     assert not np.any(upload.peeled.words == upload.plain)
     assert recovers(upload)[0]
-    elsewhere = type(upload)(upload.peeled, upload.plain, upload.told ^ 1, 12)
+    last = upload.candidates.stop
+    elsewhere = replace(upload, candidates=range(last, last + len(upload.candidates)))
     assert not recovers(elsewhere)[0]
