@@ -35,9 +35,10 @@ from simulations.threats.rounds.released import (
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,
     SYBILS,
-    OpenedBatches,
     SybilCohort,
+    opened_round,
     scores_of_victim,
+    unopened_noise,
 )
 
 _JOINED: Final = "joined"
@@ -111,12 +112,12 @@ class _NoiseLeft:
 
 
 def _noise_left(effort: Effort, seed: int) -> _NoiseLeft:
-    round_ = OpenedBatches.draw(effort.choose(20_000, 400_000), seed)
-    noise, survivors = round_.noise()
-    event = round_.setup.events(survivors).sybil
+    setup = opened_round(effort.choose(20_000, 400_000), seed)
+    noise, survivors = unopened_noise(setup, seed)
+    event = setup.events(survivors).sybil
     if not isinstance(event, BinomialRelease):
         raise TypeError(f"a round without coins is accounted as {event}")
-    all_coins = replace(event, coins=int(round_.setup.noise_left(survivors).amount))
+    all_coins = replace(event, coins=int(setup.noise_left(survivors).amount))
     return _NoiseLeft(noise, event, all_coins, derived_seed(seed, "worlds"))
 
 

@@ -20,8 +20,8 @@ from simulations.threats.rounds.announced import (
     COINS,
     OTHER_SHAPE,
     TARGET,
-    DeceivedRound,
     announced_round,
+    deceived,
     high_digits,
     lies,
     strict_policy,
@@ -100,9 +100,9 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     reasons: dict[str, list[str]] = {}
     got = tried = 0
     for name, lie in lies(seed).items():
-        deceived = DeceivedRound(identities, setup, lie, seed)
         outcomes = [
-            run_split(deceived.people(), dict(enumerate(identities)), story) for story in Story
+            run_split(deceived(identities, setup, lie, seed), dict(enumerate(identities)), story)
+            for story in Story
         ]
         reasons.setdefault(_reasons(outcomes), []).append(name)
         got += sum(outcome.involves(TARGET) for outcome in outcomes)
@@ -135,7 +135,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
         if name in OTHER_SHAPE:
             continue
         outcome = SplitOutcome()
-        open_unbound(DeceivedRound(identities, setup, lie, seed).people(), setup.context, outcome)
+        open_unbound(deceived(identities, setup, lie, seed), setup.context, outcome)
         if outcome.involves(TARGET):
             opened.append(name)
     return opened
@@ -144,7 +144,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
 def _digits_stand_out(identities: Sequence[Identity], seed: int, number: int) -> bool:
     """Whether rounding the sum of victims to the target's scale gives the target's integers."""
     setup = announced_round(identities, NO_MODEL, 0, seed, number)
-    people = DeceivedRound(identities, setup, lies(seed)["scale"], seed).people()
+    people = deceived(identities, setup, lies(seed)["scale"], seed)
     outcome = SplitOutcome()
     open_unbound(people, setup.context, outcome)
     own = high_digits(people[TARGET].sent())

@@ -6,7 +6,6 @@ Five clients, plain parameters, any of which may be edited.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -138,30 +137,23 @@ OTHER_SHAPE: Final = frozenset({"sketch", "removable", "degree", "mode", "bits"}
 """Lies that need no hash to be found: vectors, shares or messages have another shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeceivedRound:
-    """One round in which the target is told something else."""
-
-    identities: Sequence[Identity]
-    setup: RoundSetup
-    lie: Mapping[str, object]
-    seed: int
-
-    def people(self) -> dict[int, Participant]:
-        """Clients of the product, which trust every announcement."""
-        registry = public_keys(self.identities)
-        told, number = self.setup.announce(), self.setup.context.round_number
-        rng = np.random.default_rng(derived_seed(self.seed, "updates", number))
-        people = {}
-        for index, identity in enumerate(self.identities):
-            people[index] = Participant(
-                real_client(identity, registry),
-                edited(told, **self.lie) if index == TARGET else told,
-                self.setup.parameters.model_digest,
-                rng.normal(size=DIMENSION) * CLIP / 8.0,
-                noise_seed(self.seed, "told", number, index),
-            )
-        return people
+def deceived(
+    identities: Sequence[Identity], setup: RoundSetup, lie: Mapping[str, object], seed: int
+) -> dict[int, Participant]:
+    """Clients of one round, of which the target is told something else; they trust everything."""
+    registry = public_keys(identities)
+    told, number = setup.announce(), setup.context.round_number
+    rng = np.random.default_rng(derived_seed(seed, "updates", number))
+    return {
+        index: Participant(
+            real_client(identity, registry),
+            edited(told, **lie) if index == TARGET else told,
+            setup.parameters.model_digest,
+            rng.normal(size=DIMENSION) * CLIP / 8.0,
+            noise_seed(seed, "told", number, index),
+        )
+        for index, identity in enumerate(identities)
+    }
 
 
 def high_digits(values: Integers) -> Floats:

@@ -21,8 +21,8 @@ from simulations.threats.rounds.announced import (
     OTHER_SHAPE,
     SURVIVORS,
     TARGET,
-    DeceivedRound,
     announced_round,
+    deceived,
     lies,
 )
 from simulations.threats.rounds.parties import (
@@ -154,10 +154,9 @@ class TestVictims:
     def test_real_clients_open_no_sum_where_victims_do(self, name: str) -> None:
         identities = identities_of(1, COHORT)
         setup = announced_round(identities, DIGEST, 20, 1)
-        deceived = DeceivedRound(identities, setup, lies(1)[name], 1)
         for run, opens in ((open_sum, False), (open_unbound, True)):
             outcome = SplitOutcome()
-            run(deceived.people(), setup.context, outcome)
+            run(deceived(identities, setup, lies(1)[name], 1), setup.context, outcome)
             assert outcome.involves(TARGET) is opens
 
 
