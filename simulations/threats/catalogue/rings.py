@@ -40,7 +40,6 @@ from simulations.threats.rounds.grinding import (
     SCALED_BITS,
     Grinder,
     Ground,
-    ServersTime,
     people_of,
     scaled_round,
 )
@@ -91,7 +90,7 @@ def grinding(effort: Effort, seed: int) -> Findings:
 
 def _ground(seed: int, number: int, policy: ClientPolicy, *, keeps_time: bool) -> Ground:
     setup = scaled_round(seed, number)
-    return Grinder(setup, seed, policy, ServersTime(), keeps_time).run()
+    return Grinder(setup, seed, policy, keeps_time).run()
 
 
 def _figures(found: Sequence[Ground]) -> dict[str, int | bool]:

@@ -20,7 +20,7 @@ from simulations.threats.inversion.experiments import (
 )
 from simulations.threats.inversion.grid import noise_curve, picture_grid
 from simulations.threats.inversion.pictures import Gallery, galleries
-from simulations.threats.inversion.results import Labels, Reconstructions, Result
+from simulations.threats.inversion.results import Labels, Reconstructions
 from simulations.threats.inversion.views import ServerView
 
 GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
@@ -90,7 +90,7 @@ def _curve(setting: InversionSetting) -> Exhibit:
     return noise_curve(points, threshold, setting.gallery.data.name, setting.clients)
 
 
-def _figures(results: Sequence[Result], view: ServerView) -> Figures:
+def _figures(results: Sequence[Reconstructions | Labels], view: ServerView) -> Figures:
     return {name: value for each in results for name, value in each.figures(view).items()}
 
 
@@ -105,7 +105,7 @@ def _judged(
     counts = [each.counts(view) for each in pictures]
     chance = max(each.recognition.chance for each in pictures)
     total = rate(sum(hit for hit, _ in counts), sum(of for _, of in counts), chance)
-    results: list[Result] = [*pictures, *labels]
+    results: list[Reconstructions | Labels] = [*pictures, *labels]
     shares = [each.rate(view) for each in results]
     if view is ServerView.PLAIN:
         shares = [share for share in shares if int(share["trials"]) >= FEWEST]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -16,16 +15,6 @@ from simulations.audits.base import Figures, Floats
 from simulations.threats.game.rates import rate
 from simulations.threats.inversion.pictures import Recognition, psnr
 from simulations.threats.inversion.views import ServerView
-
-
-class Result(Protocol):
-    """What one attack came to on each view."""
-
-    def rate(self, view: ServerView) -> Figures:
-        """The share of successes, with its interval and ``succeeded``."""
-
-    def figures(self, view: ServerView) -> Figures:
-        """Everything measured, under names of its own."""
 
 
 @dataclass(frozen=True)

@@ -83,17 +83,6 @@ def people_of(seed: int) -> list[Identity]:
 
 
 @dataclass
-class ServersTime:
-    """What the clients' clocks show: it goes on while the server tries."""
-
-    spent: float = 0.0
-
-    def __call__(self) -> float:
-        """The server's time in Unix seconds."""
-        return OPENED + self.spent
-
-
-@dataclass
 class Ground:
     """What a server came to."""
 
@@ -110,15 +99,15 @@ class Grinder:
         setup: RoundSetup,
         seed: int,
         policy: ClientPolicy,
-        time: ServersTime,
-        keeps_time: bool = True,
+        keeps_time: bool,
     ) -> None:
         self._setup = setup
         self._people = people_of(seed)
         self._salt = derived_bytes(seed, "grind", setup.context.round_number)
-        self._time = time
+        # What the clients' clocks show goes on while the server tries.
+        self._seconds = float(OPENED)
         honest = range(CLIENTS - COLLUDERS)
-        clock: UnixClock | None = time if keeps_time else None
+        clock: UnixClock | None = (lambda: self._seconds) if keeps_time else None
         self._honest = {u: self._participant(u, seed, policy, clock) for u in honest}
         self._own = {u: self._session(u, 0) for u in range(CLIENTS - COLLUDERS, CLIENTS)}
         self._found = Ground()
@@ -163,7 +152,7 @@ class Grinder:
             roster = RoundRoster.build(self._setup.context, known)
             if any(self._surrounded(roster)):
                 return roster
-            self._time.spent += SECONDS_PER_TRY
+            self._seconds += SECONDS_PER_TRY
             self._own[changed] = self._session(changed, attempt + 1)
             advertised[changed] = self._own[changed].begin_bytes()
             known[changed] = sent_as(Advertisement, advertised[changed], changed)
