@@ -22,8 +22,14 @@ from simulations.audits.base import Floats, derived_seed
 from simulations.learning.data import Split
 from simulations.learning.models import DataShape, ReluMlpTask, Task, Vector, build_task
 from simulations.learning.models.convolutional import image_sides
-from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
-from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
+from simulations.threats.inversion.analytic import (
+    imprint_model,
+    imprint_task,
+    leaked_label,
+    read_bins,
+    row_ratio,
+    to_pixels,
+)
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import (
     Gallery,
