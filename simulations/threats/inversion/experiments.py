@@ -187,7 +187,7 @@ GUESSES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Noised:
-    """One round."""
+    """How close an attack on one round came, behind the noise of an epsilon."""
 
     epsilon: float
     psnr: Floats  # of every client's picture, each attacked on its own, float64[n], dB
