@@ -40,6 +40,68 @@ from simulations.threats.game.games import Setting
 from simulations.threats.game.victims import Victims
 from simulations.threats.seed_search.search import LOOKED_AT, Numbers, Peeled, PeeledUpload
 
+VICTIM, HONEST, COLLUDER, LOST = range(4)
+CLIENTS = 4
+BITS = 32
+
+
+class OurRound(Adversary):
+    """An honest server of four real clients.
+
+    Attributes:
+        inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
+    """
+
+    def __init__(self, length: int, rng: np.random.Generator) -> None:
+        setting = Setting(size=CLIENTS, lost=1, bits=BITS, length=length)
+        context = setting.context(1)
+        self.inputs: Integers = rng.integers(0, LARGEST + 1, (CLIENTS, length))
+        self.refusals: list[ProtocolError] = []
+        dealt = self.inputs.astype(context.field.dtype)
+        told = self.refusals.append
+        super().__init__(Victims(context, dealt, [COLLUDER], rng.bytes(8), refused=told), rng)
+
+    def until_shared(self) -> None:
+        """Everybody has shared its secrets."""
+        self.advertise()
+        self.collect_bundles()
+
+    def deliver(self) -> None:
+        """All but the lost client upload."""
+        for u in (VICTIM, HONEST, COLLUDER):
+            self.deliver_to(u)
+
+    def until_confirmed(self) -> None:
+        """Survivors have signed who is in the sum."""
+        self.until_shared()
+        self.deliver()
+        self.announce()
+
+    def told_out_of_turn(self, u: int, survivors: tuple[int, ...]) -> ProtocolError | None:
+        """Tell a client who survived: the error that it refused with, if it did."""
+        message = SurvivorSet(self.tag, encode_set(survivors, self.context.size))
+        return None if self.victims.ask(u, message).accepted else self.refusals.pop()
+
+
+def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[ProtocolError | None]:
+    """The server asks clients for shares of both secrets of the victim, which is in the sum.
+
+    There is no message that names a client on two lists: clients are told one set of survivors and
+    derive from it what to give up. So the server can only ask again: for another set before the
+    first is answered, and after it.
+    """
+    refusals = []
+    for answered in (False, True):
+        round_ = OurRound(length, rng)
+        round_.until_confirmed()
+        if answered:
+            round_.convince()
+        refusals += [round_.told_out_of_turn(u, (HONEST, COLLUDER)) for u in (HONEST, COLLUDER)]
+    return refusals
+
+
+# -- an upload with one mask left on it ------------------------------------------------------------
+
 
 def our_key(told: int, told_bits: int, number: int) -> bytes:
     """The key of a numbered candidate: the low bits that were told, and a guess of the rest."""
@@ -113,63 +175,3 @@ def weak_upload(
     upload = (plain + known[0] - known[1] - known[2] - weak_mask(honest, RING, length)) % RING
     left = (upload - known[0] + known[1] + known[2]) % RING
     return weakly_masked(Peeled(left, True, RING, LARGEST), plain, honest, tried_bits)
-
-
-VICTIM, HONEST, COLLUDER, LOST = range(4)
-CLIENTS = 4
-BITS = 32
-
-
-class OurRound(Adversary):
-    """An honest server of four real clients.
-
-    Attributes:
-        inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
-    """
-
-    def __init__(self, length: int, rng: np.random.Generator) -> None:
-        setting = Setting(size=CLIENTS, lost=1, bits=BITS, length=length)
-        context = setting.context(1)
-        self.inputs: Integers = rng.integers(0, LARGEST + 1, (CLIENTS, length))
-        self.refusals: list[ProtocolError] = []
-        dealt = self.inputs.astype(context.field.dtype)
-        told = self.refusals.append
-        super().__init__(Victims(context, dealt, [COLLUDER], rng.bytes(8), refused=told), rng)
-
-    def until_shared(self) -> None:
-        """Everybody has shared its secrets."""
-        self.advertise()
-        self.collect_bundles()
-
-    def deliver(self) -> None:
-        """All but the lost client upload."""
-        for u in (VICTIM, HONEST, COLLUDER):
-            self.deliver_to(u)
-
-    def until_confirmed(self) -> None:
-        """Survivors have signed who is in the sum."""
-        self.until_shared()
-        self.deliver()
-        self.announce()
-
-    def told_out_of_turn(self, u: int, survivors: tuple[int, ...]) -> ProtocolError | None:
-        """Tell a client who survived: the error that it refused with, if it did."""
-        message = SurvivorSet(self.tag, encode_set(survivors, self.context.size))
-        return None if self.victims.ask(u, message).accepted else self.refusals.pop()
-
-
-def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[ProtocolError | None]:
-    """The server asks clients for shares of both secrets of the victim, which is in the sum.
-
-    There is no message that names a client on two lists: clients are told one set of survivors and
-    derive from it what to give up. So the server can only ask again: for another set before the
-    first is answered, and after it.
-    """
-    refusals = []
-    for answered in (False, True):
-        round_ = OurRound(length, rng)
-        round_.until_confirmed()
-        if answered:
-            round_.convince()
-        refusals += [round_.told_out_of_turn(u, (HONEST, COLLUDER)) for u in (HONEST, COLLUDER)]
-    return refusals

@@ -136,6 +136,8 @@ def random_vectors(rng: np.random.Generator, context: OneShotContext) -> Integer
     return np.mod(drawn, field.modulus).astype(field.dtype)
 
 
+# -- rounds drawn at random -----------------------------------------------------------------------
+
 LARGEST = 8
 """Most clients of a random round; a committee has one member more at the most."""
 
