@@ -28,6 +28,7 @@ __all__ = [
     "both",
     "either",
     "exact_game",
+    "once",
     "parameter_refused",
     "rate",
     "refusal",
@@ -42,27 +43,20 @@ AttackRun: TypeAlias = "Callable[[Effort, int], Findings]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """An entry of the catalogue: all that reports, tests and documents say of an attack.
-
-    Attributes:
-        title: what must hold in spite of it, in words.
-        says: what the adversary does.
-        stopped_by: the defence that its twin lacks.
-        refused_with: how the product refuses it, as `refusal` writes it; empty for an attack that
-            noise, masks or numbers stop, and for one that is refused in several ways.
-        see: pages of the documentation that say more, and other checks that try the same.
-        run: takes an effort and a seed that fixes everything but the victims' own secrets.
-    """
+    """An entry of the catalogue: all that reports, tests and documents say of an attack."""
 
     id: str
     promise: str
     name: str
-    title: str
-    says: str
-    stopped_by: str
+    title: str  # what must hold in spite of it, in words
+    says: str  # what the adversary does
+    stopped_by: str  # the defence that its twin lacks
+    # How the product refuses it, as `refusal` writes it; empty for an attack that noise, masks or
+    # numbers stop, and for one that is refused in several ways.
     refused_with: str = ""
+    # Pages of the documentation that say more, and other checks that try the same.
     see: tuple[str, ...] = ()
-    run: AttackRun
+    run: AttackRun  # takes an effort and a seed that fixes everything but the victims' own secrets
 
     def row(self) -> str:
         """Its row of the table in docs/threat-model.md."""
@@ -78,18 +72,13 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What both runs of an attack came to.
+    """What both runs of an attack came to."""
 
-    Attributes:
-        real: figures of the product; ``succeeded`` must be false. Where a typed error stopped the
-            attack, ``refused_with`` names it: its type, and its reason if it has one.
-        twin: figures of the victim without the defence; ``succeeded`` must be true.
-        exhibits: pictures for the report.
-    """
-
+    # Figures of the product; ``succeeded`` must be false. Where a typed error stopped the attack,
+    # ``refused_with`` names it: its type, and its reason if it has one.
     real: Figures
-    twin: Figures
-    exhibits: tuple[Exhibit, ...] = ()
+    twin: Figures  # figures of the victim without the defence; ``succeeded`` must be true
+    exhibits: tuple[Exhibit, ...] = ()  # pictures for the report
 
     def __post_init__(self) -> None:
         for side in (self.real, self.twin):
@@ -109,6 +98,11 @@ def twins(
             return Findings(real, game(trials, seed, **weak))
 
     return run
+
+
+def once(game: Callable[..., Figures], *missing: Missing, **weak: Any) -> AttackRun:
+    """The same for a game that is not played in trials: once on the product and on its twin."""
+    return twins(lambda _, seed, **how: game(seed, **how), 1, 1, *missing, **weak)
 
 
 def either(first: Figures, second: Figures | bool, **more: Any) -> Figures:

@@ -35,8 +35,8 @@ from simulations.threats.one_shot.parties import (
     proposal,
     quorum,
 )
+from simulations.threats.span.clients import members, subsets
 from simulations.threats.span.one_shot import OneShotParameters, OneShotRules
-from simulations.threats.span.parameters import members, subsets
 
 _MEMBER = 0
 _LENGTH = 2

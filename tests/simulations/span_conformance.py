@@ -56,8 +56,7 @@ from secagg.shamir import decode_share, encode_share
 from secagg.tags import Usage
 from simulations.threats.game.contexts import identity_of, new_session
 from simulations.threats.game.games import Setting
-from simulations.threats.span.clients import ClientRules
-from simulations.threats.span.parameters import Parameters, members, subsets
+from simulations.threats.span.clients import ClientRules, Parameters, members, subsets
 
 _BITS, _LENGTH = 16, 2
 _SECRETS = 2

@@ -38,7 +38,7 @@ def faults_command(
     from rich.progress import Progress
 
     from simulations.threats.faults import behaviours_named
-    from simulations.threats.faults.kept import OtherCampaignError, Question, figures, run_kept
+    from simulations.threats.faults.campaign import OtherCampaignError, Question, figures, run_kept
 
     names = tuple(play or ())
     try:

@@ -7,7 +7,7 @@ from typing import Final
 from simulations.audits.base import Check
 from simulations.reports.audit.span import mutant_figures, product_figures
 from simulations.threats.one_shot.run_schedules import RunRules, SchedulesReport, run_schedules
-from simulations.threats.one_shot.weak_memories import (
+from simulations.threats.one_shot.weak import (
     ForgetsLists,
     ForgetsRounds,
     SignsLate,

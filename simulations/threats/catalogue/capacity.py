@@ -66,10 +66,6 @@ class ExtremeRounds:
         keys = public_keys(identities_of(self.seed, SETTINGS.cohort))
         return pairwise_setup(plan, parameters, keys, bytes(16), 0)
 
-    @cached_property
-    def _pipeline(self) -> Pipeline:
-        return Pipeline(self.setup)
-
     def update(self, number: int) -> Floats:
         """float64[d]: on the clip, and beyond the bound of the one coordinate that it is in."""
         pushed = np.zeros(LENGTH, np.int64)
@@ -79,8 +75,9 @@ class ExtremeRounds:
     def integers(self, number: int) -> Integers:
         """int64[n, L]: what the clients of one round put behind their masks."""
         update, cohort = self.update(number), self.setup.context.size
+        pipeline = Pipeline(self.setup)
         seeds = (noise_seed(self.seed, "wrap", number, index) for index in range(cohort))
-        return np.stack([centre(self._pipeline.encode(update, seed)) for seed in seeds])
+        return np.stack([centre(pipeline.encode(update, seed)) for seed in seeds])
 
     def in_field(self, integers: Integers, bits: int) -> Integers:
         """int64[L]: what a field of so many bits makes of their sum."""

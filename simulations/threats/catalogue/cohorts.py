@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,7 +12,6 @@ from protocol import ClientPolicy, PolicyError
 from protocol.planning.policies import client_policy
 from simulations.audits.base import (
     Figures,
-    Floats,
     derived_seed,
     identities_of,
     public_keys,
@@ -35,9 +34,10 @@ from simulations.threats.rounds.released import (
 from simulations.threats.rounds.sybils import (
     SYBIL_SETTINGS,
     SYBILS,
-    OpenedBatches,
     SybilCohort,
+    opened_round,
     scores_of_victim,
+    unopened_noise,
 )
 
 _JOINED: Final = "joined"
@@ -62,7 +62,7 @@ def sybils(effort: Effort, seed: int) -> Findings:
     scores, middle = scores_of_victim(crowd, worlds, seed)
     twin = guessing_rate(scores, worlds, middle, allowed)
     full = _refusal(crowd.refuses(crowd.setup.context.cohort, policy))
-    left = _noise_left(effort, derived_seed(seed, "exact"))
+    (beyond, charged), (less, all_coins) = _noise_left(effort, derived_seed(seed, "exact"))
     told: Figures = {
         "refused_with": "; ".join(f"{who}: {how}" for who, how in answers.items()),
         "registered Sybils, a full cohort": full,
@@ -70,58 +70,34 @@ def sybils(effort: Effort, seed: int) -> Findings:
         "own_noise_epsilon": epsilon_of(honest.sybil, GOAL.delta),
         "delta": GOAL.delta,
         "own_noise_accuracy": allowed_accuracy(honest.sybil),
-        **left.figures(left.charged),
+        **charged,
     }
     recovered = {"uploads_recovered": exact, "real_rounds": rounds}
     return Findings(
-        either(silent, joined > 0 or left.exceeds(left.charged), **told),
-        both(
-            twin,
-            exact == rounds and left.exceeds(left.all_coins),
-            **left.figures(left.all_coins),
-            **recovered,
-        ),
+        either(silent, joined > 0 or beyond, **told),
+        both(twin, exact == rounds and less, **all_coins, **recovered),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _NoiseLeft:
-    """What hides the victim of a round with exact noise and dropouts, and what was charged for it.
+def _noise_left(effort: Effort, seed: int) -> list[tuple[bool, Figures]]:
+    """What hides the victim of a round with exact noise and dropouts.
 
-    Attributes:
-        noise: float64[N], centred; what the Sybils' shares do not open.
+    Held against what is charged for it, and against all coins: whether the Sybils tell more than
+    the event allows, how the noise compares, and what the event would print.
     """
-
-    noise: Floats
-    charged: BinomialRelease
-    all_coins: BinomialRelease
-    seed: int
-
-    def _found(self, event: BinomialRelease) -> Figures:
-        return noise_left_figures(self.noise, event, self.seed)
-
-    def exceeds(self, event: BinomialRelease) -> bool:
-        """Whether the Sybils tell more than this event allows."""
-        return bool(self._found(event)["succeeded"])
-
-    def figures(self, event: BinomialRelease) -> Figures:
-        """How the noise compares with that of an event, and what the event would print."""
-        found = self._found(event)
-        names = ("accuracy", "chance", "claimed_coins", "variance_ratio", "variance_tolerance")
-        return {
-            **{f"exact_noise_{name}": found[name] for name in names},
-            "exact_noise_epsilon": epsilon_of(event, GOAL.delta),
-        }
-
-
-def _noise_left(effort: Effort, seed: int) -> _NoiseLeft:
-    round_ = OpenedBatches.draw(effort.choose(20_000, 400_000), seed)
-    noise, survivors = round_.noise()
-    event = round_.setup.events(survivors).sybil
+    setup = opened_round(effort.choose(20_000, 400_000), seed)
+    noise, survivors = unopened_noise(setup, seed)
+    event = setup.events(survivors).sybil
     if not isinstance(event, BinomialRelease):
         raise TypeError(f"a round without coins is accounted as {event}")
-    all_coins = replace(event, coins=int(round_.setup.noise_left(survivors).amount))
-    return _NoiseLeft(noise, event, all_coins, derived_seed(seed, "worlds"))
+    names = ("accuracy", "chance", "claimed_coins", "variance_ratio", "variance_tolerance")
+    compared: list[tuple[bool, Figures]] = []
+    for each in (event, replace(event, coins=int(setup.noise_left(survivors).amount))):
+        found = noise_left_figures(noise, each, derived_seed(seed, "worlds"))
+        figures: Figures = {f"exact_noise_{name}": found[name] for name in names}
+        figures["exact_noise_epsilon"] = epsilon_of(each, GOAL.delta)
+        compared.append((bool(found["succeeded"]), figures))
+    return compared
 
 
 def _answers(crowd: SybilCohort, policy: ClientPolicy, seed: int) -> dict[str, str]:

@@ -1,14 +1,8 @@
 """A31: holders that lie about the shares of others, alone and together.
 
 Rounds of 15 clients, so many that not every choice of t shares is tried. Of 15 answers with t = 9,
-three wrong ones are within half of the distance. What liars do:
-
-* each says something of its own; or all agree on shares of another secret, for every owner;
-* each lies about some owners only, so that one that is caught says nothing about the others;
-* they move to polynomials that keep the secret and pass through most honest shares, so that two
-  honest holders look like the liars: four can do that where t = 11, and the round tolerates five;
-* more than half of the distance agree on another secret: nobody can tell, and nobody is named;
-* their shares are no field elements, or too few: refused at once.
+three wrong ones are within half of the distance; framing takes four liars where t = 11. More than
+half of the distance agree on another secret: nobody can tell, and nobody is named.
 
 The attack succeeds if an honest client is named or blamed, if a sum is wrong, or if liars whom the
 shares give away end the round or stay unnamed. One twin takes the first t shares and blames the
@@ -34,9 +28,9 @@ from simulations.audits.base import Figures
 from simulations.threats.attack import Attack, Effort, Findings, rate
 from simulations.threats.faults.behaviours import Lie, Tally, instead
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.rounds import ServerMaker, with_liars
+from simulations.threats.faults.rounds import with_liars
 from simulations.threats.game.games import Setting
-from simulations.threats.game.weak_clients import weakened
+from simulations.threats.game.weak_clients import replaced
 
 _SIZE: Final = 15
 _SETTING: Final = Setting(size=_SIZE, colluders=2)
@@ -48,14 +42,10 @@ Falsify = Callable[[Liar, UnmaskShares], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Story:
-    """One way to lie.
-
-    Attributes:
-        liars: how many of those that are asked first.
-    """
+    """One way to lie."""
 
     setting: Setting = _SETTING
-    liars: int = 3
+    liars: int = 3  # how many of those that are asked first
     plan: Callable[[np.random.Generator, SessionContext, Sequence[int]], Falsify]
     outcome: str = "exact sum"
     named: bool = True
@@ -134,29 +124,25 @@ _STORIES: Final[Mapping[str, _Story]] = {
 }
 
 
-class FirstSharesServer(ServerSession):
-    """Rebuilds from the first t shares, and blames the owner of what does not fit."""
-
-    def _rebuild(self, roster: RoundRoster, surplus: SurplusSeeds) -> Rebuilt:
-        """No wrong share is looked for."""
-        secrets = {}
-        for owner in self._participants:
-            holders = [h for h in roster.graph.holders(owner) if h in self._shares]
-            first = holders[: roster.threshold]
-            shares = np.array([[self._shares[holder][owner]] for holder in first])
-            (secret,) = combine(shares, first)
-            if secret is None or not self._is_committed(owner, secret):
-                raise RemoteProtocolError(owner, Reason.BAD_SHARE)
-            secrets[owner] = secret
-        return Rebuilt(secrets, {})
+def _rebuild_first(server: ServerSession, roster: RoundRoster, _: SurplusSeeds) -> Rebuilt:
+    """Rebuild from the first t shares, and blame the owner of what does not fit."""
+    secrets = {}
+    for owner in server._participants:
+        first = [h for h in roster.graph.holders(owner) if h in server._shares][: roster.threshold]
+        shares = np.array([[server._shares[holder][owner]] for holder in first])
+        (secret,) = combine(shares, first)
+        if secret is None or not server._is_committed(owner, secret):
+            raise RemoteProtocolError(owner, Reason.BAD_SHARE)
+        secrets[owner] = secret
+    return Rebuilt(secrets, {})
 
 
-def no_margin(context: SessionContext) -> ServerSession:
-    """A server that names liars as if no client could work together with another."""
-    return ServerSession(weakened(context, tolerated_colluders=0))
+_FIRST_SHARES: Final = (ServerSession, "_rebuild", _rebuild_first)
+_NO_MARGIN: Final = (SessionContext, "corrupt_holders", lambda *_: 0)
+"""Liars are named as if no client could work together with another."""
 
 
-def _went_wrong(story: _Story, number: int, rng: np.random.Generator, server: ServerMaker) -> bool:
+def _went_wrong(story: _Story, number: int, rng: np.random.Generator) -> bool:
     """Play a round; whether it ended otherwise than the product promises."""
     context = story.setting.context(number)
     # Of those that are asked first, so that every lie is met; the framed two come before the rest.
@@ -168,37 +154,38 @@ def _went_wrong(story: _Story, number: int, rng: np.random.Generator, server: Se
         return msgspec.structs.replace(message, shares=falsify(liar, message))
 
     lie = Lie(edits={UnmaskShares: instead(falsified)})
-    played = with_liars(context, lie, liars, rng, 0.0, Tally(), server)
+    played = with_liars(context, lie, liars, rng, 0.0, Tally())
     verdict = played.verdict()
     named = set() if played.total is None else set(played.total.culprits)
     expected = set(liars) if story.named else set()
     return verdict.problem is not None or (verdict.outcome, named) != (story.outcome, expected)
 
 
-def _wrong(name: str, trials: int, seed: int, server: ServerMaker) -> int:
+def _wrong(name: str, trials: int, seed: int) -> int:
     """In how many rounds of one story the attack came through."""
     place = list(_STORIES).index(name)
     return sum(
-        _went_wrong(_STORIES[name], number, np.random.default_rng([seed, place, number]), server)
+        _went_wrong(_STORIES[name], number, np.random.default_rng([seed, place, number]))
         for number in range(trials)
     )
 
 
-def _played(trials: int, seed: int, server: ServerMaker) -> Figures:
-    """So many rounds of each story."""
-    wrong = {name: _wrong(name, trials, seed, server) for name in _STORIES}
+def _played(trials: int, seed: int) -> Figures:
+    wrong = {name: _wrong(name, trials, seed) for name in _STORIES}
     return {**rate(sum(wrong.values()), trials * len(_STORIES)), **wrong}
 
 
 def _lying_holders(effort: Effort, seed: int) -> Findings:
     """A31: play every way to lie against the product and against both twins."""
     trials = effort.choose(1, 40)
-    twin = _played(trials, seed, FirstSharesServer)
-    framed = _wrong("framing", trials, seed, no_margin)
+    with replaced(_FIRST_SHARES):
+        twin = _played(trials, seed)
+    with replaced(_NO_MARGIN):
+        framed = _wrong("framing", trials, seed)
     # Each twin must be beaten in all that its defence is there for.
     beaten = [twin["alone"], twin["together"], twin["about_some_owners"], framed]
     return Findings(
-        _played(trials, seed, ServerSession),
+        _played(trials, seed),
         {
             **twin,
             "framing_without_margin": framed,

@@ -26,8 +26,7 @@ from simulations.threats.attack import (
     twins,
 )
 from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
-from simulations.threats.game.contexts import random_inputs
-from simulations.threats.game.games import Setting
+from simulations.threats.game.games import Setting, deals
 from simulations.threats.game.knowledge import MASKING_KEY
 from simulations.threats.game.victims import SessionMaker, Victims
 from simulations.threats.game.weak_clients import (
@@ -139,18 +138,10 @@ def _two_encodings(
     """Rounds in which a roster with one key in two places is taken, by whom, and by whom not."""
     servers, clients = 0, 0
     refusals: Counter[str] = Counter()
-    for number in range(trials):
-        rng = np.random.default_rng([seed, number])
-        context = Setting().context(number)
-        victims = Victims(
-            context,
-            random_inputs(rng, context),
-            {int(rng.integers(context.size))},
-            rng.bytes(4),
-            session,
-            lambda error: refusals.update([refusal(error)]),
-        )
-        attack = TwoEncodings(victims, rng)
+    for rng, context, inputs in deals(Setting(), trials, seed):
+        colluder, salt = {int(rng.integers(context.size))}, rng.bytes(4)
+        told = (session, lambda error: refusals.update([refusal(error)]))
+        attack = TwoEncodings(Victims(context, inputs, colluder, salt, *told), rng)
         attack.advertise()
         with replaced(*ANY_ENCODING if careless else ()):
             servers += attack.taken_by_a_server()

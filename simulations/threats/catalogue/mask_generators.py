@@ -5,7 +5,7 @@ Three attacks on the generator, on ours and on Flower's (`simulations.threats.fl
 * **Unmasking.** A curious server takes every mask off an upload that it can after an honest round,
   and searches the seed of the last one. It needs the view of one round, a victim with one surviving
   honest neighbour (the others are lost or work for the server), and the public range of the
-  quantiser to recognise the right seed: see `simulations.threats.seed_search.peeled`. To stay quick
+  quantiser to recognise the right seed: see `simulations.threats.seed_search.search`. To stay quick
   it is told bits of the seed, in both worlds the same number, and the cost of all seeds is worked
   out from a timed search. The full effort tries all 2^28 seeds without being told anything.
   Two honest neighbours are not tried here. Flower's uploads begin with the client's weight, which
@@ -34,7 +34,7 @@ from simulations.threats.flower.masks import (
     weak_mask,
 )
 from simulations.threats.flower.our_upload import our_upload, weak_upload
-from simulations.threats.seed_search import recovers, unmask
+from simulations.threats.seed_search.search import recovers, unmask
 
 LENGTH: Final = 100
 """Coordinates of an upload."""
@@ -65,15 +65,10 @@ def same_masks(generator: Generator, key_bytes: int, seed: int) -> int:
 
 
 def bias(elements: Integers, residues: int) -> Figures:
-    """Hold elements against the uniform law on 0 .. residues - 1, at level `ALPHA`.
+    """Hold elements int64[N] against the uniform law on 0 .. residues - 1, at level `ALPHA`.
 
-    Args:
-        elements: int64[N]. A residue of a uniform law is missing with probability
-            exp(-N / residues): exp(-1044) for 2^18 elements of 251 residues.
-        residues: cells of chi-square; each expects N / residues elements.
-
-    Returns:
-        With ``biased``: chi-square refutes the law, or a residue is never drawn.
+    A residue of a uniform law is missing with probability exp(-N / residues): exp(-1044) for 2^18
+    elements of 251 residues.
     """
     counts = np.bincount(elements, minlength=residues)
     expected = elements.size / residues

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from protocol import Pipeline
-from simulations.audits.base import Figures, Floats, derived_seed
+from simulations.audits.base import Figures, derived_seed
 from simulations.audits.paths import Mistake, WholePath
 from simulations.threats.attack import Attack, Effort, Findings
 from simulations.threats.rounds.reduced_noise import (
@@ -64,33 +65,25 @@ _TARGET: Final = 0
 _COORDINATE: Final = 3
 
 
-@dataclass(frozen=True)
-class LoneCoordinate:
+def _alone(path: WholePath, seed: int) -> Callable[[int, int], float]:
     """Rounds in which the target alone may touch one coordinate, as with the row of a rare word.
 
-    Attributes:
-        others: float64[n, d], updates that are zero there.
+    What is made of a round in a world is that coordinate of the released mean: others' updates are
+    zero there, and as long as the clip; the target moves it as far as the clip allows.
     """
+    rng = np.random.default_rng(derived_seed(seed, "others"))
+    others = rng.normal(size=(path.settings.cohort, LENGTH))
+    others[:, _COORDINATE] = 0.0
+    others *= path.settings.clip_l2 / np.linalg.norm(others, axis=1, keepdims=True)
+    others[_TARGET] = 0.0
 
-    path: WholePath
-    others: Floats
+    def score(number: int, world: int) -> float:
+        table = others.copy()
+        table[_TARGET, _COORDINATE] = world * path.settings.clip_l2
+        total = path.total(number, table, {})
+        return float(Pipeline(path.setup(number)).decode(total).update[_COORDINATE])
 
-    @classmethod
-    def draw(cls, path: WholePath, seed: int) -> LoneCoordinate:
-        """Random inputs of the others, as long as the clip."""
-        rng = np.random.default_rng(derived_seed(seed, "others"))
-        others = rng.normal(size=(path.settings.cohort, LENGTH))
-        others[:, _COORDINATE] = 0.0
-        others *= path.settings.clip_l2 / np.linalg.norm(others, axis=1, keepdims=True)
-        others[_TARGET] = 0.0
-        return cls(path, others)
-
-    def score(self, number: int, world: int) -> float:
-        """The coordinate of the released mean; the target moves it as far as the clip allows."""
-        table = self.others.copy()
-        table[_TARGET, _COORDINATE] = world * self.path.settings.clip_l2
-        total = self.path.total(number, table, {})
-        return float(Pipeline(self.path.setup(number)).decode(total).update[_COORDINATE])
+    return score
 
 
 def lone_coordinate(effort: Effort, seed: int) -> Findings:
@@ -99,8 +92,7 @@ def lone_coordinate(effort: Effort, seed: int) -> Findings:
     middle = SMALL.clip_l2 / SMALL.cohort / 2.0
 
     def play_on(path: WholePath) -> Figures:
-        score = LoneCoordinate.draw(path, seed).score
-        return play(path, score, middle, rounds, derived_seed(seed, "worlds"))
+        return play(path, _alone(path, seed), middle, rounds, derived_seed(seed, "worlds"))
 
     return Findings(play_on(WholePath(SMALL, seed)), play_on(BareRounds(SMALL, seed)))
 

@@ -1,17 +1,12 @@
 """A21: noise that can be predicted.
 
-* The product: `NoiseSeed.fresh`, 256 bits from the operating system.
-* The twin: the same coins from a Mersenne Twister under a 32-bit seed, which is what
-  `numpy.random.RandomState(seed)` and `numpy.random.seed` make of a seed. Two ways to choose it are
-  attacked: at random, with some bits told so that the search stays short and with the cost of all
-  2^32 worked out from a timed search; and the second at which the round ran, with nothing told but
-  the day.
+The product's seeds are 256 bits from the operating system. The twin's coins are a Mersenne
+Twister's under a 32-bit seed, as `numpy.random.seed` makes it: chosen at random, with some bits
+told so that the search stays short and the cost of all 2^32 worked out from a timed one; or the
+second at which the round ran, with nothing told but the day. `seed_search.noise` has the adversary.
 
-The adversary, and how it knows a right guess: `simulations.threats.seed_search.noise`.
-
-A second attack needs no victim. It counts seeds that occur twice among many: of N seeds of 32 bits
-none do with probability exp(-N^2 / 2^33). This would also find a product whose seeds are stretched
-from few bits, whatever makes them.
+A second attack counts seeds that occur twice: of N seeds of 32 bits none do with probability
+exp(-N^2 / 2^33). It would also find a product whose seeds are stretched from few bits.
 """
 
 from __future__ import annotations

@@ -31,41 +31,21 @@ from secagg.storage import (
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
 from simulations.threats.game.adversary import Adversary
-from simulations.threats.game.contexts import Integers, identity_of, random_inputs
-from simulations.threats.game.games import Setting
+from simulations.threats.game.contexts import Integers, KeptKeys, identity_of
+from simulations.threats.game.games import Setting, deals
 from simulations.threats.game.victims import Victims
+from simulations.threats.game.weak_clients import replaced
 from simulations.threats.rounds.announced import COHORT, DELTA, FULL_PRICE, announced_round, price
 
 # -- stored rounds ----------------------------------------------------------------------------
 
 
-class MarkedKeys(TokenFolder):
-    """The victim's store: it remembers what was resumed, and destroys nothing."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self._resumed: set[bytes] = set()
-
-    def consume(self, token: bytes) -> bool:
-        """Mark the token as used, and keep its key."""
-        known = token in self._resumed
-        self._resumed.add(token)
-        return not known
-
-
-class GuessedKeys:
+class GuessedKeys(KeptKeys):
     """The adversary's: a key for every state, in case that the identity alone decides."""
 
-    def keep(self, token: bytes, key: bytes) -> None:
-        """Store nothing at all."""
-
-    def key(self, token: bytes) -> bytes | None:
+    def key(self, token: bytes) -> bytes:
         """Give the same key for every token."""
         return bytes(STATE_KEY_BYTES)
-
-    def consume(self, token: bytes) -> bool:
-        """Let a key be used as often as anybody likes."""
-        return True
 
 
 class RestartedVictims(Victims):
@@ -107,16 +87,13 @@ def _opened_by_backup(
     return None
 
 
-def _uploads_opened(kept: type[TokenFolder], rounds: int, seed: int) -> tuple[int, int]:
+def _uploads_opened(rounds: int, seed: int) -> tuple[int, int]:
     """Recorded uploads that were opened after all, and those that were tried."""
     opened = tried = 0
-    for number in range(rounds):
-        rng = np.random.default_rng([seed, number])
-        context = Setting().context(number)
-        inputs = random_inputs(rng, context)
+    for rng, context, inputs in deals(Setting(), rounds, seed):
         victims = RestartedVictims(context, inputs, [], rng.bytes(8))
         with tempfile.TemporaryDirectory() as folder:
-            victims.store_in(kept(Path(folder)))
+            victims.store_in(TokenFolder(Path(folder)))
             server = Adversary(victims, rng)
             server.run()
             for u, upload in server.uploads.items():
@@ -127,13 +104,6 @@ def _uploads_opened(kept: type[TokenFolder], rounds: int, seed: int) -> tuple[in
 
 
 # -- histories --------------------------------------------------------------------------------
-
-
-class UnheldHistory(StoredHistory):
-    """Takes marks and charges as they are."""
-
-    def _check_marks(self) -> None:
-        return
 
 
 def _cut(folder: Path, before: Path) -> None:
@@ -167,7 +137,7 @@ CHANGES: Final[dict[str, Callable[[Path, Path], None]]] = {
 }
 
 
-def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], seed: int) -> str:
+def _overrun(change: Callable[[Path, Path], None], seed: int) -> str:
     """What becomes of a third round under a goal for two, and of the second one once more."""
     identities = identities_of(seed, COHORT)
     first, second, third = (
@@ -178,15 +148,15 @@ def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], se
     for goal, again in ((PrivacyGoal(price(first, 2), DELTA, 2), third), (None, second)):
         with tempfile.TemporaryDirectory() as name:
             folder, before = Path(name) / "history", Path(name) / "before"
-            kept(folder, goal).close()
+            StoredHistory(folder, goal).close()
             shutil.copytree(folder, before)
-            with kept(folder, goal) as history:
+            with StoredHistory(folder, goal) as history:
                 for setup in (first, second):
                     history.answer(setup)
                     history.charge(setup)
             change(folder, before)
             try:
-                with kept(folder, goal) as history:
+                with StoredHistory(folder, goal) as history:
                     history.answer(again)
                     history.charge(again)
                     return ""
@@ -198,10 +168,13 @@ def _overrun(kept: type[StoredHistory], change: Callable[[Path, Path], None], se
 def old_copies(effort: Effort, seed: int) -> Findings:
     """A30: open backups of stored rounds, and put histories back to earlier copies."""
     rounds = effort.choose(4, 40)
-    opened, tried = _uploads_opened(TokenFolder, rounds, seed)
-    weak_opened, weak_tried = _uploads_opened(MarkedKeys, rounds, seed)
-    answers = {name: _overrun(StoredHistory, change, seed) for name, change in CHANGES.items()}
-    weak = {name: _overrun(UnheldHistory, change, seed) for name, change in CHANGES.items()}
+    opened, tried = _uploads_opened(rounds, seed)
+    answers = {name: _overrun(change, seed) for name, change in CHANGES.items()}
+    # Keys that are used are not destroyed; marks and charges are taken as they are.
+    kept, unheld = (TokenFolder, "consume"), (StoredHistory, "_check_marks")
+    with replaced((*kept, lambda *_: True), (*unheld, lambda _: None)):
+        weak_opened, weak_tried = _uploads_opened(rounds, seed)
+        weak = {name: _overrun(change, seed) for name, change in CHANGES.items()}
     overruns = sum(not told for told in answers.values())
     return Findings(
         {

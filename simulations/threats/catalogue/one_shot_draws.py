@@ -37,6 +37,7 @@ from simulations.threats.attack import (
     tried,
     twins,
 )
+from simulations.threats.game.weak_clients import replaced
 from simulations.threats.one_shot.opened import read_alone
 from simulations.threats.one_shot.parties import (
     SESSION,
@@ -73,16 +74,18 @@ def _draw(**changes: object) -> Draw:
     return Draw(**{**terms, **changes})  # type: ignore[arg-type]
 
 
-def _policy(kind: type[DrawPolicy] = DrawPolicy, **changes: object) -> DrawPolicy:
+_check = DrawPolicy.check
+
+
+def _policy() -> DrawPolicy:
     """What the target insists on."""
-    terms: dict[str, object] = {
-        "registry_root": _registry().root,
-        "registry_size": _REGISTERED,
-        "odds": _ODDS,
-        "corrupt_identities": _CORRUPT,
-        "smallest": 2,
-    }
-    return kind(**{**terms, **changes})  # type: ignore[arg-type]
+    return DrawPolicy(
+        registry_root=_registry().root,
+        registry_size=_REGISTERED,
+        odds=_ODDS,
+        corrupt_identities=_CORRUPT,
+        smallest=2,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,6 @@ class _Packed:
     session: bytes = SESSION
 
     def context(self) -> OneShotContext:
-        """The context of such a round."""
         size = len(self.members)
         committee = committee_of(
             size,
@@ -110,7 +112,6 @@ class _Packed:
 
 
 def _read(packed: _Packed, policy: DrawPolicy, number: int, seed: int) -> bool:
-    """The server reads the target's upload alone."""
     context = packed.context()
     CommitteePolicy(kind=CommitteeKind.DRAWN, draw=policy).check_committee(context, packed.places)
     rng = np.random.default_rng([seed, number])
@@ -127,9 +128,9 @@ Maker = Callable[[int], _Packed]
 """The committee of a trial."""
 
 
-def _played(make: Maker, trials: int, seed: int, policy: type[DrawPolicy] = DrawPolicy) -> Figures:
-    insisted = _policy(policy)
-    return tried(lambda number: _read(make(number), insisted, number, seed), trials)
+def _played(make: Maker, trials: int, seed: int) -> Figures:
+    policy = _policy()
+    return tried(lambda number: _read(make(number), policy, number, seed), trials)
 
 
 def _tolerated() -> int:
@@ -177,16 +178,11 @@ def _own_registry(number: int) -> _Packed:
     return _Packed(members, draw, places, _tolerated())
 
 
-class AnyRegistry(DrawPolicy):
-    """Takes the server's word for who is registered."""
-
-    __slots__ = ()
-
-    def check(self, context: OneShotContext, places: Places | None) -> None:
-        """The product's check, with the announced registry in the place of one's own."""
-        announced = context.committee.draw or _draw()
-        root, size = announced.registry_root, announced.registry_size
-        _policy(registry_root=root, registry_size=size).check(context, places)
+def _any_registry(policy: DrawPolicy, context: OneShotContext, places: Places | None) -> None:
+    """The twin: takes the server's word for who is registered."""
+    announced = context.committee.draw or _draw()
+    root, size = announced.registry_root, announced.registry_size
+    _check(replace(policy, registry_root=root, registry_size=size), context, places)
 
 
 # -- A52 ------------------------------------------------------------------------------------------
@@ -200,20 +196,14 @@ def _all_corrupt(draw: Draw, session: bytes = SESSION) -> _Packed:
 
 
 def _at_high_odds(number: int) -> _Packed:
-    """The draw in which nobody is left out."""
     return _all_corrupt(_draw(odds=CERTAIN - 1 - number))
 
 
-class AnyOdds(DrawPolicy):
-    """Takes the server's word for the odds, and computes with its own."""
-
-    __slots__ = ()
-
-    def check(self, context: OneShotContext, places: Places | None) -> None:
-        """The product's check, with the announced odds in the place of one's own."""
-        announced = context.committee.draw or _draw()
-        # Nobody is counted as corrupt here: the bound was compared before, with the own odds.
-        _policy(odds=announced.odds, corrupt_identities=0).check(context, places)
+def _any_odds(policy: DrawPolicy, context: OneShotContext, places: Places | None) -> None:
+    """The twin: takes the server's word for the odds, and computes with its own."""
+    announced = context.committee.draw or _draw()
+    # Nobody is counted as corrupt here: the bound was compared before, with the own odds.
+    _check(replace(policy, odds=announced.odds, corrupt_identities=0), context, places)
 
 
 # -- A53 ------------------------------------------------------------------------------------------
@@ -238,15 +228,9 @@ def _of_other_rounds(number: int) -> _Packed:
 # -- A54 ------------------------------------------------------------------------------------------
 
 
-class OnAverage(DrawPolicy):
-    """Expects as many corrupt members as there are on average."""
-
-    __slots__ = ()
-
-    @property
-    def corrupt(self) -> int:
-        """A bound for a server that tries nothing."""
-        return ceil(self.corrupt_identities * self.odds / CERTAIN)
+def _on_average(policy: DrawPolicy) -> int:
+    """The twin's bound, for a server that tries nothing: as many corrupt members as on average."""
+    return ceil(policy.corrupt_identities * policy.odds / CERTAIN)
 
 
 def _candidates(draw: Draw, session: bytes) -> tuple[int, ...]:
@@ -273,7 +257,7 @@ def _ground(effort: Effort, seed: int) -> Findings:
         most.append(len(members))
         places = _places(members)
         # It has to be told that fewer are corrupt, or nobody could be honest.
-        corrupt = min(_policy(OnAverage).corrupt, len(members) - 1)
+        corrupt = min(_on_average(_policy()), len(members) - 1)
         return _Packed(members, draw, places, corrupt, session)
 
     policy = _policy()
@@ -288,7 +272,8 @@ def _ground(effort: Effort, seed: int) -> Findings:
         "draws_under_one_beacon": len(under_one),
         "log2_chance_after_all_tries": log2(MOST_TRIES) - policy.bits,
     }
-    return Findings(either(real, beyond, **figures), _played(ground, trials, seed, OnAverage))
+    with replaced((DrawPolicy, "corrupt", property(_on_average))):
+        return Findings(either(real, beyond, **figures), _played(ground, trials, seed))
 
 
 # -- A70 ------------------------------------------------------------------------------------------
@@ -344,7 +329,7 @@ ATTACKS: Final = (
         says="draws by the rules from identities of its own, as those who checked in",
         stopped_by="the registry's root and size in the client's policy",
         refused_with="PolicyError registry_root",
-        run=twins(partial(_played, _own_registry), 2, 20, policy=AnyRegistry),
+        run=twins(partial(_played, _own_registry), 2, 20, (DrawPolicy, "check", _any_registry)),
     ),
     Attack(
         id="A52",
@@ -354,7 +339,7 @@ ATTACKS: Final = (
         says="draws every corrupt identity of the right registry",
         stopped_by="the odds in the client's policy",
         refused_with="PolicyError odds",
-        run=twins(partial(_played, _at_high_odds), 3, 40, policy=AnyOdds),
+        run=twins(partial(_played, _at_high_odds), 3, 40, (DrawPolicy, "check", _any_odds)),
     ),
     Attack(
         id="A53",

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -28,7 +27,6 @@ from protocol.schemes import OneShot
 from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import one_shot_setup
 from secagg.oneshot.messages import Upload, decode_upload, largest_upload_bytes
-from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import Figures, noise_seed
 from simulations.threats.attack import (
@@ -36,6 +34,7 @@ from simulations.threats.attack import (
     Effort,
     Findings,
     either,
+    once,
     parameter_refused,
     refused_with,
     tried,
@@ -52,105 +51,76 @@ _GOAL: Final = PrivacyGoal(8.0, 1e-5, 3)
 _TARGET: Final = 0
 
 
-@lru_cache(maxsize=1)
-def _plan() -> TrainingPlan:
-    return TrainingPlan(
-        goal=_GOAL,
-        cohort=_CLIENTS,
-        tolerated_dropouts=2,
-        tolerated_colluders=1,
-        clip_l2=1.0,
-        scheme=OneShot(committee=Named(size=_MEMBERS, corrupt=1, away=1)),
-    )
+_PLAN: Final = TrainingPlan(
+    goal=_GOAL,
+    cohort=_CLIENTS,
+    tolerated_dropouts=2,
+    tolerated_colluders=1,
+    clip_l2=1.0,
+    scheme=OneShot(committee=Named(size=_MEMBERS, corrupt=1, away=1)),
+)
 
 
 class _World(KeyedParties):
-    """They outlast a round only where their histories do."""
+    """Clients and two committees, whose histories outlast a round."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, _CLIENTS, _MEMBERS)
-        self.plan = _plan()
+        self._seed = seed
+        self.forget_clients()
+        self.forget_members()
 
-    def setup(self, committee: int, model: bytes = _MODEL) -> OneShotSetup:
+    def forget_clients(self) -> None:
+        self.histories = [ClientHistory(_GOAL) for _ in range(_CLIENTS)]
+
+    def forget_members(self) -> None:
+        self.member_histories = [[ClientHistory() for _ in range(_MEMBERS)] for _ in range(2)]
+
+    def setup(self, committee: int) -> OneShotSetup:
         """Round 0 with one of the committees."""
-        parameters = self.plan.calibrate(
-            SketchSpec.identity(_DIMENSION), model, PublicSeed(bytes(32))
-        )
-        return one_shot_setup(self.plan, parameters, *self.invited(committee), 0)
+        sketch = SketchSpec.identity(_DIMENSION)
+        parameters = _PLAN.calibrate(sketch, _MODEL, PublicSeed(bytes(32)))
+        return one_shot_setup(_PLAN, parameters, *self.invited(committee), 0)
 
     def policy(self, *committees: int) -> ClientPolicy:
         """A client's, that pins the members of some committees."""
-        return client_policy(self.plan, _DIMENSION, self.named(*committees))
+        return client_policy(_PLAN, _DIMENSION, self.named(*committees))
 
-    def upload(
-        self, u: int, setup: OneShotSetup, policy: ClientPolicy, history: ClientHistory, seed: int
-    ) -> bytes:
-        """What a client of the product sends."""
-        client = OneShotRoundClient(self.clients[u], self.registry, policy, history)
+    def upload(self, u: int, setup: OneShotSetup, policy: ClientPolicy) -> bytes:
+        client = OneShotRoundClient(self.clients[u], self.registry, policy, self.histories[u])
         client.join(setup.announce(u), _MODEL)
-        update = np.random.default_rng([seed, u]).normal(size=_DIMENSION) / 10.0
-        return client.submit(update, noise_seed(seed, "rounding", u))
+        update = np.random.default_rng([self._seed, u]).normal(size=_DIMENSION) / 10.0
+        return client.submit(update, noise_seed(self._seed, "rounding", u))
 
 
 # -- A48 ------------------------------------------------------------------------------------------
 
 
-def _own_committee(world: _World, policy: ClientPolicy, seed: int) -> bool:
-    """The target's upload alone, read with the keys of a committee of the server's own."""
-    setup = world.setup(1)
-    context = setup.context
-    data = world.upload(_TARGET, setup, policy, ClientHistory(_GOAL), seed)
-    upload: Upload = decode_upload(data, _TARGET, largest_upload_bytes(context))
-    keys = {j: each.key for j, each in enumerate(world.keys[1])}
-    return read_alone(context, upload, keys) is not None
-
-
 def _made_up(rounds: int, seed: int, pinned: int = 0) -> Figures:
-    """Rounds of a client that pins the members of one of the committees."""
+    """Rounds of a client that pins the members of one of the committees.
+
+    Its upload alone is read with the keys of a committee of the server's own.
+    """
 
     def attempt(number: int) -> bool:
         world = _World(seed + number)
-        return _own_committee(world, world.policy(pinned), seed + number)
+        setup = world.setup(1)
+        data = world.upload(_TARGET, setup, world.policy(pinned))
+        upload: Upload = decode_upload(data, _TARGET, largest_upload_bytes(setup.context))
+        keys = {j: each.key for j, each in enumerate(world.keys[1])}
+        return read_alone(setup.context, upload, keys) is not None
 
     return tried(attempt, rounds)
 
 
 # -- A49 ------------------------------------------------------------------------------------------
 
-Second = Callable[[_World], tuple[OneShotSetup, int]]
-"""The second context of the round, and its committee."""
 
-
-def _another_committee(world: _World) -> tuple[OneShotSetup, int]:
-    return world.setup(1), 1
-
-
-def _same_committee(world: _World) -> tuple[OneShotSetup, int]:
-    """The same members, and a context that differs in when it was opened."""
-    setup = world.setup(0)
-    return replace(setup, context=replace(setup.context, opened_at=1, lifetime_seconds=60)), 0
-
-
-class _Histories:
-    """The histories of all clients and members, which outlast a round."""
-
-    def __init__(self) -> None:
-        self.clients = [ClientHistory(_GOAL) for _ in range(_CLIENTS)]
-        self.members = [[ClientHistory() for _ in range(_MEMBERS)] for _ in range(2)]
-
-
-def _opened(
-    world: _World,
-    setup: OneShotSetup,
-    which: int,
-    histories: _Histories,
-    lost: Sequence[int],
-    seed: int,
-) -> OpenedSum:
+def _open(world: _World, setup: OneShotSetup, which: int, lost: Sequence[int]) -> None:
     """A round of the product to its end."""
     server = OneShotServer(setup.context, setup.known_cohort())
     for u in range(_CLIENTS):
-        data = world.upload(u, setup, world.policy(0, 1), histories.clients[u], seed)
+        data = world.upload(u, setup, world.policy(0, 1))
         if u not in lost:
             server.receive_upload(u, data)
     numbers = setup.context
@@ -160,26 +130,30 @@ def _opened(
         corrupt=numbers.committee.corrupt,
         registry=world.registry,
     )
-    members = []
-    for j, identity in enumerate(world.committees[which]):
-        member = RoundMember(identity, world.keys[which][j], policy, histories.members[which][j])
+    parties = zip(
+        world.committees[which], world.keys[which], world.member_histories[which], strict=True
+    )
+    members = [RoundMember(who, keys, policy, history) for who, keys, history in parties]
+    for member in members:
         member.join(setup.announce_to_member())
-        members.append(member)
     for _ in range(3):
         for j, message in list(server.close_round_bytes()):
             server.receive_from_member(j, members[j].receive(message))
-    opened = server.open()
-    assert isinstance(opened, OpenedSum)  # noqa: S101 - what a one-shot server opens
-    return opened
+    server.open()
 
 
-def _twice(rounds: int, seed: int, remembers: Callable[[_Histories], _Histories]) -> Figures:
+def _twice(rounds: int, seed: int, forget: Callable[[_World], None] = lambda _: None) -> Figures:
+    """Rounds with a second context, of another committee or the same one, and another sum."""
+
     def attempt(number: int) -> bool:
-        second = (_another_committee, _same_committee)[number % 2]
-        world, histories = _World(seed + number // 2), _Histories()
-        _opened(world, world.setup(0), 0, histories, (), seed + number // 2)
-        setup, which = second(world)
-        _opened(world, setup, which, remembers(histories), [_TARGET], seed + number // 2)
+        world, which = _World(seed + number // 2), 1 - number % 2
+        first, second = world.setup(0), world.setup(which)
+        if first.context == second.context:
+            reopened = replace(first.context, opened_at=1, lifetime_seconds=60)
+            second = replace(first, context=reopened)
+        _open(world, first, 0, ())
+        forget(world)
+        _open(world, second, which, [_TARGET])
         return True
 
     return tried(attempt, 2 * rounds)
@@ -187,20 +161,10 @@ def _twice(rounds: int, seed: int, remembers: Callable[[_Histories], _Histories]
 
 def _two_contexts(effort: Effort, seed: int) -> Findings:
     rounds = effort.choose(1, 15)
-
-    def clients_forget(histories: _Histories) -> _Histories:
-        histories.clients = _Histories().clients
-        return histories
-
-    def members_forget(histories: _Histories) -> _Histories:
-        histories.members = _Histories().members
-        return histories
-
-    real = _twice(rounds, seed, lambda histories: histories)
-    forgotten = _twice(rounds, seed, members_forget)
+    real, forgotten = _twice(rounds, seed), _twice(rounds, seed, _World.forget_members)
     return Findings(
         either(real, forgotten, members_forgot_successes=forgotten["successes"]),
-        _twice(rounds, seed, clients_forget),
+        _twice(rounds, seed, _World.forget_clients),
     )
 
 
@@ -227,22 +191,19 @@ class _SlowHistory(ClientHistory):
         super().charge(setup)
 
 
-class _Hasty(OneShotRoundClient):
-    """The twin: answers with whatever its session has."""
-
-    def resend(self) -> bytes:
-        """Without waiting for the charge."""
-        return self._joined()[0].resend_bytes()
+def _resend_at_once(client: OneShotRoundClient) -> bytes:
+    """The twin's answer: whatever its session has, without waiting for the charge."""
+    return client._joined()[0].resend_bytes()
 
 
-def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
+def _uncharged(seed: int) -> Figures:
     """A client joins one round more than its goal has, and is asked again in each."""
     world, clients, refusals = _World(seed), list[OneShotRoundClient](), Counter[str]()
     policy, setup = world.policy(0), world.setup(0)
     with ThreadPoolExecutor(1) as pool:
         history = _SlowHistory(pool)
         for number in range(_GOAL.rounds + 1):
-            client = kind(world.clients[_TARGET], world.registry, policy, history)
+            client = OneShotRoundClient(world.clients[_TARGET], world.registry, policy, history)
             numbered = replace(setup, context=replace(setup.context, round_number=number))
             client.join(numbered.announce(_TARGET), _MODEL)
             clients.append(client)
@@ -254,11 +215,6 @@ def _uncharged(kind: type[OneShotRoundClient], seed: int) -> Figures:
     sent = sum(future.exception() is None for future in history.asked)
     figures: Figures = {"uploads": sent, "goal_rounds": _GOAL.rounds}
     return {"succeeded": sent > _GOAL.rounds, **figures, **refused_with(refusals)}
-
-
-def _asked_again(effort: Effort, seed: int) -> Findings:
-    del effort
-    return Findings(_uncharged(OneShotRoundClient, seed), _uncharged(_Hasty, seed))
 
 
 ATTACKS: Final = (
@@ -293,6 +249,6 @@ ATTACKS: Final = (
         "than the goal has",
         stopped_by="a lock around the upload and its charge",
         refused_with="PolicyError epsilon",
-        run=_asked_again,
+        run=once(_uncharged, (OneShotRoundClient, "resend", _resend_at_once)),
     ),
 )

@@ -44,7 +44,7 @@ from simulations.threats.one_shot.returning import (
     parameters_of,
     with_noise,
 )
-from simulations.threats.one_shot.weak_memories import (
+from simulations.threats.one_shot.weak import (
     BelievesRecords,
     ForgetsLists,
     ForgetsRounds,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any, Final
 
 from dp import BinomialMechanism, DiscreteGaussianMechanism, UnsupportedEventError
@@ -33,7 +34,16 @@ from secagg import ParameterError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
 from simulations.audits.base import Figures
-from simulations.threats.attack import Attack, Effort, Findings, both, either, rate, refused_with
+from simulations.threats.attack import (
+    Attack,
+    Effort,
+    Findings,
+    both,
+    either,
+    once,
+    rate,
+    refused_with,
+)
 from simulations.threats.game.weak_clients import replaced
 from simulations.threats.one_shot.returning import (
     APART,
@@ -60,15 +70,12 @@ def _records(rounds: int) -> list[RoundRecord]:
     return [RoundRecord(t, CLIENTS, _EVERYBODY, _EVERYBODY if t else ()) for t in range(rounds)]
 
 
-def _played(
-    stories: Sequence[Story], seed: int, weak: AbstractContextManager[Any] | None = None
-) -> Figures:
+def _played(stories: Sequence[Story], seed: int) -> Figures:
     won, refusals = 0, Counter[str]()
-    with weak or nullcontext():
-        for number, story in enumerate(stories):
-            run = ReturningRun(seed + number, counting=True)
-            won += story(run)
-            refusals += run.refusals
+    for number, story in enumerate(stories):
+        run = ReturningRun(seed + number, counting=True)
+        won += story(run)
+        refusals += run.refusals
     return {**rate(won, len(stories)), **refused_with(refusals)}
 
 
@@ -97,13 +104,6 @@ def _takes_any_list(self: RunAccount, setup: OneShotSetup, epsilon: float, pay: 
     """The twin's: nothing is remembered of the records."""
     self._bounds = {setup.context.round_number: setup.parameters.l2_bound}
     pay(setup.released.worst_case, {})
-
-
-def _two_runs(effort: Effort, seed: int) -> Findings:
-    del effort
-    stories = (_second_committee, _second_list, _many_attempts)
-    weak = replaced((RunAccount, "charge", _takes_any_list))
-    return Findings(_played(stories, seed), _played(stories, seed, weak))
 
 
 # -- A62 ------------------------------------------------------------------------------------------
@@ -201,12 +201,12 @@ def _whole_runs(effort: Effort, seed: int) -> Findings:
     def alone(run: ReturningRun) -> ClientPolicy:
         return run.policy(equal_rounds=False)
 
-    weak = replaced((RunAccount, "_most", _own_rounds_only))
     runs = (_cheap_run(ReturningRun.policy), _cheap_run(alone))
     real, ledger = _played(runs, seed), _ledger_case(seed)
     kept = bool(ledger["ledger_is_enough"]) and ledger["ledger_without_rounds"] != "taken"
     # A policy looks ahead, so without the count it would still refuse; without both nobody does.
-    return Findings(either(real, not kept, **ledger), _played(runs[1:], seed, weak))
+    with replaced((RunAccount, "_most", _own_rounds_only)):
+        return Findings(either(real, not kept, **ledger), _played(runs[1:], seed))
 
 
 # -- A63 ------------------------------------------------------------------------------------------
@@ -234,10 +234,9 @@ def _apart(effort: Effort, seed: int) -> Findings:
     stories = [_too_soon(gap) for gap in (1, APART - 1)]
     due = _played([_too_soon(APART)], seed)
     real = _played(stories, seed)
-    return Findings(
-        {**real, "taken_when_due": int(due["successes"])},
-        _played(stories, seed, replaced((RunAccount, "check", lax))),
-    )
+    with replaced((RunAccount, "check", lax)):
+        twin = _played(stories, seed)
+    return Findings({**real, "taken_when_due": int(due["successes"])}, twin)
 
 
 # -- A64 ------------------------------------------------------------------------------------------
@@ -267,7 +266,6 @@ def _no_gap() -> Any:
 
 
 def _changed_terms(**terms: Any) -> Story:
-    """Other terms in a client's second round."""
 
     def story(run: ReturningRun) -> bool:
         other = with_noise(run.plan, **terms)
@@ -323,9 +321,12 @@ def _terms(effort: Effort, seed: int) -> Findings:
     )
     kinds = _other_kinds()
     real = _played((*changed, _fine_noise, _beyond), seed)
-    unbound = replaced((RoundParameters, "block_digest", lambda _: bytes(32)))
-    twin, fine = _played(changed, seed, unbound), _played((_fine_noise,), seed, _no_gap())
-    beyond = _played((_beyond,), seed, _no_last_round())
+    with replaced((RoundParameters, "block_digest", lambda _: bytes(32))):
+        twin = _played(changed, seed)
+    with _no_gap():
+        fine = _played((_fine_noise,), seed)
+    with _no_last_round():
+        beyond = _played((_beyond,), seed)
     others = {
         "fine_noise_taken": int(fine["successes"]),
         "rounds_beyond_the_last": int(beyond["successes"]),
@@ -345,7 +346,10 @@ ATTACKS: Final = (
         "its rounds; begins attempts without end",
         stopped_by="the head of the records, which a client remembers; a bound on its uploads",
         refused_with="PolicyError records",
-        run=_two_runs,
+        run=once(
+            partial(_played, (_second_committee, _second_list, _many_attempts)),
+            (RunAccount, "charge", _takes_any_list),
+        ),
     ),
     Attack(
         id="A62",

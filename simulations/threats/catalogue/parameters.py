@@ -15,19 +15,20 @@ from protocol import PolicyError, RoundSetup
 from secagg import Identity, centre
 from simulations.audits.base import identities_of
 from simulations.threats.attack import Attack, Effort, Findings, rate, refusal
-from simulations.threats.game.weak_clients import unbound
-from simulations.threats.rounds.announced import COHORT, TARGET, announced_round
-from simulations.threats.rounds.lies import (
+from simulations.threats.rounds.announced import (
+    COHORT,
     COINS,
     OTHER_SHAPE,
-    DeceivedRound,
+    TARGET,
+    announced_round,
+    deceived,
     high_digits,
     lies,
     strict_policy,
     worse_rounds,
 )
 from simulations.threats.rounds.parties import TRUSTING, edited
-from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
+from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, open_unbound, run_split
 from simulations.threats.rounds.suppression import (
     ListModel,
     Model,
@@ -62,7 +63,11 @@ def _two_models(
     weak: Callable[[Model], bytes],
 ) -> Findings:
     """Every story in every round, to clients of the product and to victims with another hash."""
-    outcomes = [_split_models(drawn, digest, story) for drawn in rounds for story in Story]
+    outcomes = [
+        run_split(drawn.people(digest), dict(enumerate(drawn.identities)), story)
+        for drawn in rounds
+        for story in Story
+    ]
     real = sum(outcome.involves(TARGET) for outcome in outcomes)
     exact = sum(_suppressed_sum(drawn, weak) for drawn in rounds)
     return Findings(
@@ -73,13 +78,6 @@ def _two_models(
         },
         {**rate(exact, len(rounds)), "recovered": "every integer of the target's update"},
     )
-
-
-def _split_models(
-    drawn: Suppression[Model], digest: Callable[[Model], bytes], story: Story
-) -> SplitOutcome:
-    """One story, told to clients that hash the model they received."""
-    return run_split(drawn.people(digest), dict(enumerate(drawn.identities)), story)
 
 
 def _suppressed_sum(drawn: Suppression[Model], digest: Callable[[Model], bytes]) -> bool:
@@ -102,8 +100,10 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     reasons: dict[str, list[str]] = {}
     got = tried = 0
     for name, lie in lies(seed).items():
-        deceived = DeceivedRound(identities, setup, lie, seed)
-        outcomes = [_real_round(deceived, story) for story in Story]
+        outcomes = [
+            run_split(deceived(identities, setup, lie, seed), dict(enumerate(identities)), story)
+            for story in Story
+        ]
         reasons.setdefault(_reasons(outcomes), []).append(name)
         got += sum(outcome.involves(TARGET) for outcome in outcomes)
         tried += len(outcomes)
@@ -128,11 +128,6 @@ def inconsistent_parameters(effort: Effort, seed: int) -> Findings:
     )
 
 
-def _real_round(deceived: DeceivedRound, story: Story) -> SplitOutcome:
-    """One story about one lie, with clients of the product."""
-    return run_split(deceived.people(product=True), dict(enumerate(deceived.identities)), story)
-
-
 def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) -> list[str]:
     """Lies under which the sum of victims opens with the target in it."""
     opened = []
@@ -140,8 +135,7 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
         if name in OTHER_SHAPE:
             continue
         outcome = SplitOutcome()
-        people = DeceivedRound(identities, setup, lie, seed).people(product=False)
-        open_sum(people, unbound(setup.context), outcome)
+        open_unbound(deceived(identities, setup, lie, seed), setup.context, outcome)
         if outcome.involves(TARGET):
             opened.append(name)
     return opened
@@ -150,9 +144,9 @@ def _unbound_sums(identities: Sequence[Identity], setup: RoundSetup, seed: int) 
 def _digits_stand_out(identities: Sequence[Identity], seed: int, number: int) -> bool:
     """Whether rounding the sum of victims to the target's scale gives the target's integers."""
     setup = announced_round(identities, NO_MODEL, 0, seed, number)
-    people = DeceivedRound(identities, setup, lies(seed)["scale"], seed).people(product=False)
+    people = deceived(identities, setup, lies(seed)["scale"], seed)
     outcome = SplitOutcome()
-    open_sum(people, unbound(setup.context), outcome)
+    open_unbound(people, setup.context, outcome)
     own = high_digits(people[TARGET].sent())
     sums = (high_digits(centre(total.vector)) for total in outcome.sums)
     return bool(own.any()) and any(np.array_equal(found, own) for found in sums)

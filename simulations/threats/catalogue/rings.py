@@ -33,14 +33,13 @@ from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_set
 from protocol.schemes.pairwise import pairwise_setup
 from secagg.oneshot.sortition import Registry
 from simulations.audits.base import Figures, derived_bytes, identities_of, public_keys
-from simulations.threats.attack import Attack, Effort, Findings, refusal, refused_with
+from simulations.threats.attack import Attack, Effort, Findings, once, refusal, refused_with
 from simulations.threats.rounds.grinding import (
     DIMENSION,
     LIFETIME_SECONDS,
     SCALED_BITS,
     Grinder,
     Ground,
-    ServersTime,
     people_of,
     scaled_round,
 )
@@ -77,7 +76,8 @@ def grinding(effort: Effort, seed: int) -> Findings:
     answers = {**_answers(seed), "round after round, none finished": _dropped(seed)}
     real, twin = _figures(late), _figures(twins)
     stopped = all(answer != _JOINED for answer in answers.values())
-    told = {**answers, "a ring found after the end": _refusals(late)}
+    after_the_end = sorted({_refusal(error) for each in late for error in each.refusals})
+    told = {**answers, "a ring found after the end": ", ".join(after_the_end)}
     return Findings(
         {
             **real,
@@ -90,7 +90,7 @@ def grinding(effort: Effort, seed: int) -> Findings:
 
 def _ground(seed: int, number: int, policy: ClientPolicy, *, keeps_time: bool) -> Ground:
     setup = scaled_round(seed, number)
-    return Grinder(setup, seed, policy, ServersTime(), keeps_time).run()
+    return Grinder(setup, seed, policy, keeps_time).run()
 
 
 def _figures(found: Sequence[Ground]) -> dict[str, int | bool]:
@@ -101,11 +101,6 @@ def _figures(found: Sequence[Ground]) -> dict[str, int | bool]:
         "succeeded": opened == len(found),
         "tries": sum(each.tries for each in found),
     }
-
-
-def _refusals(found: Sequence[Ground]) -> str:
-    """How all clients refused, each kind once."""
-    return ", ".join(sorted({_refusal(error) for each in found for error in each.refusals}))
 
 
 def _answers(seed: int) -> dict[str, str]:
@@ -222,7 +217,7 @@ def _rounds_with(plan: TrainingPlan, seed: int) -> Join:
     return join_draw
 
 
-def _spent(kept: type[ClientHistory], seed: int) -> Figures:
+def _spent(seed: int, kept: type[ClientHistory] = ClientHistory) -> Figures:
     """The most, of what the goal sets aside, that a client joins if asked in either order."""
     kinds = [_rounds_with(plan, seed) for plan in (DRAWS, RINGS)]
     most, refusals = 0.0, Counter[str]()
@@ -236,12 +231,6 @@ def _spent(kept: type[ClientHistory], seed: int) -> Figures:
                 refusals[_refusal(error)] += 1
         most = max(most, spent / STRICT.reserve.aggregation)
     return {"succeeded": most > 1.0, "spent_of_reserve": most, **refused_with(refusals)}
-
-
-def both_kinds(effort: Effort, seed: int) -> Findings:
-    """A66: have a client join rounds of both kinds."""
-    del effort
-    return Findings(_spent(ClientHistory, seed), _spent(OneKind, seed))
 
 
 ATTACKS: Final = (
@@ -265,6 +254,6 @@ ATTACKS: Final = (
         "all that the goal sets aside for such failures",
         stopped_by="one count of both in the client's history",
         refused_with="PolicyError (security_bits)",
-        run=both_kinds,
+        run=once(_spent, kept=OneKind),
     ),
 )

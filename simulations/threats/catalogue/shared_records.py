@@ -39,7 +39,7 @@ from secagg.pairwise.client_states import Fresh, State
 from secagg.pairwise.messages import Confirmation, SurvivorSet
 from secagg.shamir import Rand
 from simulations.audits.base import Figures, identities_of
-from simulations.threats.attack import Attack, Effort, Findings, refusal
+from simulations.threats.attack import Attack, Effort, Findings, once, refusal
 from simulations.threats.game.adversary import Adversary
 from simulations.threats.game.contexts import random_inputs
 from simulations.threats.game.games import Setting
@@ -131,19 +131,12 @@ class UnlockedLedger(SlowLedger):
     """Lets two write at once."""
 
     patience = SURELY
+    _is_writing: Any = property(lambda _: False, lambda *_: None)
 
     def __init__(self, path: Path, descriptor: int) -> None:
         super().__init__(path, descriptor)
         unlocked: Any = nullcontext()
         self._one_writer = unlocked
-
-    @property
-    def _is_writing(self) -> bool:
-        return False
-
-    @_is_writing.setter
-    def _is_writing(self, value: bool) -> None:
-        pass
 
 
 class Unlocked:
@@ -334,7 +327,9 @@ def shared_records(effort: Effort, seed: int) -> Findings:
 # -- A73 --------------------------------------------------------------------------------------
 
 
-def averaged(people: Callable[[Sequence[str]], list[Identity]], seed: int) -> Figures:
+def averaged(
+    seed: int, people: Callable[[Sequence[str]], list[Identity]] = named_identities
+) -> Figures:
     """What a server has after twelve sums of the same vectors, on a ledger with a goal for one."""
     vectors = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(COHORT, DIMENSION))
     plan = TrainingPlan(
@@ -367,14 +362,6 @@ def averaged(people: Callable[[Sequence[str]], list[Identity]], seed: int) -> Fi
     }
 
 
-def averaged_calls(effort: Effort, seed: int) -> Findings:
-    """A73: average twelve sums of the same people, each within the same small goal."""
-    return Findings(
-        averaged(named_identities, seed),
-        averaged(lambda names: [Identity.generate() for _ in names], seed),
-    )
-
-
 ATTACKS: Final = (
     Attack(
         id="A28",
@@ -396,6 +383,6 @@ ATTACKS: Final = (
         "for one",
         stopped_by="identities that stay the same, by which the ledger counts",
         refused_with="RoundsUsedUpError",
-        run=averaged_calls,
+        run=once(averaged, people=lambda names: [Identity.generate() for _ in names]),
     ),
 )

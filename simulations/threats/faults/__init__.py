@@ -14,6 +14,7 @@ schedule is fixed by its number, the seed and the choice of behaviours, so that 
 again by itself.
 """
 
+from simulations.threats.faults.behaviours import FAULTS
 from simulations.threats.faults.campaign import (
     FAMILIES,
     PLAYS,
@@ -22,7 +23,6 @@ from simulations.threats.faults.campaign import (
     run_campaign,
     run_schedule,
 )
-from simulations.threats.faults.wire import FAULTS
 
 __all__ = [
     "FAMILIES",

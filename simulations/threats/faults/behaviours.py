@@ -1,8 +1,9 @@
-"""What schedules of every protocol are made of: lies, what is counted, and how a schedule ended."""
+"""What schedules of every protocol are made of: lies, a wire, counts, and how they ended."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
@@ -26,18 +27,13 @@ class HangError(Exception):
 class Tally:
     """Counts of one campaign, filled while it runs."""
 
-    refusals: dict[str, int] = field(default_factory=dict)
-    faults: dict[str, int] = field(default_factory=dict)
+    refusals: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
 
     def refused(self, error: Exception) -> None:
         """Count a refusal by its reason, or by its type if it has none."""
         reason = getattr(error, "reason", None)
-        name = reason.name if reason else type(error).__name__
-        self.refusals[name] = self.refusals.get(name, 0) + 1
-
-    def injected(self, kind: str) -> None:
-        """Count one fault of this kind."""
-        self.faults[kind] = self.faults.get(kind, 0) + 1
+        self.refusals[reason.name if reason else type(error).__name__] += 1
 
 
 @contextmanager
@@ -85,6 +81,13 @@ def must_end_well(verdict: Verdict, bearable: bool, what: str) -> Verdict:
     if not bearable or verdict.outcome == "exact sum" or verdict.problem:
         return verdict
     return replace(verdict, problem=f"{what} ended the round: {verdict.outcome}")
+
+
+def looked_at(broken: str | None, released: int) -> Verdict:
+    """The verdict on a hostile server, by what it broke and how many parties answered it."""
+    if broken is not None:
+        return Verdict("promise broken", broken)
+    return Verdict("one set answered" if released else "nothing given up")
 
 
 def wrong_sum(total: FieldSum, inputs: Mapping[int, Integers], least: int) -> str | None:
@@ -140,3 +143,55 @@ class Lie:
     leaves_before: type | None = None
     company_leaves_before: type | None = None
     bearable: bool = False
+
+
+FAULTS = ("drop", "double", "delay", "flip", "cut", "extend", "exchange")
+
+Sent = list[tuple[int, bytes]]
+"""Messages on their way: the client they come from or go to, and their bytes."""
+
+
+class Wire:
+    """Carries messages, each with some probability of a fault."""
+
+    def __init__(
+        self, rng: np.random.Generator, rate: float, tally: Tally, old: Sequence[bytes] = ()
+    ) -> None:
+        self._rng = rng
+        self.rate = rate
+        self._tally = tally
+        self._old = list(old)
+        self._late: Sent = []
+
+    def carry(self, sent: Sent) -> Sent:
+        """What arrives of these messages, after what was delayed before."""
+        arriving, self._late = self._late, []
+        for party, data in sent:
+            arriving += self._fault(party, data)
+            self._old.append(data)
+        return [arriving[i] for i in self._rng.permutation(len(arriving))]
+
+    def _fault(self, party: int, data: bytes) -> Sent:
+        if self._rng.random() >= self.rate:
+            return [(party, data)]
+        kind = FAULTS[self._rng.integers(len(FAULTS))]
+        self._tally.faults[kind] += 1
+        if kind == "drop":
+            return []
+        if kind == "double":
+            return [(party, data), (party, data)]
+        if kind == "delay":
+            self._late.append((party, data))
+            return []
+        return [(party, self._damaged(kind, data))]
+
+    def _damaged(self, kind: str, data: bytes) -> bytes:
+        place = int(self._rng.integers(len(data)))
+        if kind == "flip":
+            flipped = data[place] ^ (1 << int(self._rng.integers(8)))
+            return data[:place] + bytes([flipped]) + data[place + 1 :]
+        if kind == "cut":
+            return data[:place]
+        if kind == "extend":
+            return data + self._rng.bytes(1 + place % 40)
+        return self._old[self._rng.integers(len(self._old))] if self._old else b""

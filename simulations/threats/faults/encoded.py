@@ -23,9 +23,8 @@ from protocol.round.setup import RoundEncoding, coin_schedule, removal_table
 from secagg import ClientSession, FieldSum, FieldVector, Mode, SessionContext
 from secagg.pairwise.context import lowest_threshold
 from simulations.audits.base import Integers
-from simulations.threats.faults.behaviours import Tally, Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict, Wire
 from simulations.threats.faults.rounds import HonestParty, Round
-from simulations.threats.faults.wire import Wire
 from simulations.threats.game.contexts import (
     LARGEST,
     MOST_LOST,

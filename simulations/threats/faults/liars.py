@@ -34,8 +34,7 @@ from secagg.pairwise.messages import (
 from secagg.pairwise.roster import RoundRoster, advertisement_parts, masked_input_parts
 from secagg.shamir import LIMBS, PRIME
 from secagg.tags import Usage, encode_index
-from simulations.threats.faults.behaviours import Lie
-from simulations.threats.faults.wire import Sent
+from simulations.threats.faults.behaviours import Lie, Sent
 from simulations.threats.game.contexts import counter_rand, identity_of, new_session
 
 Integers = NDArray[Any]

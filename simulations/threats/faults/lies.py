@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -57,19 +56,12 @@ def _repeated_key(liar: Liar, message: Advertisement) -> AnyMessage:
 # -- dealing shares ---------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Deal:
-    """The secrets that a liar deals, and what it sends of them."""
-
-    secrets: list[bytes]
-    plain: dict[int, bytes]
-
-
-def _deal(liar: Liar, secrets: list[bytes]) -> _Deal:
+def _deal(liar: Liar, secrets: list[bytes]) -> dict[int, bytes]:
+    """Shares of the secrets that a liar deals, by holder."""
     roster = liar.roster
     holders = roster.graph.holders(liar.index)
     shares = split(secrets, holders, roster.threshold, liar.rand)
-    return _Deal(secrets, {h: encode_share(shares[i]) for i, h in enumerate(holders)})
+    return {h: encode_share(shares[i]) for i, h in enumerate(holders)}
 
 
 def _own_secrets(liar: Liar) -> list[bytes]:
@@ -78,13 +70,13 @@ def _own_secrets(liar: Liar) -> list[bytes]:
     return [state.seed.expose(), state.masking.expose(), *seeds]
 
 
-def _bundle(liar: Liar, message: ShareBundle, deal: _Deal) -> ShareBundle:
+def _bundle(liar: Liar, message: ShareBundle, deal: dict[int, bytes]) -> ShareBundle:
     """The bundle with these shares; the liar's own one goes into its state."""
-    state = liar.change(own_share=deal.plain.pop(liar.index, b""))
+    state = liar.change(own_share=deal.pop(liar.index, b""))
     roster = liar.roster
     sealed = b"".join(
         seal(state.agreed[holder].expose(), roster.hash, liar.index, holder, plain)
-        for holder, plain in deal.plain.items()
+        for holder, plain in deal.items()
     )
     return msgspec.structs.replace(message, sealed=sealed)
 
@@ -104,17 +96,17 @@ def _shares_of_another(*which: int) -> Edit:
 
 def _wrong_shares_to_some(liar: Liar, message: ShareBundle) -> AnyMessage:
     deal = _deal(liar, _own_secrets(liar))
-    for holder in _some(liar, list(deal.plain)):
-        share = decode_share(deal.plain[holder], len(deal.secrets))
-        deal.plain[holder] = encode_share(liar.spoiled(share))
+    for holder in _some(liar, list(deal)):
+        share = decode_share(deal[holder], shared_secrets(liar.context))
+        deal[holder] = encode_share(liar.spoiled(share))
         liar.dealt_badly.add(holder)
     return _bundle(liar, message, deal)
 
 
 def _shares_outside_the_field(liar: Liar, message: ShareBundle) -> AnyMessage:
     deal = _deal(liar, _own_secrets(liar))
-    for holder in _some(liar, [h for h in deal.plain if h != liar.index]):
-        deal.plain[holder] = b"\xff" * len(deal.plain[holder])
+    for holder in _some(liar, [h for h in deal if h != liar.index]):
+        deal[holder] = b"\xff" * len(deal[holder])
     return _bundle(liar, message, deal)
 
 

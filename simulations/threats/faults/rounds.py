@@ -38,14 +38,15 @@ from secagg.pairwise.roster import RoundRoster, commitment
 from secagg.pairwise.transitions import ServerPhase
 from simulations.threats.faults.behaviours import (
     Lie,
+    Sent,
     Tally,
     Verdict,
+    Wire,
     must_end_well,
     on_half,
     wrong_sum,
 )
 from simulations.threats.faults.liars import Liar
-from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import (
     Integers,
     Wanted,
@@ -53,9 +54,6 @@ from simulations.threats.game.contexts import (
     random_context,
     random_inputs,
 )
-
-ServerMaker = Callable[[SessionContext], ServerSession]
-"""The product's server, or one with a defence missing."""
 
 InputMaker = Callable[[ClientSession], FieldVector]
 
@@ -98,7 +96,6 @@ class Round:
         liars: Mapping[int, Liar],
         wire: Wire,
         tally: Tally,
-        server: ServerMaker | None = None,
     ) -> None:
         self.context = context
         self.total: FieldSum | None = None
@@ -108,7 +105,7 @@ class Round:
         self._inputs = inputs
         self._wire = wire
         self._tally = tally
-        self._server = (server or ServerSession)(context)
+        self._server = ServerSession(context)
         self._accepted: dict[type, dict[int, Any]] = {}
 
     def run(self) -> FieldSum:
@@ -231,14 +228,13 @@ def play_wire(
     number: int,
     rate: float,
     tally: Tally,
-    server: ServerMaker | None = None,
 ) -> Verdict:
     """Honest clients on a hostile wire."""
     context = random_context(rng, number)
     inputs = random_inputs(rng, context)
     honest = honest_parties(context, inputs, list(range(context.size)), rng.bytes(4))
     wire = Wire(rng, rate, tally)
-    return Round(context, honest, dict(enumerate(inputs)), {}, wire, tally, server).verdict()
+    return Round(context, honest, dict(enumerate(inputs)), {}, wire, tally).verdict()
 
 
 def play_liar(
@@ -247,13 +243,12 @@ def play_liar(
     number: int,
     rate: float,
     tally: Tally,
-    server: ServerMaker | None = None,
 ) -> Verdict:
     """One or two liars among honest clients; on half of the schedules the wire is hostile too."""
     context = random_context(rng, number, _needs(lie))
     rate = on_half(rng, rate)
     liars, leaver = _cast(lie, context, rng)
-    played = with_liars(context, lie, liars, rng, rate, tally, server)
+    played = with_liars(context, lie, liars, rng, rate, tally)
     if leaver is not None:
         played.honest[leaver].leaves_before = lie.company_leaves_before
     verdict = played.verdict()
@@ -268,14 +263,13 @@ def with_liars(
     rng: np.random.Generator,
     rate: float,
     tally: Tally,
-    server: ServerMaker | None,
 ) -> Round:
     """A round in which these clients lie, and all others are honest."""
     inputs, salt = random_inputs(rng, context), rng.bytes(4)
     indices = [u for u in range(context.size) if u not in liars]
     honest, known = honest_parties(context, inputs, indices, salt), {u: inputs[u] for u in indices}
     lying = {u: Liar(context, u, lie, inputs[u], salt, rng) for u in liars}
-    return Round(context, honest, known, lying, Wire(rng, rate, tally), tally, server)
+    return Round(context, honest, known, lying, Wire(rng, rate, tally), tally)
 
 
 def _needs(lie: Lie) -> Wanted:

@@ -18,7 +18,7 @@ from secagg.pairwise.messages import (
 )
 from secagg.pairwise.roster import RoundRoster
 from secagg.sealing import unseal
-from simulations.threats.faults.behaviours import Tally, Verdict
+from simulations.threats.faults.behaviours import Tally, Verdict, looked_at
 from simulations.threats.faults.transcript import LOW_ORDER, Transcript
 from simulations.threats.game.adversary import Adversary, AdvertisesBadKeys
 from simulations.threats.game.contexts import (
@@ -44,7 +44,6 @@ class _Hostile(Adversary):
         self.transcript = Transcript(self.context, self.colluders, self.advertised, self.knowledge)
 
     def took_answer(self, u: int, message: UnmaskShares) -> None:
-        """Note what was answered."""
         self.transcript.answered(u, self.answered(message))
         super().took_answer(u, message)
 
@@ -299,11 +298,9 @@ class _InformedOnce(Adversary):
     story: Members = ()
 
     def survivors_for(self, u: int) -> Members:
-        """The given set."""
         return self.story
 
     def announce(self) -> None:
-        """Only to those in it."""
         self.uploaded &= set(self.story)
         super().announce()
 
@@ -387,7 +384,4 @@ def play_server(
     victims = Victims(context, inputs, colluders, rng.bytes(4), refused=tally.refused)
     server = kind(victims, rng)
     server.run()
-    problem = server.transcript.broken()
-    if problem is not None:
-        return Verdict("promise broken", problem)
-    return Verdict("one set answered" if server.transcript.released else "nothing given up")
+    return looked_at(server.transcript.broken(), server.transcript.released)

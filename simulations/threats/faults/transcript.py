@@ -122,7 +122,6 @@ class Transcript:
 
 
 def _keys_in(entries: bytes) -> list[bytes]:
-    """All public keys of concatenated roster entries."""
     starts = range(0, len(entries), ADVERTISEMENT_ENTRY_BYTES)
     return [
         entries[start + offset : start + offset + KEY_BYTES]

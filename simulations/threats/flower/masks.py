@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 
 from simulations.audits.base import Integers
-from simulations.threats.seed_search import LOOKED_AT, Numbers, mersenne_outputs
+from simulations.threats.seed_search.search import LOOKED_AT, Numbers, mersenne_outputs
 
 RING: Final = 1 << 32
 """Flower's default modulus."""
@@ -96,7 +96,12 @@ def pair_seed_entropy() -> float:
     Each byte of the fold is the exclusive or of eleven characters, and no character is in two
     bytes. The laws of independent characters multiply under the Walsh-Hadamard transform.
     """
-    values = {character: i for i, character in enumerate(_alphabet())}
+    values = {
+        character: i
+        for i, character in enumerate(
+            string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
+        )
+    }
     any_character = _law(tuple(values))
     # The last character of key material carries four bits; the two low ones of its six are zero.
     last = _law(tuple(c for c, i in values.items() if i % 4 == 0))
@@ -108,10 +113,6 @@ def pair_seed_entropy() -> float:
         law = np.clip(transform @ spectrum / (1 << _SEPTET), 0.0, 1.0)
         total -= math.fsum(p * math.log2(p) for p in law.tolist() if p > 0.0)
     return total
-
-
-def _alphabet() -> str:
-    return string.ascii_uppercase + string.ascii_lowercase + string.digits + "-_"
 
 
 def _law(characters: tuple[str, ...]) -> NDArray[np.float64]:

@@ -1,13 +1,16 @@
-"""An upload of ours with one mask left on it, under the same search as Flower's.
+"""Our clients where Flower's were, and an upload with one mask left on it, under the same search.
 
-The mask's key has 128 bits, so the server is told some: as many as in the search of the twin, which
-has 28. With all but a few of them told the search does find the key; a test shows that.
+Four clients. One is lost after it shared its secrets, one works for the server, and two are honest
+survivors: the victim and its only honest neighbour. The last mask's key has 128 bits, so the server
+is told some: as many as in the search of the twin, which has 28. With all but a few of them told
+the search does find the key; a test shows that.
 """
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -15,8 +18,10 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from numpy.typing import NDArray
 
-from secagg import PrimeField
+from secagg import PrimeField, ProtocolError
+from secagg.framing import encode_set
 from secagg.pairwise.masks import pairwise_is_subtracted, pairwise_key
+from secagg.pairwise.messages import SurvivorSet
 from secagg.pairwise.prg import MASK_KEY_BYTES, expand_mask
 from simulations.audits.base import Integers
 from simulations.threats.flower.masks import (
@@ -30,41 +35,95 @@ from simulations.threats.flower.masks import (
     weak_mask,
     weak_pair_key,
 )
-from simulations.threats.flower.our_round import BITS, HONEST, VICTIM, OurRound
-from simulations.threats.seed_search import LOOKED_AT, Numbers, Peeled, PeeledUpload
+from simulations.threats.game.adversary import Adversary
+from simulations.threats.game.games import Setting
+from simulations.threats.game.victims import Victims
+from simulations.threats.seed_search.search import LOOKED_AT, Numbers, Peeled, PeeledUpload
+
+VICTIM, HONEST, COLLUDER, LOST = range(4)
+CLIENTS = 4
+BITS = 32
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class OurUpload(PeeledUpload):
-    """The victim's upload; the server is told the low bits of the last mask's key."""
+class OurRound(Adversary):
+    """An honest server of four real clients.
 
-    told_bits: int
+    Attributes:
+        inputs: int64[4, length] in 0 .. 2^22, the range of Flower's quantiser.
+    """
 
-    def candidates(self) -> range:
-        """The first ones among all that agree with what is told."""
-        return range(1 << self.tried_bits)
+    def __init__(self, length: int, rng: np.random.Generator) -> None:
+        setting = Setting(size=CLIENTS, lost=1, bits=BITS, length=length)
+        context = setting.context(1)
+        self.inputs: Integers = rng.integers(0, LARGEST + 1, (CLIENTS, length))
+        self.refusals: list[ProtocolError] = []
+        dealt = self.inputs.astype(context.field.dtype)
+        told = self.refusals.append
+        super().__init__(Victims(context, dealt, [COLLUDER], rng.bytes(8), refused=told), rng)
 
-    def key(self, number: int) -> bytes:
-        """The key of a numbered candidate: what was told, and a guess of the rest."""
-        return (number << self.told_bits | self.told).to_bytes(MASK_KEY_BYTES, "little")
+    def until_shared(self) -> None:
+        """Everybody has shared its secrets."""
+        self.advertise()
+        self.collect_bundles()
 
-    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
-        """The first elements of candidates' masks: one block of keystream for each.
+    def deliver(self) -> None:
+        """All but the lost client upload."""
+        for u in (VICTIM, HONEST, COLLUDER):
+            self.deliver_to(u)
 
-        A word that is no element is refused and drawn again elsewhere. That is left out here: it
-        makes a search miss the right key with probability 4 * 5 / 2^32.
-        """
-        blocks = b"".join(_first_block(self.key(number)) for number in numbers.tolist())
-        words = np.frombuffer(blocks, "<u4").reshape(-1, LOOKED_AT)
-        return np.ascontiguousarray(words.T, np.uint32)
+    def until_confirmed(self) -> None:
+        """Survivors have signed who is in the sum."""
+        self.until_shared()
+        self.deliver()
+        self.announce()
 
-    def mask(self, number: int) -> Integers:
-        """The whole mask of a candidate: int64[length]."""
-        mask = expand_mask(PrimeField(BITS), self.key(number), self.plain.size)
-        return mask.astype(np.int64)
+    def told_out_of_turn(self, u: int, survivors: tuple[int, ...]) -> ProtocolError | None:
+        """Tell a client who survived: the error that it refused with, if it did."""
+        message = SurvivorSet(self.tag, encode_set(survivors, self.context.size))
+        return None if self.victims.ask(u, message).accepted else self.refusals.pop()
 
 
-def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits: int) -> OurUpload:
+def ask_for_both_secrets(length: int, rng: np.random.Generator) -> list[ProtocolError | None]:
+    """The server asks clients for shares of both secrets of the victim, which is in the sum.
+
+    There is no message that names a client on two lists: clients are told one set of survivors and
+    derive from it what to give up. So the server can only ask again: for another set before the
+    first is answered, and after it.
+    """
+    refusals = []
+    for answered in (False, True):
+        round_ = OurRound(length, rng)
+        round_.until_confirmed()
+        if answered:
+            round_.convince()
+        refusals += [round_.told_out_of_turn(u, (HONEST, COLLUDER)) for u in (HONEST, COLLUDER)]
+    return refusals
+
+
+# -- an upload with one mask left on it ------------------------------------------------------------
+
+
+def our_key(told: int, told_bits: int, number: int) -> bytes:
+    """The key of a numbered candidate: the low bits that were told, and a guess of the rest."""
+    return (number << told_bits | told).to_bytes(MASK_KEY_BYTES, "little")
+
+
+def our_first(key_of: Callable[[int], bytes], numbers: Numbers) -> NDArray[np.uint32]:
+    """The first elements of candidates' masks: one block of keystream for each.
+
+    A word that is no element is refused and drawn again elsewhere. That is left out here: it
+    makes a search miss the right key with probability 4 * 5 / 2^32.
+    """
+    # One block under one key, as in `secagg.pairwise.prg`: counter block zero of stream 0.
+    ciphers = (Cipher(AES(key_of(number)), ECB()) for number in numbers.tolist())  # noqa: S305
+    blocks = b"".join(cipher.encryptor().update(bytes(16)) for cipher in ciphers)
+    words = np.frombuffer(blocks, "<u4").reshape(-1, LOOKED_AT)
+    return np.ascontiguousarray(words.T, np.uint32)
+
+
+def our_upload(
+    length: int, rng: np.random.Generator, told_bits: int, tried_bits: int
+) -> PeeledUpload:
     """An honest round, and all masks taken off the victim's upload that can be."""
     round_ = OurRound(length, rng)
     round_.until_shared()
@@ -79,53 +138,34 @@ def our_upload(length: int, rng: np.random.Generator, told_bits: int, tried_bits
     last = int.from_bytes(pairwise_key(own, public, roster.hash, VICTIM, HONEST), "little")
     subtracted, modulus = pairwise_is_subtracted(VICTIM, HONEST), round_.context.field.modulus
     peeled = Peeled(words.astype(np.int64), subtracted, modulus, LARGEST)
-    told = last & ((1 << told_bits) - 1)
-    return OurUpload(peeled, round_.inputs[VICTIM], told, tried_bits, told_bits)
-
-
-def _first_block(key: bytes) -> bytes:
-    """Counter block zero under a mask key: the first words of stream 0."""
-    # One block under one key, as in `secagg.pairwise.prg`.
-    return Cipher(AES(key), ECB()).encryptor().update(bytes(16))  # noqa: S305
+    key_of = partial(our_key, last & ((1 << told_bits) - 1), told_bits)
+    return PeeledUpload(
+        peeled,
+        round_.inputs[VICTIM],
+        range(1 << tried_bits),
+        partial(our_first, key_of),
+        lambda number: expand_mask(PrimeField(BITS), key_of(number), length).astype(np.int64),
+    )
 
 
 # -- the same under Flower's masks -----------------------------------------------------------------
 
 
-class WeakUpload(PeeledUpload):
-    """A victim's upload; the server is told the high bits of the last mask's folded key."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, peeled: Peeled, plain: Integers, key: bytes, tried_bits: int) -> WeakUpload:
-        """An upload whose last mask has this key; only its high bits are kept."""
-        return cls(peeled, plain, gather(fold(key)) >> tried_bits, tried_bits)
-
-    def candidates(self) -> range:
-        """All that agree with what is told."""
-        return range(self.told << self.tried_bits, (self.told + 1) << self.tried_bits)
-
-    def first_elements(self, numbers: Numbers) -> NDArray[np.uint32]:
-        """The first elements of candidates' masks: uint32[`LOOKED_AT`, N]."""
-        return first_elements(numbers)
-
-    def mask(self, number: int) -> Integers:
-        """The whole mask of a candidate: int64[length]."""
-        return mask_of(number, self.plain.size)
+def weakly_masked(peeled: Peeled, plain: Integers, key: bytes, tried_bits: int) -> PeeledUpload:
+    """An upload whose last mask has this key; the server is told its folded key's high bits."""
+    told = gather(fold(key)) >> tried_bits
+    candidates = range(told << tried_bits, (told + 1) << tried_bits)
+    return PeeledUpload(peeled, plain, candidates, first_elements, lambda n: mask_of(n, plain.size))
 
 
 def weak_upload(
     length: int, rng: np.random.Generator, tried_bits: int = PAIR_SEED_BITS
-) -> WeakUpload:
-    """The round of `our_upload` under weak masks.
+) -> PeeledUpload:
+    """The round of `our_upload` under weak masks; of the last one's seed some bits are told.
 
     The victim's self mask comes off because its seed is rebuilt, the mask with the lost client
     because its key is, and the mask with the colluder because it tells its own. The mask with the
     honest survivor stays.
-
-    Args:
-        tried_bits: how many bits of the last mask's seed the server is not told, at most 28.
     """
     plain = rng.integers(0, LARGEST + 1, length)
     seed = secrets.token_bytes(32)
@@ -134,4 +174,4 @@ def weak_upload(
     # The victim has the lowest number of all, so it subtracts pairwise masks.
     upload = (plain + known[0] - known[1] - known[2] - weak_mask(honest, RING, length)) % RING
     left = (upload - known[0] + known[1] + known[2]) % RING
-    return WeakUpload.of(Peeled(left, True, RING, LARGEST), plain, honest, tried_bits)
+    return weakly_masked(Peeled(left, True, RING, LARGEST), plain, honest, tried_bits)

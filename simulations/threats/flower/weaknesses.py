@@ -10,11 +10,10 @@ import numpy as np
 from secagg.pairwise.prg import MASK_KEY_BYTES
 from simulations.audits.base import Check, Figures, derived_seed
 from simulations.threats.attack import Attack, Effort, Findings, refusal
+from simulations.threats.flower.clients import flower_upload, take_both_secrets, varying_bits
 from simulations.threats.flower.masks import PAIR_SEED_BITS, pair_seed_entropy
-from simulations.threats.flower.our_round import CLIENTS, ask_for_both_secrets
-from simulations.threats.flower.our_upload import our_upload
-from simulations.threats.flower.server import flower_upload, take_both_secrets, varying_bits
-from simulations.threats.seed_search import recovers, unmask
+from simulations.threats.flower.our_upload import CLIENTS, ask_for_both_secrets, our_upload
+from simulations.threats.seed_search.search import recovers, unmask
 
 LENGTH: Final = 200
 """Coordinates of an update."""
@@ -26,12 +25,9 @@ SAMPLES: Final = 64
 def flower_weaknesses(effort: Effort = Effort.QUICK, seed: int = 1) -> list[Check]:
     """Attack Flower's clients, and ours in the same way.
 
-    "F1": the seed of a pairwise mask has 28 bits. "F2": a client gives up shares of both secrets of
-    a neighbour that the server puts on both lists.
-
-    Args:
-        effort: in QUICK the server is told bits of each seed; in FULL it is told none of one seed
-            and tries all 2^28.
+    "F1": the seed of a pairwise mask has 28 bits. In QUICK the server is told bits of each seed; in
+    FULL it is told none of one seed and tries all 2^28. "F2": a client gives up shares of both
+    secrets of a neighbour that the server puts on both lists.
     """
     if importlib.util.find_spec("flwr") is None:
         return []

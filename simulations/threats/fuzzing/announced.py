@@ -76,10 +76,8 @@ def _example(kind: CommitteeKind) -> OneShotSetup:
     clients = [identity_of(u) for u in range(_CLIENTS)]
     keys, session = [each.public for each in clients], bytes(16)
     named = [member_identity(j) for j in range(_MEMBERS)]
-    committee = local_committee(plan, clients, named, _sealing_key)
+    committee = local_committee(
+        plan, clients, named, lambda *parts: AgreementKey(hashlib.sha256(b"".join(parts)).digest())
+    )
     members = committee.members(session, keys, 0)
     return one_shot_setup(plan, parameters, keys, members, session, 0)
-
-
-def _sealing_key(session_id: bytes, identity: bytes) -> AgreementKey:
-    return AgreementKey(hashlib.sha256(session_id + identity).digest())

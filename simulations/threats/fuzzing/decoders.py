@@ -41,10 +41,9 @@ from secagg.pairwise.transitions import ClientPhase, ServerPhase
 from secagg.shamir import decode_share, encode_share
 from secagg.storage import StoredStateError, resume, suspend
 from simulations.learning.configuration import RunConfig, demo_config
-from simulations.threats.faults.behaviours import Tally
+from simulations.threats.faults.behaviours import Sent, Tally, Wire
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
-from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.fuzzing.announced import one_shot_announcement_decoder
 from simulations.threats.fuzzing.compressed import compressed_decoders
 from simulations.threats.fuzzing.engine import Decoder
@@ -55,9 +54,8 @@ from simulations.threats.fuzzing.mutation import (
     mutate_toml,
     pick,
 )
-from simulations.threats.game.contexts import identity_of, random_inputs
+from simulations.threats.game.contexts import KeptKeys, identity_of, random_inputs
 from simulations.threats.game.games import Setting
-from simulations.threats.game.stored_keys import KeptKeys
 from sketch import SketchSpec, spec_for_size
 
 CLIENTS, LISTENER = 5, 0
@@ -92,6 +90,10 @@ class Example:
     up: list[Sent] = field(default_factory=list)
     down: list[Sent] = field(default_factory=list)
     states: dict[ClientPhase, tuple[Party, State]] = field(default_factory=dict)
+
+    def of_listener(self, stages: list[Sent]) -> list[bytes]:
+        """The messages from or to the listener."""
+        return [data for stage in stages for u, data in stage if u == LISTENER]
 
 
 class _Recorder(Wire):
@@ -145,8 +147,8 @@ def example_round() -> Example:
 def message_decoders(example: Example) -> Iterator[Decoder]:
     """One for each kind of message, as the party decodes it that gets it."""
     limit = largest_message_bytes(example.context)
-    up = [data for stage in example.up for u, data in stage if u == LISTENER]
-    down = [data for stage in example.down for u, data in stage if u == LISTENER]
+    up = example.of_listener(example.up)
+    down = example.of_listener(example.down)
     directions: tuple[tuple[list[bytes], Callable[[bytes], Any]], ...] = (
         (up, lambda data: decode_from_client(data, LISTENER, limit)),
         (down, lambda data: decode_from_server(data, SERVER, limit)),
@@ -167,7 +169,7 @@ def message_decoders(example: Example) -> Iterator[Decoder]:
 
 def client_decoders(example: Example) -> Iterator[Decoder]:
     """A client session in every phase in which it waits for a message."""
-    down = [data for stage in example.down for u, data in stage if u == LISTENER]
+    down = example.of_listener(example.down)
     for place, (phase, (party, state)) in enumerate(example.states.items()):
 
         def receive(data: bytes, party: Party = party, state: State = state) -> bytes | None:
@@ -192,7 +194,6 @@ class _ServerAt:
 
     @property
     def phase(self) -> ServerPhase:
-        """The phase that the server is in."""
         return self._server.phase
 
     def receive(self, data: bytes) -> None:
@@ -219,7 +220,7 @@ class _ServerAt:
 
 def server_decoders(example: Example) -> Iterator[Decoder]:
     """A server session in every phase."""
-    up = [data for stage in example.up for u, data in stage if u == LISTENER]
+    up = example.of_listener(example.up)
     for stage, data in enumerate(up):
         server = _ServerAt(example, stage)
         yield Decoder(

@@ -7,7 +7,7 @@ claims is compared with what the victims really put in; a wrong claim wins nothi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -80,36 +80,31 @@ class Outcome:
         return {**share, **refused_with(self.refusals), **self.seen}
 
 
-@dataclass(slots=True)
-class _Table:
-    """Deals rounds, one seed for all of them."""
+def deals(
+    setting: Setting, trials: int, seed: int
+) -> Iterator[tuple[np.random.Generator, SessionContext, Integers]]:
+    """Randomness, context and inputs of each round, one seed for all of them."""
+    for number in range(trials):
+        rng = np.random.default_rng([seed, number])
+        context = setting.context(number)
+        yield rng, context, random_inputs(rng, context)
 
-    attack: AdversaryMaker
-    setting: Setting
-    session: SessionMaker
-    seed: int
-    refusals: Counter[str] = field(default_factory=Counter)
 
-    def deal(self, number: int) -> tuple[np.random.Generator, SessionContext, Integers]:
-        """Randomness, context and inputs of one round."""
-        rng = np.random.default_rng([self.seed, number])
-        context = self.setting.context(number)
-        return rng, context, random_inputs(rng, context)
-
-    def seat(
-        self, rng: np.random.Generator, context: SessionContext, inputs: Integers
-    ) -> Adversary:
-        """An adversary and its victims, before the round."""
-        drawn = rng.permutation(context.size)[: context.tolerated_colluders]
-        victims = Victims(
-            context,
-            inputs,
-            [int(u) for u in drawn],
-            rng.bytes(8),
-            self.session,
-            lambda error: self.refusals.update([refusal(error)]),
-        )
-        return self.attack(victims, rng)
+def _seat(
+    attack: AdversaryMaker,
+    session: SessionMaker,
+    refusals: Counter[str],
+    rng: np.random.Generator,
+    context: SessionContext,
+    inputs: Integers,
+) -> Adversary:
+    """An adversary and its victims, before the round."""
+    drawn = rng.permutation(context.size)[: context.tolerated_colluders]
+    colluders, salt = [int(u) for u in drawn], rng.bytes(8)
+    victims = Victims(
+        context, inputs, colluders, salt, session, lambda error: refusals.update([refusal(error)])
+    )
+    return attack(victims, rng)
 
 
 def play(
@@ -125,14 +120,12 @@ def play(
     Args:
         won: whether the adversary has won, given what all clients put in.
     """
-    table = _Table(attack, setting, session, seed)
-    wins = 0
-    for number in range(trials):
-        rng, context, inputs = table.deal(number)
-        adversary = table.seat(rng, context, inputs)
+    wins, refusals = 0, Counter[str]()
+    for rng, context, inputs in deals(setting, trials, seed):
+        adversary = _seat(attack, session, refusals, rng, context, inputs)
         adversary.run()
         wins += won(adversary, inputs)
-    return Outcome(trials, wins, 0.0, table.refusals)
+    return Outcome(trials, wins, 0.0, refusals)
 
 
 def exact(
@@ -162,14 +155,11 @@ def ind_sum(
     to have, whoever is in it; one over fewer that has exactly one of the two tells. Without such a
     sum it guesses.
     """
-    table = _Table(attack, setting, session, seed)
-    wins = 0
-    for number in range(trials):
-        rng, context, inputs = table.deal(number)
-        swapped = bool(rng.integers(2))
-        coin = bool(rng.integers(2))
+    wins, refusals = 0, Counter[str]()
+    for rng, context, inputs in deals(setting, trials, seed):
+        swapped, coin = bool(rng.integers(2)), bool(rng.integers(2))
         dealt = inputs.copy()
-        adversary = table.seat(rng, context, dealt)
+        adversary = _seat(attack, session, refusals, rng, context, dealt)
         one = adversary.target
         other = next(v for v in adversary.everybody if v not in adversary.colluders | {one})
         if swapped:
@@ -177,7 +167,7 @@ def ind_sum(
         adversary.run()
         known = _tell_apart(adversary, dealt, inputs, one, other)
         wins += (coin if known is None else known) == swapped
-    return Outcome(trials, wins, 0.5, table.refusals)
+    return Outcome(trials, wins, 0.5, refusals)
 
 
 def span_game(

@@ -48,16 +48,12 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """A masked vector and the sets that say which masks are on it.
-
-    Attributes:
-        vector: `field.dtype`[length].
-    """
+    """A masked vector and the sets that say which masks are on it."""
 
     sender: int
     roster: RoundRoster
     participants: Members
-    vector: Integers
+    vector: Integers  # `field.dtype`[length]
 
 
 @dataclass(frozen=True, slots=True)

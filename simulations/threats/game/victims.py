@@ -10,7 +10,7 @@ import enum
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from secagg import ClientSession, FieldVector, ProtocolError, SessionContext
 from secagg.framing import encode_message
@@ -19,6 +19,8 @@ from secagg.pairwise.messages import Advertisement, AnyMessage, MaskedInput, dec
 from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
 from simulations.threats.game.contexts import Integers, counter_rand, identity_of
+
+Message = TypeVar("Message", bound=AnyMessage)
 
 SessionMaker = Callable[[SessionContext, int, Identity, Rand], ClientSession]
 """Makes an honest client's session: `ClientSession` itself, or a client with a defence missing."""
@@ -34,6 +36,13 @@ def refusal(error: Exception) -> str:
 def refused_with(refusals: Counter[str]) -> dict[str, str]:
     """The most frequent refusal, as the figure of that name; nothing if there was none."""
     return {"refused_with": refusals.most_common(1)[0][0]} if refusals else {}
+
+
+def sent_as(kind: type[Message], data: bytes, u: int) -> Message:
+    """The message of a client of ours, which can be of no other kind."""
+    message = decode_from_client(data, u, len(data))
+    assert isinstance(message, kind)  # noqa: S101 - made by an honest session
+    return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +83,7 @@ class Victims:
 
     def advertise(self, u: int) -> Advertisement:
         """The first message of a client."""
-        data = self._sessions[u].begin_bytes()
-        message = decode_from_client(data, u, len(data))
-        assert isinstance(message, Advertisement)  # noqa: S101 - made by an honest session
-        return message
+        return sent_as(Advertisement, self._sessions[u].begin_bytes(), u)
 
     def ask(self, u: int, message: AnyMessage) -> Answer:
         """Send a client a message; every refusal is a typed error, or it comes out here."""
@@ -92,13 +98,10 @@ class Victims:
         """A client that waits for its input gets it, masks it and sends it, or leaves."""
         vector = FieldVector(self.context.field, self._inputs[u].copy())
         try:
-            data = self._sessions[u].submit_bytes(vector)
+            return sent_as(MaskedInput, self._sessions[u].submit_bytes(vector), u)
         except ProtocolError as error:
             self._refused(error)
             return None
-        message = decode_from_client(data, u, len(data))
-        assert isinstance(message, MaskedInput)  # noqa: S101 - made by an honest session
-        return message
 
     def phase(self, u: int) -> ClientPhase:
         """Where a client's session is."""

@@ -10,35 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
-import msgspec
-
 from secagg import ClientSession, FieldVector, Identity, Mode, SessionContext, keys
-from secagg.field import pack, unpack
-from secagg.framing import decode_set
 from secagg.oneshot.committee import Committee
 from secagg.oneshot.context import OneShotContext
-from secagg.pairwise import roster
-from secagg.pairwise.client import _release
-from secagg.pairwise.client_states import Confirmed, Masked, Party, Ready, Released
-from secagg.pairwise.graph import held_by
-from secagg.pairwise.masks import self_key
-from secagg.pairwise.messages import (
-    AnyMessage,
-    ConfirmationSet,
-    MaskedInput,
-    SurvivorSet,
-    UnmaskShares,
-    shared_secrets,
-)
+from secagg.pairwise import client, roster
+from secagg.pairwise.client_states import Masked
+from secagg.pairwise.messages import AnyMessage
 from secagg.pairwise.prg import accumulate_masks
-from secagg.pairwise.roster import masked_input_parts
 from secagg.pairwise.transitions import Local
-from secagg.shamir import Rand, decode_share, encode_share
-from secagg.tags import Usage, encode_index
+from secagg.shamir import Rand
 from simulations.threats.game.victims import SessionMaker
 
 Terms = TypeVar("Terms", SessionContext, OneShotContext, Committee)
@@ -108,72 +91,26 @@ def low_threshold(threshold: int) -> SessionMaker:
     return believing(threshold=threshold, tolerated_colluders=0)
 
 
-class NoSelfMask(ClientSession):
-    """Puts pairwise masks on its input, and none of its own."""
+NoSelfMask = lacking(
+    ClientSession,
+    (
+        client,
+        "accumulate_masks",
+        lambda total, field, keys, subtract: accumulate_masks(total, field, keys[1:], subtract[1:]),
+    ),
+)
+"""Puts pairwise masks on its input, and none of its own."""
 
-    def submit(self, vector: FieldVector) -> AnyMessage:
-        """The upload, with the self mask taken off again."""
-        state, party = self._state, self._party
-        message = super().submit(vector)
-        if not isinstance(state, Ready) or not isinstance(message, MaskedInput):
-            return message
-        field = party.context.field
-        total = unpack(message.vector, party.context.length, field).elements.copy()
-        key = self_key(state.seed, state.roster.hash, party.index)
-        accumulate_masks(total, field, [key], [True])
-        packed = pack(FieldVector(field, total))
-        return _signed_upload(party, state, message, packed)
+BothShares = lacking(
+    ClientSession, (client, "_SELF_MASK", slice(2)), (client, "_MASKING_KEY", slice(2))
+)
+"""Asked for shares, gives up both kinds for everybody, as if a request could name both."""
 
+KeepsAllShares = lacking(ClientSession, (client, "replace", lambda state, **_: state))
+"""Asked for shares of surplus seeds, gives up what it ever held: it has forgotten nothing."""
 
-class BothShares(ClientSession):
-    """Asked for shares, gives up both kinds for everybody, as if a request could name both."""
-
-    def receive(self, message: AnyMessage) -> AnyMessage | None:
-        """The answer, with shares of all secrets in place of one for each client."""
-        state = self._state
-        answer = super().receive(message)
-        if not isinstance(answer, UnmaskShares) or not isinstance(state, Masked):
-            return answer
-        party = self._party
-        owners = held_by(party.index, set(state.participants), state.roster.graph)
-        secrets = shared_secrets(party.context)
-        shares = b"".join(
-            encode_share(decode_share(state.held[owner], secrets)[:2]) for owner in owners
-        )
-        survivors = message.survivors if isinstance(message, SurvivorSet) else b""
-        signed = (state.roster.hash, encode_index(party.index), survivors, shares, answer.seeds)
-        signature = party.identity.sign(Usage.UNMASK, *signed)
-        return msgspec.structs.replace(answer, shares=shares, signature=signature)
-
-
-class KeepsAllShares(ClientSession):
-    """Asked for shares of surplus seeds, gives up what it ever held: it has forgotten nothing."""
-
-    def _step(self, event: Local | type, payload: Any) -> AnyMessage | None:
-        """The product's step; what it would forget is put back."""
-        before = self._state
-        answer = super()._step(event, payload)
-        masked = before.masked if isinstance(before, Confirmed) else before
-        if isinstance(masked, Masked) and isinstance(self._state, Released):
-            remembered = replace(self._state.masked, held=masked.held)
-            self._state = replace(self._state, masked=remembered)
-        return answer
-
-
-class BelievesConfirmations(ClientSession):
-    """Counts the signatures on its survivor set, and verifies none."""
-
-    def receive(self, message: AnyMessage) -> AnyMessage | None:
-        """The answer, once enough of the committee are said to have signed."""
-        state = self._state
-        if not isinstance(message, ConfirmationSet) or not isinstance(state, Confirmed):
-            return super().receive(message)
-        named = decode_set(message.confirmers, self._party.context.size)
-        if len(named) < state.masked.roster.committee.quorum:
-            return super().receive(message)
-        step = _release(self._party, state.masked, state.survivors)
-        self._state = step.state
-        return step.outbound
+BelievesConfirmations = lacking(ClientSession, (client, "signature_is_valid", lambda *_: True))
+"""Counts the signatures on its survivor set, and verifies none."""
 
 
 class ReusableSession(ClientSession):
@@ -206,9 +143,3 @@ class AbortsOnZero(ClientSession):
         if not vector.elements.any():
             self.abort()
         return super().submit(vector)
-
-
-def _signed_upload(party: Party, state: Ready, message: MaskedInput, packed: bytes) -> MaskedInput:
-    parts = masked_input_parts(state.roster.hash, party.index, packed)
-    signature = party.identity.sign(Usage.INPUT, *parts)
-    return msgspec.structs.replace(message, vector=packed, signature=signature)

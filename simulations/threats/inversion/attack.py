@@ -11,15 +11,16 @@ from simulations.audits.base import Exhibit, Figures
 from simulations.common.threads import one_thread
 from simulations.threats.attack import Effort, Findings, rate
 from simulations.threats.inversion.experiments import (
+    GUESSES,
     InversionSetting,
     attack_by_imprint,
     attack_by_search,
     attack_first_layer,
+    pictures_by_epsilon,
 )
 from simulations.threats.inversion.grid import noise_curve, picture_grid
-from simulations.threats.inversion.noise import GUESSES, pictures_by_epsilon
 from simulations.threats.inversion.pictures import Gallery, galleries
-from simulations.threats.inversion.results import Labels, Reconstructions, Result
+from simulations.threats.inversion.results import Labels, Reconstructions
 from simulations.threats.inversion.views import ServerView
 
 GOAL: Final = PrivacyGoal(1.0, 1e-5, 1)
@@ -66,7 +67,6 @@ def gradient_inversion(effort: Effort, seed: int) -> Findings:
 
 
 def _attacks(setting: InversionSetting, effort: Effort) -> tuple[list[Reconstructions], Labels]:
-    """All attacks on one data set."""
     large = _is_large(setting.gallery)
     first, labels = attack_first_layer(setting, effort.choose(12, 20 if large else 200))
     found = [
@@ -85,14 +85,12 @@ def _is_large(gallery: Gallery) -> bool:
 
 
 def _curve(setting: InversionSetting) -> Exhibit:
-    """One client's picture by epsilon."""
     points = pictures_by_epsilon(setting, EPSILONS)
     threshold = setting.recognition(GUESSES).threshold
     return noise_curve(points, threshold, setting.gallery.data.name, setting.clients)
 
 
-def _figures(results: Sequence[Result], view: ServerView) -> Figures:
-    """Everything that was measured on one view."""
+def _figures(results: Sequence[Reconstructions | Labels], view: ServerView) -> Figures:
     return {name: value for each in results for name, value in each.figures(view).items()}
 
 
@@ -107,7 +105,7 @@ def _judged(
     counts = [each.counts(view) for each in pictures]
     chance = max(each.recognition.chance for each in pictures)
     total = rate(sum(hit for hit, _ in counts), sum(of for _, of in counts), chance)
-    results: list[Result] = [*pictures, *labels]
+    results: list[Reconstructions | Labels] = [*pictures, *labels]
     shares = [each.rate(view) for each in results]
     if view is ServerView.PLAIN:
         shares = [share for share in shares if int(share["trials"]) >= FEWEST]

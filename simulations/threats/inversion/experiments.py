@@ -7,23 +7,44 @@ pictures of all clients, the others after those of client 0.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import torch
 
+from dp.clipping import clip_l2
 from protocol import PrivacyGoal
 from secagg import ParameterError
-from simulations.audits.base import derived_seed
-from simulations.learning.models import DataShape, Task, Vector, build_task
+from simulations.audits.base import Floats, derived_seed
+from simulations.learning.data import Split
+from simulations.learning.models import DataShape, ReluMlpTask, Task, Vector, build_task
 from simulations.learning.models.convolutional import image_sides
-from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
-from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
+from simulations.threats.inversion.analytic import (
+    imprint_model,
+    imprint_task,
+    leaked_label,
+    read_bins,
+    row_ratio,
+    to_pixels,
+)
 from simulations.threats.inversion.optimisation import Search, invert
-from simulations.threats.inversion.pictures import Gallery, Recognition, distinct, drawn, flat
-from simulations.threats.inversion.results import Collected, Labels, Reconstructions
-from simulations.threats.inversion.views import GradientRound, ServerView, named
+from simulations.threats.inversion.pictures import (
+    Gallery,
+    Recognition,
+    best_guesses,
+    distinct,
+    drawn,
+    flat,
+    psnr,
+)
+from simulations.threats.inversion.results import Labels, Reconstructions
+from simulations.threats.inversion.views import CLIP_L2, GradientRound, ServerView, named
+
+Collected = defaultdict[ServerView, list[tuple[Floats, Floats]]]
+"""By view, originals float64[m, pixels] and guesses float64[k, pixels] at them, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +78,15 @@ class InversionSetting:
     def result(self, attack: str, title: str, guesses: int, found: Collected) -> Reconstructions:
         """Label what an attack found."""
         _, height, width = image_sides(self.gallery.data.shape)
+        best = {v: [best_guesses(*pair) for pair in pairs] for v, pairs in found.items()}
         return Reconstructions(
             attack,
             title,
             self.gallery.data.name,
             (height, width),
             self.recognition(guesses),
-            found.originals,
-            found.guesses,
+            {v: np.concatenate([originals for originals, _ in found[v]]) for v in found},
+            {v: np.concatenate(parts) for v, parts in best.items()},
         )
 
 
@@ -89,14 +111,14 @@ def attack_first_layer(setting: InversionSetting, rounds: int) -> tuple[Reconstr
     On the perceptron of two hidden layers, untrained.
     """
     task, model = setting.honest_model("mlp60")
-    private, found = setting.gallery.private, Collected()
+    private, found = setting.gallery.private, Collected(list)
     right = dict.fromkeys(ServerView, 0)
     for played, members, seed in rounds_of(setting, task, model, 1, rounds, "first layer"):
         target = members[0]
         for view in ServerView:
             gradient = named(task, played.gradient(view, setting.goal, seed))
             first = [gradient[f"layer0.{part}"].numpy() for part in ("weight", "bias")]
-            found.add(view, flat(private, target), to_pixels(row_ratio(*first)))
+            found[view].append((flat(private, target), to_pixels(row_ratio(*first))))
             label = leaked_label(gradient["layer2.bias"].numpy())
             right[view] += int(label == private.labels[target[0]])
     classes = setting.gallery.data.classes
@@ -111,7 +133,7 @@ def attack_by_search(
 ) -> Reconstructions:
     """Pictures by search, from clients with a few examples each; on the CNN, untrained."""
     task, model = setting.honest_model("cnn")
-    private, found, about = setting.gallery.private, Collected(), f"search {examples}"
+    private, found, about = setting.gallery.private, Collected(list), f"search {examples}"
     for played, members, seed in rounds_of(setting, task, model, examples, rounds, about):
         target, search = members[0], Search(steps=steps, seed=seed % 2**63)
         for view in ServerView:
@@ -124,7 +146,7 @@ def attack_by_search(
                 setting.gallery.data.shape,
                 search,
             )
-            found.add(view, flat(private, target), guesses)
+            found[view].append((flat(private, target), guesses))
     many = "one picture" if examples == 1 else f"{examples} pictures"
     return setting.result(f"search_{examples}", f"gradient matching, {many}", examples, found)
 
@@ -135,7 +157,7 @@ def attack_by_imprint(
     """Pictures by a malicious model, from clients with some examples each, all distinct."""
     task = imprint_task(setting.shape, bins)
     model = imprint_model(task, setting.gallery.public, setting.own("imprint model"))
-    private, found = setting.gallery.private, Collected()
+    private, found = setting.gallery.private, Collected(list)
     rng = np.random.default_rng(setting.own("imprint"))
     for number in range(rounds):
         held = distinct(private, setting.clients * examples, rng)
@@ -144,7 +166,7 @@ def attack_by_imprint(
         for view in ServerView:
             gradient = played.gradient(view, setting.goal, setting.own("imprint", number))
             wanted = members[0] if view is ServerView.PLAIN else held
-            found.add(view, flat(private, wanted), read_bins(task, gradient))
+            found[view].append((flat(private, wanted), read_bins(task, gradient)))
     return setting.result("imprint", f"malicious model with {bins} bins", bins, found)
 
 
@@ -157,3 +179,59 @@ def permitted(goal: PrivacyGoal, chance: float) -> float:
     if goal.rounds != 1:
         raise ParameterError("goal", goal, "for one round")
     return min(1.0, math.exp(goal.epsilon) * chance + goal.delta)
+
+
+GUESSES: Final = 2
+"""Guesses at each picture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noised:
+    """How close an attack on one round came, behind the noise of an epsilon."""
+
+    epsilon: float
+    psnr: Floats  # of every client's picture, each attacked on its own, float64[n], dB
+
+    def recovered(self, threshold: float) -> int:
+        """How many pictures are beyond a threshold in dB."""
+        return int((self.psnr > threshold).sum())
+
+
+def pictures_by_epsilon(setting: InversionSetting, epsilons: Sequence[float]) -> list[Noised]:
+    """Attack the pictures of one round behind different noise; one picture for each client.
+
+    The delta is that of the setting's goal.
+    """
+    task = imprint_task(setting.shape, 1)
+    public, private = setting.gallery.public, setting.gallery.private
+    model = imprint_model(task, public, setting.own("one unit"))
+    rng = np.random.default_rng(setting.own("one each"))
+    held = distinct(private, setting.clients, rng)
+    played = GradientRound.of(task, model, private, list(held.reshape(-1, 1)))
+    own = -np.stack([clip_l2(update, CLIP_L2).values for update in played.updates])
+    originals, found = flat(private, held), []
+    for epsilon in epsilons:
+        noise = setting.clients * _mean(setting, played, epsilon) - own.sum(axis=0)
+        guesses = [_pictures(task, each + noise, public) for each in own]
+        reached = [
+            psnr(each[None], guess)[0] for each, guess in zip(originals, guesses, strict=True)
+        ]
+        found.append(Noised(epsilon, np.array(reached)))
+    return found
+
+
+def _mean(setting: InversionSetting, played: GradientRound, epsilon: float) -> Floats:
+    """The mean gradient as released, with noise for an epsilon or none."""
+    seed = setting.own("by epsilon", epsilon)
+    if math.isinf(epsilon):
+        return played.gradient(ServerView.SUM, setting.goal, seed)
+    return played.gradient(ServerView.NOISED, replace(setting.goal, epsilon=epsilon), seed)
+
+
+def _pictures(task: ReluMlpTask, seen: Floats, public: Split) -> Floats:
+    """Read a row whose scale is unknown in two ways: float64[2, pixels]."""
+    parameters = named(task, seen)
+    row = np.append(parameters["layer0.weight"].numpy()[0], parameters["layer0.bias"].numpy())
+    usual = np.append((2.0 * flat(public) - 1.0).mean(axis=0), 1.0)
+    scales = np.array([row[-1], (row @ usual) / (usual @ usual)])
+    return to_pixels(row[:-1] / scales[:, None])

@@ -1,9 +1,6 @@
 """Pictures beside what each attack made of them, and how much noise it takes to stop the strongest.
 
-Every function draws on its own ``Figure``, never on matplotlib's global state. Colours are those
-of Okabe and Ito, told apart with any colour vision; curves also differ in marker and line style.
-
-Source: Okabe and Ito 2008, "Color Universal Design".
+Every function draws on its own ``Figure``, never on matplotlib's global state.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from matplotlib.figure import Figure
 
 from simulations.audits.base import Exhibit, Floats
 from simulations.common.figures import BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, WIDTH_PIXELS
-from simulations.threats.inversion.noise import Noised
+from simulations.threats.inversion.experiments import Noised
 from simulations.threats.inversion.results import Reconstructions
 from simulations.threats.inversion.views import ServerView
 
@@ -135,12 +132,10 @@ def _sentence(result: Reconstructions, clients: int, epsilon: float) -> str:
 
 
 def _upper(words: str) -> str:
-    """Begin with a capital letter."""
     return words[:1].upper() + words[1:]
 
 
 def _png(figure: Figure) -> bytes:
-    """The bytes of the figure as a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

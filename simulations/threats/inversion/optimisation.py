@@ -2,9 +2,7 @@
 
     minimise over x in [0, 1]^pixels:   1 - cos(gradient(x, y), seen) + weight * TV(x)
 
-by Adam on the sign of the derivative, from a random start. The cosine ignores the length, so a clip
-does not matter. TV, the mean absolute difference of neighbouring pixels, prefers plain pictures.
-The labels y are given to the attacker, who has them from `analytic`.
+TV is the mean absolute difference of neighbouring pixels; the labels y are from `analytic`.
 
 Source: Zhu, Liu and Han 2019 (arXiv 1906.08935) for the idea; Geiping et al. 2020
 (arXiv 2003.14053), section 4 and equation (4), for this objective.
@@ -26,19 +24,12 @@ from simulations.learning.models.convolutional import image_sides
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """How long and how to search.
+    """How long and how to search."""
 
-    Attributes:
-        steps: of Adam, >= 1.
-        rate: of Adam, in pixels; it falls to nothing by a cosine.
-        total_variation: weight of TV, >= 0.
-        seed: of the random start.
-    """
-
-    steps: int
-    rate: float = 0.1
-    total_variation: float = 1e-3
-    seed: int = 0
+    steps: int  # of Adam, >= 1
+    rate: float = 0.1  # of Adam, in pixels; it falls to nothing by a cosine
+    total_variation: float = 1e-3  # weight of TV, >= 0
+    seed: int = 0  # of the random start
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not self.rate > 0.0 or not self.total_variation >= 0.0:
@@ -57,15 +48,9 @@ def invert(
     shape: tuple[int, ...],
     search: Search,
 ) -> Floats:
-    """Search pictures whose mean gradient points where the given one does.
+    """Search pictures, float64[m, pixels] in [0, 1], whose mean gradient points where one does.
 
-    Args:
-        model: float32[d], where the gradient was taken.
-        gradient: float64[d], of any length.
-        labels: int64[m], of the pictures.
-
-    Returns:
-        float64[m, pixels] in [0, 1].
+    It is float64[d], of any length, and was taken at the model float32[d].
     """
     generator = torch.Generator().manual_seed(search.seed)
     pictures = torch.rand((len(labels), *image_sides(shape)), generator=generator)

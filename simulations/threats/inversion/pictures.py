@@ -1,11 +1,6 @@
 """Private pictures, how alike two pictures are, and how well somebody does who never looked.
 
-A reconstruction is only worth something if it is closer to the picture than what anybody could
-have said without an update. So the threshold of "recovered" comes from data: blind attackers say
-the mean picture of the right label, another picture of it, or as many other pictures as the attack
-makes guesses, and the threshold is more than any of them reached. The chance that one still passes
-it is measured on pictures that had no say in the threshold.
-
+docs/attacks-on-updates.md says when a picture counts as recovered, and why.
 May use numpy only; must not know torch, models or the protocol.
 """
 
@@ -66,11 +61,7 @@ def flat(split: Split, chosen: Integers | None = None) -> Floats:
 
 
 def drawn(split: Split, count: int, rng: np.random.Generator) -> Integers:
-    """Draw positions of pictures, every label as likely as any other, independently.
-
-    Returns:
-        int64[count], possibly with repetitions.
-    """
+    """Draw positions int64[count] of pictures, every label as likely as any other."""
     labels = rng.integers(0, int(split.labels.max()) + 1, count)
     return np.array([rng.choice(np.flatnonzero(split.labels == label)) for label in labels])
 
@@ -81,16 +72,11 @@ def distinct(split: Split, count: int, rng: np.random.Generator) -> Integers:
 
 
 def psnr(pictures: Floats, guesses: Floats) -> Floats:
-    """Peak signal-to-noise ratio of each picture against its best guess.
+    """Peak signal-to-noise ratio of each picture float64[m, pixels] against its best guess, in dB.
 
         PSNR = -10 log10(mean of squared errors),  for pixels in [0, 1]
 
-    Args:
-        pictures: float64[m, pixels].
-        guesses: float64[k, pixels], k >= 0; cut to [0, 1] first.
-
-    Returns:
-        float64[m] in dB, at most `PSNR_CEILING`; 0 without any guess.
+    Guesses float64[k, pixels] are cut to [0, 1] first. At most `PSNR_CEILING`; 0 without any guess.
     """
     if not len(guesses):
         return np.zeros(len(pictures))
@@ -115,13 +101,9 @@ def _errors(pictures: Floats, guesses: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """When a picture counts as recovered.
+    """When a picture counts as recovered."""
 
-    Attributes:
-        threshold: PSNR beyond which it does, dB.
-    """
-
-    threshold: float
+    threshold: float  # PSNR beyond which it does, dB
     chance: float
 
     @classmethod

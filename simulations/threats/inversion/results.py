@@ -8,40 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
 from simulations.audits.base import Figures, Floats
 from simulations.threats.game.rates import rate
-from simulations.threats.inversion.pictures import Recognition, best_guesses, psnr
+from simulations.threats.inversion.pictures import Recognition, psnr
 from simulations.threats.inversion.views import ServerView
-
-
-class Result(Protocol):
-    """What one attack came to on each view."""
-
-    def rate(self, view: ServerView) -> Figures:
-        """The share of successes, with its interval and ``succeeded``."""
-
-    def figures(self, view: ServerView) -> Figures:
-        """Everything measured, under names of its own."""
 
 
 @dataclass(frozen=True)
 class Reconstructions:
-    """Pictures that one attack was after, and what it came up with.
-
-    Attributes:
-        originals: float64[m, pixels] for each view; m may differ.
-    """
+    """Pictures that one attack was after, and what it came up with."""
 
     attack: str
     title: str
     data: str
     side: tuple[int, int]
     recognition: Recognition
-    originals: Mapping[ServerView, Floats]
+    originals: Mapping[ServerView, Floats]  # float64[m, pixels] for each view; m may differ
     guesses: Mapping[ServerView, Floats]
 
     @property
@@ -52,17 +37,8 @@ class Reconstructions:
     @cached_property
     def psnr(self) -> dict[ServerView, Floats]:
         """PSNR of each picture, dB."""
-        return {
-            view: np.array(
-                [
-                    psnr(original[None], guess[None])[0]
-                    for original, guess in zip(
-                        self.originals[view], self.guesses[view], strict=True
-                    )
-                ]
-            )
-            for view in self.originals
-        }
+        pairs = {v: zip(self.originals[v], self.guesses[v], strict=True) for v in self.originals}
+        return {v: np.array([psnr(a[None], b[None])[0] for a, b in pairs[v]]) for v in pairs}
 
     def counts(self, view: ServerView) -> tuple[int, int]:
         """How many pictures were recovered, and of how many."""
@@ -87,29 +63,6 @@ class Reconstructions:
             "chance": share["chance"],
         }
         return {f"{self.name}_{key}": value for key, value in found.items()}
-
-
-class Collected:
-    """Collects guesses at pictures, view by view."""
-
-    def __init__(self) -> None:
-        self._originals: dict[ServerView, list[Floats]] = {view: [] for view in ServerView}
-        self._guesses: dict[ServerView, list[Floats]] = {view: [] for view in ServerView}
-
-    def add(self, view: ServerView, originals: Floats, guesses: Floats) -> None:
-        """Match guesses float64[k, pixels] in any order to originals float64[m, pixels]."""
-        self._originals[view].append(originals)
-        self._guesses[view].append(best_guesses(originals, guesses))
-
-    @property
-    def originals(self) -> dict[ServerView, Floats]:
-        """All that were added."""
-        return {view: np.concatenate(parts) for view, parts in self._originals.items()}
-
-    @property
-    def guesses(self) -> dict[ServerView, Floats]:
-        """The best guess at each."""
-        return {view: np.concatenate(parts) for view, parts in self._guesses.items()}
 
 
 @dataclass(frozen=True, slots=True)

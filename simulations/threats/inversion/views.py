@@ -1,10 +1,8 @@
 """What an attacker sees of a round: one plain update, the secure sum, or the noised sum.
 
-Both sums come out of the product: its clip, its rotation, its integers, its decoding, the ideal
-aggregator, which adds the very integers that the real protocol opens. The sum without noise is a
-round with no coins and fine integers.
-
-Nobody vanishes and nobody colludes, so there is no more noise than the goal asks for.
+Both sums come out of the product, with the ideal aggregator. The sum without noise is a round with
+no coins and fine integers. Nobody vanishes and nobody colludes, so there is no more noise than the
+goal asks for.
 """
 
 from __future__ import annotations
@@ -48,16 +46,11 @@ class ServerView(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GradientRound:
-    """One round of clients who each make one gradient step.
-
-    Attributes:
-        model: float32[d], as the server sent it.
-        updates: float32[n, d]: minus the gradient of each client.
-    """
+    """One round of clients who each make one gradient step."""
 
     task: Task
-    model: Vector
-    updates: NDArray[np.float32]
+    model: Vector  # float32[d], as the server sent it
+    updates: NDArray[np.float32]  # float32[n, d]: minus the gradient of each client
 
     @classmethod
     def of(

@@ -79,5 +79,4 @@ def _on_model(effort: Effort, seed: int, *, random_labels: bool) -> tuple[Figure
 
 
 def _named(prefix: str, figures: Figures) -> Figures:
-    """Put a prefix before every name."""
     return {f"{prefix}_{name}": value for name, value in figures.items()}

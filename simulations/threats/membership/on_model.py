@@ -1,13 +1,6 @@
 """Did this client take part in training? By an adversary that sees the trained model alone.
 
-Every client of a small federation trains on an example of its own, or sends zero updates, by the
-toss of a coin. A model fits what it was trained on, so whose examples have a small loss probably
-took part: score = -loss. Clients may hold labels drawn at random: nothing but their own updates
-can teach the model those, so such clients are the easiest to tell, and what a promise for *every*
-client has to withstand.
-
-Many clients in or out of one training is also an audit in one run: from the number of right
-guesses among the most extreme scores follows a lower bound of epsilon.
+docs/attacks-on-updates.md, "How A24 works": score = -loss, and an audit in one run.
 
 Source: Yeom et al. 2018 (arXiv 1709.01604), section 3.2, for thresholds on the loss; Steinke, Nasr
 and Jagielski 2023 (arXiv 2305.08846) for the bound.
@@ -163,15 +156,10 @@ class AccountedMean:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """One training and its attack.
+    """One training and its attack."""
 
-    Attributes:
-        included: who took part, bool[m].
-        scores: larger for those who probably did, float64[m].
-    """
-
-    included: NDArray[np.bool_]
-    scores: Floats
+    included: NDArray[np.bool_]  # who took part, bool[m]
+    scores: Floats  # larger for those who probably did, float64[m]
     accuracy: float
     epsilon: float
 

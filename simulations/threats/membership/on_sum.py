@@ -1,14 +1,7 @@
 """Is this client's update in the sum? By an adversary that lacks nothing but the noise.
 
-It knows the update in question and those of all others, subtracts what the others sent, and
-projects the rest on the update:
-
-    score = <n mean - sum of the others, v> / |v|,
-
-about |v| if the client is in the sum and about 0 if it sent zero instead. For noise that is alike
-in all directions no test is more powerful. The game is the definition of differential privacy
-played out, so what epsilon permits bounds what it may win, and nothing else does: masks and sums
-are no defence here.
+docs/attacks-on-updates.md, "How A24 works", has the game and the score. For noise that is alike in
+all directions no test is more powerful.
 
 Source: Homer et al. 2008 (PLoS Genetics 4(8)) and Dwork et al. 2015 (FOCS) for the inner product;
 Kairouz, Oh and Viswanath 2015 (arXiv 1311.0776) for what epsilon permits.
@@ -43,14 +36,10 @@ from simulations.threats.rounds.released import accuracy_bound
 
 @dataclass(frozen=True, slots=True)
 class SumGame(AuditedRelease):
-    """Rounds with and without client 0, scored.
-
-    Attributes:
-        updates: float32[n, d], all of them known to the adversary.
-    """
+    """Rounds with and without client 0, scored."""
 
     setup: RoundSetup
-    updates: NDArray[np.float32]
+    updates: NDArray[np.float32]  # float32[n, d], all of them known to the adversary
 
     @classmethod
     def of(cls, played: GradientRound, goal: PrivacyGoal, seed: int, noised: bool) -> SumGame:

@@ -81,13 +81,9 @@ def difference(context: OneShotContext, first: Upload, second: Upload) -> Intege
 def two_keys(
     combination: NDArray[np.int64], first: int, second: int, largest: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """Two small keys from one combination of them modulo 2^31 - 1.
+    """Two small keys from `combination`, int64[N]: first * k + second * k' modulo 2^31 - 1.
 
-    Args:
-        combination: int64[N], first * k + second * k' for unknown k and k'.
-
-    Returns:
-        Both keys; None if some entry has no solution, or two.
+    None if some entry has no solution, or two.
     """
     entries = np.arange(-largest, largest + 1)
     pairs = np.add.outer(first * entries % PRIME, second * entries % PRIME).reshape(-1) % PRIME

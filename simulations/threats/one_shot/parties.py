@@ -88,18 +88,15 @@ def committee_of(size: int, corrupt: int, first: int = 0, **changes: Any) -> Com
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShotSetting:
-    """What the rounds of an attack have in common.
+    """What the rounds of an attack have in common."""
 
-    Attributes:
-        clients, colluders: n and n_C; the colluding clients are the last ones.
-        members, corrupt: s and c; the corrupt members are the last ones.
-        randomness, per_polynomial: T and l.
-    """
-
+    # clients, colluders: n and n_C; the colluding clients are the last ones.
     clients: int = 5
     colluders: int = 1
+    # members, corrupt: s and c; the corrupt members are the last ones.
     members: int = 6
     corrupt: int = 1
+    # randomness, per_polynomial: T and l.
     randomness: int = 1
     per_polynomial: int = 1
     length: int = 6
@@ -277,9 +274,7 @@ def answer(
     given = victims.ask(session, quorum(context, signatures))
     if not isinstance(given, Answer):
         return None
-    rows: NDArray[np.uint32] = decode_rows(given.sums, 1, context.layout.key_polynomials)
-    share: NDArray[np.uint32] = rows[0]
-    return share
+    return np.asarray(decode_rows(given.sums, 1, context.layout.key_polynomials)[0])
 
 
 def held(context: OneShotContext, upload: Upload, j: int) -> NDArray[np.uint32]:
@@ -295,6 +290,4 @@ def opened_seal(
     shared = key.agree(upload.ephemeral_key)
     sealed = upload.seals[j * size : (j + 1) * size]
     plain = unseal(shared, context.hash, upload.sender, j, sealed)
-    rows: NDArray[np.uint32] = decode_rows(plain, 1, context.layout.polynomials)
-    share: NDArray[np.uint32] = rows[0]
-    return share
+    return np.asarray(decode_rows(plain, 1, context.layout.polynomials)[0])

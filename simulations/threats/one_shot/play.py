@@ -84,18 +84,15 @@ class Split:
     """A server that shows and proposes to each honest member what it likes.
 
     Its corrupt members sign everything and give up what they hold.
-
-    Attributes:
-        pooled: whether a signature is shown to everybody, on whatever set it is; otherwise to those
-            members alone that were asked to sign the same uploads.
-        forged: whether signatures on other sets fill up a quorum.
     """
 
     victims: OneShotVictims
     uploads: Mapping[int, Mapping[int, Upload]]
     sets: Mapping[int, Collection[int]]
+    # Whether a signature is shown to everybody, on whatever set it is; otherwise to those members
+    # alone that were asked to sign the same uploads.
     pooled: bool = False
-    forged: bool = False
+    forged: bool = False  # whether signatures on other sets fill up a quorum
     sessions: dict[int, OneShotMember] = field(default_factory=dict)
 
     def run(self) -> Sums:
@@ -159,13 +156,10 @@ class Server:
     """A hostile server of one round: its victims, what it has of them, and what it can do.
 
     An attack of the catalogue says what it does; a fault campaign draws that from `rng`.
-
-    Attributes:
-        inputs: int64[clients, length].
     """
 
     victims: OneShotVictims
-    inputs: Integers
+    inputs: Integers  # int64[clients, length]
     rng: np.random.Generator
     target: int = 0
 

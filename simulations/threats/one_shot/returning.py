@@ -37,7 +37,7 @@ from secagg.oneshot.server import OneShotServer
 from simulations.audits.base import identities_of, public_keys
 from simulations.threats.game.victims import refusal
 from simulations.threats.game.weak_clients import replaced, weakened
-from simulations.threats.one_shot.weak_memories import StoredNoise, WatchedNoise
+from simulations.threats.one_shot.weak import StoredNoise, WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 from sketch import PublicSeed, SketchSpec
 

@@ -1,13 +1,8 @@
 """Schedules of a server with the members of a small committee that adds noise and takes it back.
 
-The server announces rounds with any list of records, begins several at once, collects uploads from
-whom it likes, proposes different sets to different members, keeps what was signed for later, and
-has its own members sign everything. Members are the memories of the product
+docs/span.md, "Runs with returned noise", has the model. Members are the memories of the product
 (`protocol.round.member_noise`), and the rules of a round that keep it to one set: a member signs
-once in each context, for its own upload only. What a quorum has signed is open. Then the sums that
-are open must carry the noise that everybody counts (`whole_run`).
-
-Schedules are drawn at random: of four rounds there are too many to go through them all.
+once in each context, for its own upload only. What a quorum has signed is open.
 """
 
 from __future__ import annotations
@@ -27,7 +22,7 @@ from secagg.oneshot.committee import lowest_quorum
 from secagg.oneshot.records import MemberUploads, RoundRecord, fewest_members, next_head
 from secagg.tags import Usage, digest
 from simulations.audits.base import derived_bytes
-from simulations.threats.one_shot.weak_memories import WatchedNoise
+from simulations.threats.one_shot.weak import WatchedNoise
 from simulations.threats.one_shot.whole_run import Draw, OpenedRound, flaw
 
 COMMITTEES: Final = ((4, 1), (5, 1), (6, 1), (7, 2))
@@ -64,24 +59,20 @@ class _Context:
 
     @property
     def records(self) -> tuple[RoundRecord, ...]:
-        """As of a real context."""
         return self.member_uploads.records
 
     @cached_property
     def heads(self) -> tuple[bytes, ...]:
-        """As of a real context."""
         beginning = digest(Usage.RECORDS, repr(self.variance).encode())
         return self.member_uploads.heads(beginning, self.size)
 
     @cached_property
     def hash(self) -> bytes:
-        """As of a real context."""
         uploads = self.member_uploads
         said = (self.round_number, uploads.returning, uploads.fewest_returning)
         return digest(Usage.ONE_SHOT, repr(said).encode(), self.heads[-1])
 
     def head_after(self, record: RoundRecord) -> bytes:
-        """As of a real context."""
         return next_head(self.heads[-1], record, self.size)
 
     def may_return(self, member: int) -> bool:

@@ -59,7 +59,7 @@ def flaw(opened: Sequence[OpenedRound], parts: Parts) -> str:
         places.append(records.index(each.record))
         if records[: places[-1]] != each.before:
             return "lists that contradict one another"
-    sources = Counter(taken.source for each in rounds for taken in _taken(each))
+    sources = Counter(taken.source for each in rounds for _, taken in each.noise.values() if taken)
     if any(count > 1 for count in sources.values()):
         return "noise that was taken back twice"
     try:
@@ -68,10 +68,6 @@ def flaw(opened: Sequence[OpenedRound], parts: Parts) -> str:
         return "fewer parties than was promised"
     short = float(np.linalg.eigvalsh(_true(rounds, parts) - counted)[0])
     return "less noise than is counted" if short < -_ROUNDINGS * parts.least_fresh else ""
-
-
-def _taken(opened: OpenedRound) -> list[Draw]:
-    return [taken for _, taken in opened.noise.values() if taken is not None]
 
 
 def _counted(records: Sequence[RoundRecord], parts: Parts) -> Floats:

@@ -1,14 +1,11 @@
 """A server that tries one roster after the other until its colluders surround an honest client.
 
-The order of the ring follows from a hash of all advertisements. Once the honest clients have
-advertised, the server draws new keys for one of its own clients again and again, computes the ring
-that would come of it, and shows the clients none but the ring it likes: one where all who hold
-shares of some honest client are its own. Then it follows the protocol until the uploads are in, and
-opens that client's, as a sum over one.
+docs/security.md, "Grinding the ring". Once the honest clients have advertised, the server draws new
+keys for one of its own clients again and again, and shows the clients none but a ring where all who
+hold shares of some honest client are its own. Then it opens that client's upload, a sum over one.
 
 The rings here have a few bits of security instead of eighty, so that a laptop does in a second what
-takes a large server many years. Nothing else is scaled down: clients, messages and masks are those
-of the product.
+takes a large server many years. Nothing else is scaled down.
 """
 
 from __future__ import annotations
@@ -32,11 +29,12 @@ from secagg import (
     lift,
     lowest_threshold,
 )
-from secagg.pairwise.messages import Advertisement, MaskedInput, decode_from_client
+from secagg.pairwise.messages import Advertisement, MaskedInput
 from secagg.pairwise.roster import RoundRoster
 from simulations.audits.base import derived_bytes, identities_of, noise_seed, public_keys
 from simulations.threats.game.contexts import counter_rand
 from simulations.threats.game.knowledge import Knowledge
+from simulations.threats.game.victims import sent_as
 from simulations.threats.rounds.announced import plain_parameters
 from simulations.threats.rounds.parties import Participant
 
@@ -85,17 +83,6 @@ def people_of(seed: int) -> list[Identity]:
 
 
 @dataclass
-class ServersTime:
-    """What the clients' clocks show: it goes on while the server tries."""
-
-    spent: float = 0.0
-
-    def __call__(self) -> float:
-        """The server's time in Unix seconds."""
-        return OPENED + self.spent
-
-
-@dataclass
 class Ground:
     """What a server came to."""
 
@@ -112,15 +99,15 @@ class Grinder:
         setup: RoundSetup,
         seed: int,
         policy: ClientPolicy,
-        time: ServersTime,
-        keeps_time: bool = True,
+        keeps_time: bool,
     ) -> None:
         self._setup = setup
         self._people = people_of(seed)
         self._salt = derived_bytes(seed, "grind", setup.context.round_number)
-        self._time = time
+        # What the clients' clocks show goes on while the server tries.
+        self._seconds = float(OPENED)
         honest = range(CLIENTS - COLLUDERS)
-        clock: UnixClock | None = time if keeps_time else None
+        clock: UnixClock | None = (lambda: self._seconds) if keeps_time else None
         self._honest = {u: self._participant(u, seed, policy, clock) for u in honest}
         self._own = {u: self._session(u, 0) for u in range(CLIENTS - COLLUDERS, CLIENTS)}
         self._found = Ground()
@@ -158,17 +145,17 @@ class Grinder:
 
     def _ground(self, advertised: dict[int, bytes]) -> RoundRoster | None:
         """The first roster on which colluders hold all shares of an honest client."""
-        known = {u: _advertisement(u, data) for u, data in advertised.items()}
+        known = {u: sent_as(Advertisement, data, u) for u, data in advertised.items()}
         changed = CLIENTS - 1
         for attempt in range(MOST_TRIES):
             self._found.tries += 1
             roster = RoundRoster.build(self._setup.context, known)
             if any(self._surrounded(roster)):
                 return roster
-            self._time.spent += SECONDS_PER_TRY
+            self._seconds += SECONDS_PER_TRY
             self._own[changed] = self._session(changed, attempt + 1)
             advertised[changed] = self._own[changed].begin_bytes()
-            known[changed] = _advertisement(changed, advertised[changed])
+            known[changed] = sent_as(Advertisement, advertised[changed], changed)
         return None
 
     def _surrounded(self, roster: RoundRoster) -> Iterator[int]:
@@ -193,8 +180,7 @@ class Grinder:
                 state: Any = self._own[u].hand_over()[1]
                 knowledge.learn_held(roster, u, state.held)
             elif u == target and self._ask(u, data) is None:
-                upload = decode_from_client(self._honest[u].submit(), u, 1 << 20)
-                assert isinstance(upload, MaskedInput)  # noqa: S101 - made by an honest client
+                upload = sent_as(MaskedInput, self._honest[u].submit(), u)
                 knowledge.learn_upload(roster, tuple(range(CLIENTS)), upload)
         right = lift(self._honest[target].sent(), context.field).elements
         sums = {opened.members: opened.vector for opened in knowledge.sums()}
@@ -213,9 +199,3 @@ class Grinder:
         except PEER_ERRORS as error:
             self._found.refusals.append(error)
             return None
-
-
-def _advertisement(u: int, data: bytes) -> Advertisement:
-    message = decode_from_client(data, u, len(data))
-    assert isinstance(message, Advertisement)  # noqa: S101 - made by a session of ours
-    return message

@@ -1,20 +1,17 @@
-"""Clients of a round under attack: real ones that write down why they refuse, and victims.
+"""Clients of a round under attack: real ones that write down why they refuse, and the server's.
 
-`Participant` is a `RoundClient` with what it was told and what it would send. `UnboundClient` is
-the victim that lacks one defence: nothing that it was told goes into its context hash.
-`OwnClient` is a client of the server's, or one that cheats: it follows the protocol and submits any
-integers it likes.
+`Participant` is a `RoundClient` with what it was told and what it would send. `OwnClient` is a
+client of the server's, or one that cheats: it follows the protocol and submits any integers it
+likes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from dp.mechanisms import MECHANISMS
@@ -49,7 +46,6 @@ from secagg.pairwise.transitions import ClientPhase
 from secagg.shamir import Rand
 from simulations.audits.base import Floats, Integers
 from simulations.threats.game.knowledge import Knowledge
-from simulations.threats.game.weak_clients import unbound
 
 TRUSTING: Final = ClientPolicy(
     minimum_noise_multiplier=0.0,
@@ -60,31 +56,14 @@ TRUSTING: Final = ClientPolicy(
 """Takes part in anything: what stops an attack on such a client is not its policy."""
 
 
-class Joining(Protocol):
-    """What a participant drives: a `RoundClient`, or a victim with the same methods."""
-
-    def join(self, announcement: bytes, model_digest: bytes) -> bytes:
-        """Answer an announcement."""
-
-    def receive(self, data: bytes) -> bytes | None:
-        """Answer the server; None means that it waits for the update."""
-
-    def submit(self, update: NDArray[np.float64], noise: NoiseSeed) -> bytes:
-        """Encode and mask the update."""
-
-
 @dataclass
 class Participant:
-    """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`.
+    """A client, what it was told, and what it would send; a `protocol.exchange.in_memory.Peer`."""
 
-    Attributes:
-        update: float64[d].
-    """
-
-    client: Joining
+    client: RoundClient
     announcement: bytes
     model_digest: bytes
-    update: Floats = field(repr=False)
+    update: Floats = field(repr=False)  # float64[d]
     noise: NoiseSeed = field(repr=False)
     error: Exception | None = None
 
@@ -151,43 +130,8 @@ def opened_sum(
     return MemoryRound(ServerSession(context), context.mode, people, dropouts or {}).run().total
 
 
-class UnboundClient:
-    """The victim without bound parameters: takes part in what it is told, and hashes none of it."""
-
-    def __init__(self, identity: Identity) -> None:
-        self._identity = identity
-        self._joined: tuple[ClientSession, Pipeline] | None = None
-
-    def join(self, announcement: bytes, model_digest: bytes) -> bytes:
-        """Join as `RoundClient.join` does, in a context without a hash."""
-        setup = RoundSetup.from_announcement(announcement, model_digest)
-        index = setup.context.cohort.index(self._identity.public)
-        session = ClientSession(unbound(setup.context), index, self._identity)
-        self._joined = session, Pipeline(setup)
-        return session.begin_bytes()
-
-    def receive(self, data: bytes) -> bytes | None:
-        """Receive as `RoundClient.receive` does."""
-        return self._round()[0].receive_bytes(data)
-
-    def submit(self, update: NDArray[np.float64], noise: NoiseSeed) -> bytes:
-        """Submit as `RoundClient.submit` does."""
-        session, pipeline = self._round()
-        removable = [NoiseSeed(seed.expose()) for seed in session.removable_seeds]
-        return session.submit_bytes(pipeline.encode(update, noise, removable))
-
-    def _round(self) -> tuple[ClientSession, Pipeline]:
-        if self._joined is None:
-            raise RuntimeError("join a round first")
-        return self._joined
-
-
 class OwnClient:
-    """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`.
-
-    Args:
-        values: int64[L].
-    """
+    """A client that submits any integers, without noise; a `protocol.exchange.in_memory.Peer`."""
 
     def __init__(
         self, setup: RoundSetup, identity: Identity, values: Integers, rand: Rand = os_random

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -52,14 +51,11 @@ def noise_settings(length: int, exact_noise: bool) -> PathSettings:
 
 
 def noise_left_figures(noise: Floats, claimed: ClaimedRelease, seed: int) -> Figures:
-    """Whether the noise that is left hides as much as it is accounted with.
+    """Whether the noise that the server has not taken off hides as much as it is accounted with.
 
-    Every coordinate is a game of its own: in world 1 it is moved by `SHIFT` deviations. How often
-    that may be noticed follows from the noise that is accounted for; and the law of what is left is
-    held against its law.
-
-    Args:
-        noise: float64[N], centred, integer units; what the server has not taken off.
+    Every coordinate of it, float64[N], centred, in integer units, is a game of its own: in world 1
+    it is moved by `SHIFT` deviations. How often that may be noticed follows from the noise that is
+    accounted for; and the law of what is left is held against its law.
     """
     shift = round(SHIFT * math.sqrt(claimed.noise_variance))
     worlds = np.random.default_rng(seed).integers(0, 2, noise.size)
@@ -90,32 +86,23 @@ def against_goal(figures: Figures, event: Event) -> Figures:
     }
 
 
-@dataclass(frozen=True)
-class CheatedRound:
-    """A real round in which some clients submit zeros without noise, and others vanish."""
+def cheated_noise(setup: RoundSetup, seed: int) -> tuple[Floats, int]:
+    """What is left in the sum of a real round, surplus batches taken off, and the survivors.
 
-    setup: RoundSetup
-    seed: int
-    dropouts: Dropouts
-    cheaters: Collection[int] = COLLUDERS
-
-    def noise(self) -> tuple[Floats, int]:
-        """float64[L] and the survivors: what is left in the sum, surplus batches taken off."""
-        total = self._run()
-        honest = [i for i in total.survivors if i not in self.cheaters]
-        return _honest_noise(self.setup, total, honest), len(total.survivors)
-
-    def _run(self) -> FieldSum:
-        setup, zeros = self.setup, np.zeros(self.setup.context.length, np.int64)
-        peers: dict[int, Peer] = {}
-        for index, identity in enumerate(identities_of(self.seed, COHORT, "cheated")):
-            rand = repeatable(self.seed, "cheated", index)
-            if index in self.cheaters:
-                peers[index] = OwnClient(setup, identity, zeros, rand)
-                continue
-            update, noise = zeros.astype(np.float64), noise_seed(self.seed, "cheated", index)
-            peers[index] = trusting_participant(setup, identity, update, noise, rand)
-        return opened_sum(setup.context, peers, self.dropouts)
+    `COLLUDERS` submit zeros without noise, and `EARLY_AND_LATE` vanish. float64[L].
+    """
+    zeros = np.zeros(setup.context.length, np.int64)
+    peers: dict[int, Peer] = {}
+    for index, identity in enumerate(identities_of(seed, COHORT, "cheated")):
+        rand = repeatable(seed, "cheated", index)
+        if index in COLLUDERS:
+            peers[index] = OwnClient(setup, identity, zeros, rand)
+            continue
+        update, noise = zeros.astype(np.float64), noise_seed(seed, "cheated", index)
+        peers[index] = trusting_participant(setup, identity, update, noise, rand)
+    total = opened_sum(setup.context, peers, EARLY_AND_LATE)
+    honest = [index for index in total.survivors if index not in COLLUDERS]
+    return _honest_noise(setup, total, honest), len(total.survivors)
 
 
 def cheated_setup(parameters: RoundParameters, settings: PathSettings, seed: int) -> RoundSetup:
@@ -153,7 +140,7 @@ EARLY: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.INPUT}
 
 def cheated_figures(setup: RoundSetup, claimed: RoundSetup, seed: int) -> Figures:
     """Run a round with cheaters and dropouts, and hold it against what is accounted."""
-    noise, survivors = CheatedRound(setup, seed, EARLY_AND_LATE).noise()
+    noise, survivors = cheated_noise(setup, seed)
     event = claimed.events(survivors).server
     if not isinstance(event, ClaimedRelease):
         raise TypeError(f"a round without noise is accounted as {event}")

@@ -62,12 +62,7 @@ def epsilon_of(event: Event, delta: float) -> float:
 
 
 def guessing_rate(scores: Floats, worlds: Integers, middle: float, allowed: float) -> Figures:
-    """How often "world 1 iff the score is above the middle" is right, held against what is allowed.
-
-    Args:
-        scores: float64[N], larger in world 1.
-        worlds: int64[N], 0 or 1.
-    """
+    """How often "world 1 iff the score is above the middle" is right, against what is allowed."""
     right = int(np.count_nonzero((scores > middle) == (worlds == 1)))
     return {**rate(right, worlds.size, allowed), "accuracy": right / worlds.size}
 
@@ -98,10 +93,9 @@ class BareRounds(WholePath):
 
 
 def on_grid(parameters: RoundParameters, integers: Integers) -> Floats:
-    """Updates that turn into these integers without any rounding.
+    """Updates that turn into these integers, int64[L] or int64[n, L], without any rounding.
 
-    Args:
-        integers: int64[L] or int64[n, L] in integer units, of norm at most clip times scale.
+    Their norm is at most clip times scale.
     """
     rotation = Rotation(parameters.length, parameters.public_seed)
     rows = np.atleast_2d(integers) / parameters.scale
@@ -141,18 +135,12 @@ def smallest_difference(survivors: Sequence[Collection[int]]) -> int:
 
 @dataclass(frozen=True)
 class Differencing:
-    """Pairs of rounds in which all clients but the target put in the same.
-
-    Attributes:
-        others: float64[n, d], updates on the integer grid, so that rounding hides nothing.
-        integers: int64[L], what the target's update is before noise, in world 1.
-        update: float64[d], the same as an update.
-    """
+    """Pairs of rounds in which all clients but the target put in the same."""
 
     path: WholePath
-    others: Floats
-    integers: Integers
-    update: Floats
+    others: Floats  # float64[n, d], updates on the integer grid, so that rounding hides nothing
+    integers: Integers  # int64[L], what the target's update is before noise, in world 1
+    update: Floats  # float64[d], the same as an update
 
     @classmethod
     def draw(cls, path: WholePath, seed: int) -> Differencing:

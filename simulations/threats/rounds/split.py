@@ -18,20 +18,26 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
 
+from protocol import RoundSetup
 from protocol.exchange.stages import PEER_ERRORS
+from protocol.round import setup as round_setup
 from secagg import FieldSum, Identity, ProtocolError, SessionContext
 from secagg.framing import encode_message, encode_set
+from secagg.pairwise import context as pairwise_context
 from secagg.pairwise.graph import held_by
 from secagg.pairwise.messages import (
     Advertisement,
     DeliveredShares,
     ShareBundle,
     context_tag,
-    decode_from_client,
 )
 from secagg.pairwise.roster import RoundRoster, advertisement_parts
 from secagg.tags import Usage
+from simulations.threats.game.victims import sent_as
+from simulations.threats.game.weak_clients import replaced, unbound
 from simulations.threats.rounds.parties import Participant, opened_sum
 
 Participants = Mapping[int, Participant]
@@ -48,14 +54,11 @@ class Story(enum.Enum):
 
 @dataclass
 class SplitOutcome:
-    """What a split round came to.
-
-    Attributes:
-        uploads: clients that handed over a masked update under a roster with clients in it that
-            were told something else.
-    """
+    """What a split round came to."""
 
     sums: list[FieldSum] = field(default_factory=list)
+    # Clients that handed over a masked update under a roster with clients in it that were told
+    # something else.
     uploads: list[int] = field(default_factory=list)
     refusals: dict[int, Exception] = field(default_factory=dict)
 
@@ -96,6 +99,14 @@ def open_sum(people: Participants, context: SessionContext, outcome: SplitOutcom
     outcome.refusals |= {i: each.error for i, each in people.items() if each.error is not None}
 
 
+def open_unbound(people: Participants, context: SessionContext, outcome: SplitOutcome) -> None:
+    """The same with clients for whom nothing that they are told goes into a context's hash."""
+    # The clients of a process share the setups that they have read; these must not be among them.
+    shared = (round_setup, "_SETUPS", WeakValueDictionary[Any, RoundSetup]())
+    with replaced((pairwise_context, "digest", lambda *_: bytes(32)), shared):
+        open_sum(people, unbound(context), outcome)
+
+
 def _each_group(
     people: Participants, contexts: Mapping[int, SessionContext], outcome: SplitOutcome
 ) -> None:
@@ -126,9 +137,7 @@ def _go_on(
 
     bundles = {}
     for index, data in _ask(show, shown, outcome).items():
-        message = decode_from_client(data, index, len(data))
-        assert isinstance(message, ShareBundle)  # noqa: S101 - there is no other answer
-        bundles[index] = message.sealed
+        bundles[index] = sent_as(ShareBundle, data, index).sealed
     if not bundles:
         return
 
@@ -168,12 +177,8 @@ def _ask(
 
 def _advertised(people: Participants, outcome: SplitOutcome) -> dict[int, Advertisement]:
     """Advertisements, whatever context they are tagged with: a roster carries no tags of them."""
-    decoded = {}
-    for index, data in _ask(lambda i: people[i].open(), people, outcome).items():
-        message = decode_from_client(data, index, len(data))
-        assert isinstance(message, Advertisement)  # noqa: S101 - the first message of a client
-        decoded[index] = message
-    return decoded
+    opened = _ask(lambda i: people[i].open(), people, outcome)
+    return {index: sent_as(Advertisement, data, index) for index, data in opened.items()}
 
 
 def _signed_anew(

@@ -37,15 +37,10 @@ _DEAD: Final = -1e6
 
 @dataclass(frozen=True, slots=True)
 class ReluLayer:
-    """One hidden layer of rectified units that are added up.
+    """One hidden layer of rectified units that are added up."""
 
-    Attributes:
-        weights: float64[`UNITS`, `INPUTS`].
-        biases: float64[`UNITS`].
-    """
-
-    weights: Floats
-    biases: Floats
+    weights: Floats  # float64[`UNITS`, `INPUTS`]
+    biases: Floats  # float64[`UNITS`]
 
     def digest(self) -> bytes:
         """32-byte hash of the model, as a client computes it from what it received."""
@@ -112,13 +107,10 @@ LIST_INPUTS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class ListModel:
-    """One hidden layer of rectified units, added up with a slope each.
+    """One hidden layer of rectified units, added up with a slope each."""
 
-    Attributes:
-        arrays: float64[`UNITS`, `LIST_INPUTS`], float64[`UNITS`] twice, in the order in which
-            training gets them. Names are carried along and read by nobody.
-    """
-
+    # float64[`UNITS`, `LIST_INPUTS`], float64[`UNITS`] twice, in the order in which training gets
+    # them. Names are carried along and read by nobody.
     arrays: Mapping[str, Floats]
 
     def digest(self) -> bytes:

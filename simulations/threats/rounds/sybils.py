@@ -13,8 +13,7 @@ from dp.dropouts import removed_noise
 from protocol import ClientPolicy, Dropouts, Pipeline, PolicyError, RoundSetup, Stage
 from protocol.exchange.in_memory import Peer
 from protocol.schemes.pairwise import pairwise_setup
-from secagg import FieldSum, Identity, centre
-from secagg.pairwise.roster import RoundRoster
+from secagg import Identity, centre
 from simulations.audits.base import Floats, Integers, identities_of, noise_seed, public_keys
 from simulations.audits.paths import PathSettings, WholePath, repeatable
 from simulations.threats.game.knowledge import FIRST_SEED, Knowledge
@@ -42,28 +41,14 @@ LOST: Final[Dropouts] = {2: Stage.INPUT, 5: Stage.INPUT, 7: Stage.INPUT}
 """Sybils that vanish, so that noise which could be taken off has to stay."""
 
 
-def exact_settings(length: int) -> PathSettings:
-    """The same cohort with exact noise, made for the Sybils that vanish."""
-    return replace(
-        SYBIL_SETTINGS,
-        sketch=SketchSpec.identity(length),
-        tolerated_dropouts=len(LOST),
-        exact_noise=True,
-    )
-
-
 @dataclass(frozen=True)
 class SybilCohort:
-    """A cohort of one victim and clients of the server's, and what the victim may put in.
-
-    Attributes:
-        update: float64[d], what the victim puts in in world 1; zero in world 0.
-    """
+    """A cohort of one victim and clients of the server's, and what the victim may put in."""
 
     setup: RoundSetup
     victim: Identity
     sybils: Sequence[Identity]
-    update: Floats
+    update: Floats  # float64[d], what the victim puts in in world 1; zero in world 0
 
     @classmethod
     def draw(cls, seed: int, sybils: int = SYBILS) -> SybilCohort:
@@ -96,55 +81,47 @@ class SybilCohort:
         return bool(np.array_equal(centre(total.vector), victim.sent()))
 
 
-@dataclass(frozen=True)
-class OpenedBatches:
-    """A real round with exact noise around one victim, whose peers all tell what they hold."""
+def opened_round(length: int, seed: int) -> RoundSetup:
+    """A round with exact noise over vectors of this length, made for the Sybils that vanish."""
+    sketch = SketchSpec.identity(length)
+    settings = replace(
+        SYBIL_SETTINGS, sketch=sketch, tolerated_dropouts=len(LOST), exact_noise=True
+    )
+    cohort = public_keys(identities_of(seed, SYBILS + 1, "opened"))
+    return pairwise_setup(settings.plan, settings.parameters(seed), cohort, bytes(16), 0)
 
-    setup: RoundSetup
-    seed: int
 
-    @classmethod
-    def draw(cls, length: int, seed: int) -> OpenedBatches:
-        """A round over vectors of this length."""
-        settings = exact_settings(length)
-        cohort = public_keys(identities_of(seed, SYBILS + 1, "opened"))
-        setup = pairwise_setup(settings.plan, settings.parameters(seed), cohort, bytes(16), 0)
-        return cls(setup, seed)
+def unopened_noise(setup: RoundSetup, seed: int) -> tuple[Floats, int]:
+    """What hides a victim that puts in zeros, as float64[L], and the survivors.
 
-    def noise(self) -> tuple[Floats, int]:
-        """What hides a victim that puts in zeros, as float64[L], and the survivors.
-
-        Every batch is taken off whose seed its peers' shares open, those that stay in the sum
-        included.
-        """
-        setup, seed, zeros = self.setup, self.seed, np.zeros(self.setup.context.length, np.int64)
-        knowledge = Knowledge(setup.context)
-        victim, *others = identities_of(seed, SYBILS + 1, "opened")
-        update, own = zeros.astype(np.float64), noise_seed(seed, "opened")
-        told = [
-            TellingClient(setup, other, zeros, knowledge, repeatable(seed, "opened", index))
-            for index, other in enumerate(others, start=1)
-        ]
-        rand = repeatable(seed, "opened", 0)
-        peers: dict[int, Peer] = dict(enumerate(told, start=1))
-        peers[0] = trusting_participant(setup, victim, update, own, rand)
-        total = opened_sum(setup.context, peers, LOST)
-        return self._without(total, knowledge, told[0].roster), len(total.survivors)
-
-    def _without(self, total: FieldSum, knowledge: Knowledge, roster: RoundRoster | None) -> Floats:
-        """Take off every batch of the victim but the one whose seed nobody has a share of."""
-        schedule, left = self.setup.schedule, centre(total.vector)
-        if schedule is None or roster is None:
-            raise RuntimeError("the round has no exact noise, or its Sybils saw no shares")
-        seeds = {}
-        # Batch 0 has no shared seed, so batch i is seed i - 1.
-        for number in range(self.setup.context.seeds):
-            secret = knowledge.secret(roster, 0, FIRST_SEED + number)
-            if secret is None:
-                raise RuntimeError(f"the Sybils' shares do not open seed {number}")
-            seeds[number + 1] = NoiseSeed(secret)
-        left = left - removed_noise(seeds, schedule, 0, left.size)
-        return np.asarray(left - schedule.residual_offset(0), np.float64)
+    Its peers all tell what they hold. Every batch is taken off whose seed their shares open, those
+    that stay in the sum included.
+    """
+    zeros = np.zeros(setup.context.length, np.int64)
+    knowledge = Knowledge(setup.context)
+    victim, *others = identities_of(seed, SYBILS + 1, "opened")
+    update, own = zeros.astype(np.float64), noise_seed(seed, "opened")
+    told = [
+        TellingClient(setup, other, zeros, knowledge, repeatable(seed, "opened", index))
+        for index, other in enumerate(others, start=1)
+    ]
+    rand = repeatable(seed, "opened", 0)
+    peers: dict[int, Peer] = dict(enumerate(told, start=1))
+    peers[0] = trusting_participant(setup, victim, update, own, rand)
+    total = opened_sum(setup.context, peers, LOST)
+    schedule, left, roster = setup.schedule, centre(total.vector), told[0].roster
+    if schedule is None or roster is None:
+        raise RuntimeError("the round has no exact noise, or its Sybils saw no shares")
+    seeds = {}
+    # Batch 0 has no shared seed, so batch i is seed i - 1.
+    for number in range(setup.context.seeds):
+        secret = knowledge.secret(roster, 0, FIRST_SEED + number)
+        if secret is None:
+            raise RuntimeError(f"the Sybils' shares do not open seed {number}")
+        seeds[number + 1] = NoiseSeed(secret)
+    left = left - removed_noise(seeds, schedule, 0, left.size)
+    hidden = np.asarray(left - schedule.residual_offset(0), np.float64)
+    return hidden, len(total.survivors)
 
 
 def scores_of_victim(crowd: SybilCohort, worlds: Integers, seed: int) -> tuple[Floats, float]:

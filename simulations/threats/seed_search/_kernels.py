@@ -26,11 +26,9 @@ MOST_OUTPUTS = 624 - LAG
 
 @compiled()
 def first_outputs(seeds: Words, outputs: Words) -> None:
-    """Write the first outputs of the generator for every seed.
+    """Write the first outputs for every seed, uint32[N], N a multiple of `LANES`.
 
-    Args:
-        seeds: uint32[N], N a multiple of `LANES`.
-        outputs: uint32[count, N], written; count at most `MOST_OUTPUTS`.
+    To uint32[count, N], count at most `MOST_OUTPUTS`.
     """
     count = outputs.shape[0]
     near = np.empty((count + 1, LANES), np.uint32)

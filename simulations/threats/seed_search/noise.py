@@ -66,23 +66,14 @@ def weak_noise(number: int, length: int) -> Integers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Released:
-    """A released sum, less everything that the adversary knows of it.
+    """A released sum, less everything that the adversary knows of it."""
 
-    Attributes:
-        remainder: int64[`DIMENSION`]: the victim's quantised update plus its noise.
-        plain: int64[`DIMENSION`], the update; only to see whether the adversary is right.
-    """
-
-    remainder: Integers
+    remainder: Integers  # int64[`DIMENSION`]: the victim's quantised update plus its noise
     bound: float
-    plain: Integers
+    plain: Integers  # int64[`DIMENSION`], the update; only to see whether the adversary is right
 
     def accept(self, noise: NDArray[np.uint32]) -> NDArray[np.bool_]:
-        """Which noises leave what may be the first coordinates of an update.
-
-        Args:
-            noise: uint32[`FIRST`, N], ones among the coins, not centred.
-        """
+        """Which noises, uint32[`FIRST`, N] ones among the coins, may leave an update."""
         centred = self.remainder[: noise.shape[0], None] + COINS // 2
         left = centred.astype(np.int32) - noise.astype(np.int32)
         return np.asarray(np.einsum("ij,ij->j", left, left) <= self.bound)

@@ -6,10 +6,8 @@ is what is left when the masks are eliminated. `span_check` goes through every s
 that the modelled clients accept. docs/span.md has the model, the arguments and the counts.
 """
 
-from simulations.threats.span.check import SpanReport, span_check
-from simulations.threats.span.clients import ClientRules, Mutant
-from simulations.threats.span.counterexample import Counterexample
-from simulations.threats.span.parameters import Parameters, all_parameters
+from simulations.threats.span.check import Counterexample, SpanReport, span_check
+from simulations.threats.span.clients import ClientRules, Mutant, Parameters, all_parameters
 from simulations.threats.span.schedules import Reduction
 
 __all__ = [

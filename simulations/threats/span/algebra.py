@@ -12,13 +12,9 @@ PRIME = 2**31 - 1
 def reduce_rows(matrices: NDArray[np.int64], columns: int) -> tuple[NDArray[np.int64], ...]:
     """Bring matrices to reduced row echelon form, and find the row at which `columns` end.
 
-    Args:
-        matrices: int64[batch, rows, all columns]; any integers, taken modulo `PRIME`.
-
-    Returns:
-        The reduced matrices, elements in 0 .. p - 1, and int64[batch]: the first row without an
-        entry in the first `columns` columns. From there on the rows are a reduced basis of all
-        combinations in which these unknowns cancel.
+    They are int64[batch, rows, all columns], taken modulo `PRIME`. With them comes int64[batch],
+    the first row without an entry in the first `columns` columns. From there on the rows are a
+    reduced basis of all combinations in which these unknowns cancel.
     """
     a = np.mod(matrices, PRIME)
     batch, rows, width = a.shape

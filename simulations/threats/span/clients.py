@@ -1,5 +1,7 @@
 """The modelled client: which lists it accepts at which stage, and which shares it gives up.
 
+Client i is bit i of a set. The same expressions serve Python integers and integer arrays.
+
 These few functions are all that the model knows of an honest client. A test compares each of them
 with a real `secagg.ClientSession` that is fed validly signed messages for every choice of lists,
 so that the model cannot drift from the product. Mutants change the fields of `ClientRules`, here
@@ -18,8 +20,67 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from secagg import Mode
-from simulations.threats.span.parameters import Parameters, all_parameters
+from secagg import Mode, lowest_threshold
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """What all clients of the modelled round agree on."""
+
+    size: int  # n, clients in the cohort
+    mode: Mode  # what the server may do
+    colluders: int  # n_C, the clients that the round tolerates in the server's hands
+    threshold: int  # t, shares that rebuild a secret; on the complete graph also the quorum
+    minimum: int  # `minimum_survivors`, the fewest members of any set that a client accepts
+
+    @property
+    def everybody(self) -> int:
+        """The whole cohort as a set."""
+        return (1 << self.size) - 1
+
+    @property
+    def fewest(self) -> int:
+        """The fewest honest clients that a released sum may be over, by docs/security.md."""
+        return max(self.minimum - self.colluders, 1)
+
+    def __str__(self) -> str:
+        return (
+            f"n = {self.size}, {self.mode.value}, n_C = {self.colluders}, t = {self.threshold}, "
+            f"minimum_survivors = {self.minimum}"
+        )
+
+
+def all_parameters(size: int, mode: Mode, below: int = 0) -> Iterator[Parameters]:
+    """Every choice of n_C, t and minimum_survivors that the product accepts for `size` clients.
+
+    Largest minima first: a counterexample that survives a large minimum says more.
+    """
+    for colluders in range(size):
+        lowest = lowest_threshold(size, colluders, mode)
+        if below:
+            thresholds = range(lowest - below, lowest - below + 1)
+        else:
+            thresholds = range(lowest, size + 1)
+        for threshold in thresholds:
+            if threshold < 1:
+                continue
+            for minimum in range(size, threshold - 1, -1):
+                yield Parameters(size, mode, colluders, threshold, minimum)
+
+
+def members(mask: int) -> tuple[int, ...]:
+    """The clients of a set, ascending."""
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
+
+
+def subsets(mask: int) -> Iterator[int]:
+    """All subsets of a set, the empty one and itself included, ascending."""
+    part = 0
+    while True:
+        yield part
+        if part == mask:
+            return
+        part = (part - mask) & mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +88,16 @@ class ClientRules:
     """One version of the honest client; the defaults are the product's.
 
     Sets are bit masks. `kept_seeds` and `kept_keys` take integers or arrays of them.
-
-    Attributes:
-        self_mask: whether an upload carries a mask of the client's own.
-        consistency: whether shares wait for a quorum's signatures on the survivor set. The
-            product's client skips them in semi-honest mode only, where nobody splits views.
-        one_kind: whether a reply holds one kind of share for each neighbour. Otherwise it holds
-            both for the first other party.
-        passes: how often one session can be answered from its shares onwards, with the same masks.
     """
 
-    self_mask: bool = True
+    self_mask: bool = True  # whether an upload carries a mask of the client's own
+    # Whether shares wait for a quorum's signatures on the survivor set. The product's client skips
+    # them in semi-honest mode only, where nobody splits views.
     consistency: bool = True
+    # Whether a reply holds one kind of share for each neighbour. Otherwise it holds both for the
+    # first other party.
     one_kind: bool = True
+    # How often one session can be answered from its shares onwards, with the same masks.
     passes: int = 1
 
     def accepts_roster(self, p: Parameters, client: int, roster: int) -> bool:

@@ -1,9 +1,7 @@
 """From schedules to systems of equations, and from systems to what the server learns.
 
 The unknowns of honest clients: the self mask of each, the mask of each pair in a cell, and the
-input of each in each pass. The equations: every upload, every self mask whose seed the server has t
-shares of, every pair mask whose masking key it has t shares of. Masks shared with colluding clients
-are known from the start and left out.
+input of each in each pass. The equations are those of docs/span.md, "The game".
 """
 
 from __future__ import annotations
@@ -26,16 +24,11 @@ _SYSTEMS_AT_ONCE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What the server holds at the end of each schedule of a batch.
+    """What the server holds at the end of each schedule of a batch."""
 
-    Attributes:
-        valid: bool[batch], whether all clients go along.
-        released: bool[honest, passes, batch].
-        known_seeds, known_keys: bool[honest, batch].
-    """
-
-    valid: Flags
-    released: Flags
+    valid: Flags  # bool[batch], whether all clients go along
+    released: Flags  # bool[honest, passes, batch]
+    # known_seeds, known_keys: bool[honest, batch].
     known_seeds: Flags
     known_keys: Flags
 
@@ -163,9 +156,8 @@ class Layout:
     def learned(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The reduced basis of the combinations of inputs that the server can solve for.
 
-        Returns:
-            int64[batch, equations, honest * passes], zero rows included, and int64[batch]: the
-            first row that counts.
+        int64[batch, equations, honest * passes], zero rows included, and int64[batch]: the first
+        row that counts.
         """
         masks = self.honest + len(self.pairs)
         reduced, first = reduce_rows(self.matrices(numbers), masks)

@@ -1,12 +1,7 @@
 """Everything that a server may do with honest clients, as a product of independent choices.
 
-An active server decides for each honest client separately which roster it sees, which participants
-and survivors, and when it hears no more. Clients with the same roster hash form a *cell*: shares
-open and masks cancel inside a cell only, whatever else the lists say. A server can make as many
-rosters as it likes, of the same members too, by another entry of a colluding client.
-
-A curious server tells everybody the same; which messages come in time, late or never is up to the
-network, so that is enumerated.
+docs/span.md, "What a schedule is", has the list. Clients with the same roster hash form a *cell*:
+shares open and masks cancel inside a cell only, whatever else the lists say.
 """
 
 from __future__ import annotations
@@ -21,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import Mode
-from simulations.threats.span.clients import ClientRules
-from simulations.threats.span.parameters import Parameters, members, subsets
+from simulations.threats.span.clients import ClientRules, Parameters, members, subsets
 
 Masks = NDArray[np.int16]
 Flags = NDArray[np.bool_]
@@ -41,32 +35,22 @@ class Reduction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some schedules: what honest client number i was shown in pass number j, in schedule k.
+    """Some schedules: what honest client number i was shown in pass number j, in schedule k."""
 
-    Attributes:
-        participants: int16[honest, passes, batch], U2; 0 for a client that uploads nothing.
-        survivors: int16[honest, passes, batch], U3; 0 for a client that was shown none.
-        wanted: bool[honest, passes, batch], whether the server asks for shares.
-    """
-
-    participants: Masks
-    survivors: Masks
-    wanted: Flags
+    participants: Masks  # int16[honest, passes, batch], U2; 0 for a client that uploads nothing
+    survivors: Masks  # int16[honest, passes, batch], U3; 0 for a client that was shown none
+    wanted: Flags  # bool[honest, passes, batch], whether the server asks for shares
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One independent choice: option k sets the views `places`, pairs (honest client, pass).
-
-    Attributes:
-        participants, survivors: int16[places, options].
-        wanted: bool[places, options].
-    """
+    """One independent choice: option k sets the views `places`, pairs (honest client, pass)."""
 
     places: tuple[tuple[int, int], ...]
+    # participants, survivors: int16[places, options].
     participants: Masks
     survivors: Masks
-    wanted: Flags
+    wanted: Flags  # bool[places, options]
 
 
 @dataclass(frozen=True, slots=True)

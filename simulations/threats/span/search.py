@@ -27,25 +27,15 @@ Space = TypeVar("Space", bound=Sized)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report(Generic[Broken]):
-    """What was explored, and the first broken schedule.
+    """What was explored, and the first broken schedule."""
 
-    Attributes:
-        mutant: the defence that was taken away; None for the product's parties.
-        parameters: choices of the other numbers gone through.
-        schedules: those that the parties accept; those of the last batch included.
-        systems: systems of equations solved.
-        opened: schedules, or systems in the one-shot check, in which the server gets a sum.
-        broken: the first broken schedule, with which the check stops; false if every one held.
-        seconds: wall time.
-    """
-
-    mutant: Any
-    parameters: int
-    schedules: int
-    systems: int
-    opened: int
-    broken: Broken
-    seconds: float
+    mutant: Any  # the defence that was taken away; None for the product's parties
+    parameters: int  # choices of the other numbers gone through
+    schedules: int  # those that the parties accept; those of the last batch included
+    systems: int  # systems of equations solved
+    opened: int  # schedules, or systems in the one-shot check, in which the server gets a sum
+    broken: Broken  # the first broken schedule, with which the check stops; false if every one held
+    seconds: float  # wall time
 
     @property
     def held(self) -> bool:

@@ -24,16 +24,11 @@ _SYSTEMS_AT_ONCE = 1 << 13
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """How secrets lie on polynomials.
+    """How secrets lie on polynomials."""
 
-    Attributes:
-        randomness: T.
-        secrets: l.
-        secret_points: where the secrets lie; -1, ..., -l as in the protocol if there are none.
-    """
-
-    randomness: int
-    secrets: int
+    randomness: int  # T
+    secrets: int  # l
+    # Where the secrets lie; -1, ..., -l as in the protocol if there are none.
     secret_points: tuple[int, ...] = ()
 
     @property
@@ -55,15 +50,10 @@ def learned(
 ) -> tuple[Integers, Integers]:
     """The combinations of secrets that follow from combinations of shares.
 
-    Args:
-        factors: int64[batch, equations, polynomials], modulo p: how often the share of each
-            polynomial at that equation's point is in what is given away.
-        hidden: the first so many polynomials are only there to mask; their secrets are eliminated,
-            too.
-
-    Returns:
-        int64[batch, rows, (polynomials - hidden) * l]: a reduced basis, zero rows after it, and
-        int64[batch]: how many combinations there are.
+    `factors`, int64[batch, equations, polynomials]: how often the share of each polynomial at that
+    equation's point is in what is given away. The first `hidden` polynomials are only there to
+    mask; their secrets are eliminated, too. Gives int64[batch, rows, (polynomials - hidden) * l], a
+    reduced basis with zero rows after it, and int64[batch], how many combinations there are.
     """
     batch, _, polynomials = factors.shape
     values = sharing.values(points)

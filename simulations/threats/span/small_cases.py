@@ -34,17 +34,6 @@ class Committee:
         """The polynomials, with the secrets where the protocol has them."""
         return Sharing(self.randomness, self.secrets)
 
-    @property
-    def two_groups_bound(self) -> bool:
-        """2T >= s + c, the bound that one would guess without an agreement on one set."""
-        return 2 * self.randomness >= self.size + self.corrupt
-
-    @property
-    def three_groups_bound(self) -> bool:
-        """3T >= 2s + c - 2 and T >= c, the bound that holds in all cases that were computed."""
-        enough = 3 * self.randomness >= 2 * self.size + self.corrupt - 2
-        return enough and self.randomness >= self.corrupt
-
 
 # -- one signed set -------------------------------------------------------------------------------
 
@@ -52,15 +41,14 @@ class Committee:
 def signed_set(committee: Committee, dealers: int = 3) -> list[tuple[int, bool]]:
     """All honest members answer on the set of all dealers: what the server learns.
 
-    Returns:
-        For every set of c corrupt members: how many combinations of secrets, and whether they say
-        nothing but the l sums.
+    For every set of c corrupt members: how many combinations of secrets, and whether they say
+    nothing but the l sums.
     """
     everybody = range(1, committee.size + 1)
     found = []
     for corrupt in combinations(everybody, committee.corrupt):
         honest = [point for point in everybody if point not in corrupt]
-        points, factors = _own_shares(corrupt, dealers)
+        points, factors = own_shares(corrupt, dealers)
         points += honest
         sums = np.ones((len(honest), dealers), np.int64)
         basis, ranks = learned(
@@ -78,27 +66,7 @@ def signed_set_committees(largest: int) -> Iterator[Committee]:
                 yield Committee(size, corrupt, randomness, secrets)
 
 
-# -- each member answers on a set of its own ------------------------------------------------------
-
-
-def assignments(committee: Committee) -> Integers:
-    """All ways to give each honest member one of {1}, {2}, {1, 2}: int64[ways, honest], 1 .. 3."""
-    honest = committee.size - committee.corrupt
-    return np.array(list(product((1, 2, 3), repeat=honest)), np.int64)
-
-
-def without_agreement(committee: Committee, chosen: Integers) -> np.ndarray:
-    """Whether each assignment gives away more than one sum: bool[ways]."""
-    corrupt = range(1, committee.corrupt + 1)
-    points, own = _own_shares(corrupt, 2)
-    points += range(committee.corrupt + 1, committee.size + 1)
-    sums = np.stack([chosen & 1, chosen >> 1 & 1], axis=2)
-    shown = np.broadcast_to(own, (len(chosen), *own.shape))
-    basis, _ = learned(committee.sharing, points, np.concatenate([shown, sums], axis=1))
-    return ~is_one_sum(basis, committee.secrets)
-
-
-def _own_shares(corrupt: Sequence[int], dealers: int) -> tuple[list[int], Integers]:
+def own_shares(corrupt: Sequence[int], dealers: int) -> tuple[list[int], Integers]:
     """The equations of corrupt members, who hold a share of each dealer."""
     points = [point for point in corrupt for _ in range(dealers)]
     return points, np.tile(np.eye(dealers, dtype=np.int64), (len(corrupt), 1))
@@ -109,19 +77,12 @@ def _own_shares(corrupt: Sequence[int], dealers: int) -> tuple[list[int], Intege
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule, and the computation without it.
+    """One rule, and the computation without it."""
 
-    Attributes:
-        instead: what is done in its place.
-        learned: combinations of secrets that the server can compute then.
-        promised: those that it was meant to have.
-        with_rule: those that it can compute with the rule.
-    """
-
-    instead: str
-    learned: int
-    promised: int
-    with_rule: int
+    instead: str  # what is done in its place
+    learned: int  # combinations of secrets that the server can compute then
+    promised: int  # those that it was meant to have
+    with_rule: int  # those that it can compute with the rule
 
 
 def rules() -> tuple[Rule, ...]:
@@ -172,10 +133,9 @@ def rules() -> tuple[Rule, ...]:
 def challenged(
     committee: Committee, polynomials: int, answers: Sequence[Sequence[int]], seed: int = 1
 ) -> int:
-    """Members give the sum over two dealers, and masked combinations of each dealer's shares.
+    """How many combinations of the keys' secrets follow from a sum and masked combinations.
 
-    Returns:
-        How many combinations of the keys' secrets follow.
+    Members give the sum over two dealers, and masked combinations of each dealer's shares.
     """
     dealers, rng = 2, np.random.default_rng(seed)
     challenges = rng.integers(0, PRIME, (2, CHALLENGES, polynomials))
@@ -208,7 +168,7 @@ def challenged(
 
 def held_before_opening(secret_points: tuple[int, ...]) -> int:
     """Two corrupt members of T = 2 hold their shares of three dealers; nothing is opened."""
-    points, factors = _own_shares((1, 2), 3)
+    points, factors = own_shares((1, 2), 3)
     _, ranks = learned(Sharing(2, 2, secret_points), points, factors[np.newaxis])
     return int(ranks[0])
 

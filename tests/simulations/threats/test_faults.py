@@ -49,7 +49,7 @@ from simulations.threats.faults import (
     run_schedule,
 )
 from simulations.threats.faults.behaviours import no_hang
-from simulations.threats.faults.kept import RESULT, OtherCampaignError, Question, run_kept
+from simulations.threats.faults.campaign import RESULT, OtherCampaignError, Question, run_kept
 
 Patch = pytest.MonkeyPatch
 

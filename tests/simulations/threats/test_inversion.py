@@ -18,11 +18,22 @@ from secagg import ParameterError
 from simulations.audits.base import Check
 from simulations.common.threads import one_thread
 from simulations.learning.data import DATA_DIR_VARIABLE, Split
-from simulations.threats.inversion.analytic import leaked_label, row_ratio, to_pixels
-from simulations.threats.inversion.experiments import InversionSetting, attack_by_imprint, permitted
+from simulations.threats.inversion.analytic import (
+    imprint_model,
+    imprint_task,
+    leaked_label,
+    read_bins,
+    row_ratio,
+    to_pixels,
+)
+from simulations.threats.inversion.experiments import (
+    GUESSES,
+    InversionSetting,
+    attack_by_imprint,
+    permitted,
+    pictures_by_epsilon,
+)
 from simulations.threats.inversion.grid import noise_curve
-from simulations.threats.inversion.imprint import imprint_model, imprint_task, read_bins
-from simulations.threats.inversion.noise import GUESSES, pictures_by_epsilon
 from simulations.threats.inversion.optimisation import Search, invert
 from simulations.threats.inversion.pictures import (
     PSNR_CEILING,

@@ -31,8 +31,9 @@ from secagg.oneshot.transitions import ServerPhase
 from secagg.sealing import SEAL_OVERHEAD_BYTES, unseal
 from secagg.shamir import PRIME
 from simulations.threats.faults import FAMILIES, PLAYS, run_campaign
-from simulations.threats.faults.one_shot import SERVERS, play_server, servers
-from simulations.threats.game.stored_keys import KeptKeys
+from simulations.threats.faults.one_shot import servers
+from simulations.threats.faults.one_shot.servers import SERVERS, play_server
+from simulations.threats.game.contexts import KeptKeys
 from simulations.threats.game.weak_clients import lacking
 from simulations.threats.one_shot.weak import (
     BelievesHeaders,

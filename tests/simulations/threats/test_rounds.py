@@ -18,14 +18,15 @@ from simulations.threats.rounds import suppression
 from simulations.threats.rounds.announced import (
     COHORT,
     DIMENSION,
+    OTHER_SHAPE,
     SURVIVORS,
     TARGET,
     announced_round,
+    deceived,
+    lies,
 )
-from simulations.threats.rounds.lies import OTHER_SHAPE, DeceivedRound, lies
 from simulations.threats.rounds.parties import (
     Participant,
-    UnboundClient,
     edited,
     real_client,
 )
@@ -39,7 +40,7 @@ from simulations.threats.rounds.released import (
     on_grid,
     smallest_difference,
 )
-from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, run_split
+from simulations.threats.rounds.split import SplitOutcome, Story, open_sum, open_unbound, run_split
 from simulations.threats.rounds.suppression import INPUTS, random_layer, suppressed_round
 
 DIGEST = bytes(32)
@@ -79,17 +80,16 @@ class TestAllowedAccuracy:
 
 
 def people_of(
-    seed: int = 1, client: type[UnboundClient] | None = None, **told_to_target: float
+    seed: int = 1, **told_to_target: float
 ) -> tuple[dict[int, Participant], dict[int, Identity], RoundSetup]:
     """A cohort, everybody with an update; the target is told something else."""
     identities = identities_of(seed, COHORT)
     setup = announced_round(identities, DIGEST, 20, seed)
     registry = public_keys(identities)
-    make = client or (lambda identity: real_client(identity, registry))
     rng = np.random.default_rng(seed)
     people = {
         index: Participant(
-            make(identity),
+            real_client(identity, registry),
             edited(setup.announce(), **(told_to_target if index == TARGET else {})),
             DIGEST,
             rng.normal(size=DIMENSION) / 8.0,
@@ -144,9 +144,9 @@ class TestVictims:
         assert free.encode() == setup.context.encode()
 
     def test_victims_sum_correctly_if_nobody_lies(self) -> None:
-        people, _, setup = people_of(client=UnboundClient)
+        people, _, setup = people_of()
         outcome = SplitOutcome()
-        open_sum(people, unbound(setup.context), outcome)
+        open_unbound(people, setup.context, outcome)
         expected = sum(person.sent() for person in people.values())
         assert np.array_equal(centre(outcome.sums[0].vector), expected)
 
@@ -154,11 +154,10 @@ class TestVictims:
     def test_real_clients_open_no_sum_where_victims_do(self, name: str) -> None:
         identities = identities_of(1, COHORT)
         setup = announced_round(identities, DIGEST, 20, 1)
-        deceived = DeceivedRound(identities, setup, lies(1)[name], 1)
-        for product, context in ((False, unbound(setup.context)), (True, setup.context)):
+        for run, opens in ((open_sum, False), (open_unbound, True)):
             outcome = SplitOutcome()
-            open_sum(deceived.people(product), context, outcome)
-            assert outcome.involves(TARGET) is not product
+            run(deceived(identities, setup, lies(1)[name], 1), setup.context, outcome)
+            assert outcome.involves(TARGET) is opens
 
 
 class TestSuppression:

@@ -12,8 +12,8 @@ from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
 from secagg.shamir import PRIME
 from secagg.tags import Usage
 from simulations.threats.faults.behaviours import Edit, Lie, and_then, in_two_names, instead
-from simulations.threats.faults.one_shot.contexts import signer_of
 from simulations.threats.faults.one_shot.liars import FromMember, LyingMember
+from simulations.threats.faults.one_shot.parties import signer_of
 from simulations.threats.game.contexts import Wanted
 
 Sending = Iterator[tuple[int, FromMember]]

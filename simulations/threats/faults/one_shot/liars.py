@@ -34,10 +34,8 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.states import Checked, Confirmed
 from secagg.sealing import seal
 from secagg.tags import Usage, encode_index
-from simulations.threats.faults.behaviours import Lie
-from simulations.threats.faults.one_shot.contexts import signer_of
-from simulations.threats.faults.one_shot.parties import HonestMember
-from simulations.threats.faults.wire import Sent
+from simulations.threats.faults.behaviours import Lie, Sent
+from simulations.threats.faults.one_shot.parties import HonestMember, signer_of
 from simulations.threats.game.contexts import Integers, counter_rand, identity_of
 
 FromMember = Complaints | Confirmation | Answer
@@ -45,27 +43,18 @@ FromMember = Complaints | Confirmation | Answer
 
 @dataclass(slots=True)
 class Draft:
-    """The parts of an upload.
+    """The parts of an upload."""
 
-    Attributes:
-        vector: `field.dtype`[length], the input.
-        key: int8[N], which masks it.
-        rows: uint32[members, polynomials], the shares.
-    """
-
-    vector: Integers
-    key: NDArray[np.int8]
-    rows: NDArray[np.uint32]
+    vector: Integers  # `field.dtype`[length], the input
+    key: NDArray[np.int8]  # int8[N], which masks it
+    rows: NDArray[np.uint32]  # uint32[members, polynomials], the shares
     commitments: list[bytes]
-    sealed: dict[int, bytes]
+    plain: dict[int, bytes]  # what is sealed to members in place of their shares
+    sealed: dict[int, bytes]  # what is sent to members in place of their seals
 
 
 class LyingClient:
-    """A client that lies in one way.
-
-    Args:
-        vector: `field.dtype`[length], its input.
-    """
+    """A client that lies in one way."""
 
     def __init__(
         self,
@@ -118,7 +107,7 @@ class LyingClient:
             seed_commitment(context, self.index, which, seed)
             for which, seed in enumerate(self.seeds)
         ]
-        return Draft(self._vector, key, self.dealt(key), commitments, {})
+        return Draft(self._vector, key, self.dealt(key), commitments, {}, {})
 
     def drawn_key(self) -> NDArray[np.int8]:
         """A key such as honest clients draw."""
@@ -139,7 +128,8 @@ class LyingClient:
         ephemeral = AgreementKey(self.rand(32))
         seals = []
         for number, member in enumerate(context.committee.members):
-            shared, plain = ephemeral.agree(member.sealing_key), encode_rows(draft.rows[number])
+            plain = draft.plain.get(number, encode_rows(draft.rows[number]))
+            shared = ephemeral.agree(member.sealing_key)
             made = seal(shared, context.hash, self.index, number, plain)
             seals.append(draft.sealed.get(number, made))
         return self.signed(

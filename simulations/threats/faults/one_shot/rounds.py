@@ -28,10 +28,9 @@ from secagg.oneshot.messages import (
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ServerPhase
-from simulations.threats.faults.behaviours import Tally, Verdict, wrong_sum
+from simulations.threats.faults.behaviours import Sent, Tally, Verdict, Wire, wrong_sum
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import HonestClient, HonestMember
-from simulations.threats.faults.wire import Sent, Wire
 from simulations.threats.game.contexts import Integers, cohort_keys
 
 

@@ -11,11 +11,10 @@ from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.member import OneShotMember
 from secagg.storage import StateKeys, resume, suspend
 from secagg.tags import Usage
-from simulations.threats.faults.behaviours import Tally, Verdict
-from simulations.threats.faults.one_shot.contexts import random_setting
+from simulations.threats.faults.behaviours import Tally, Verdict, looked_at
+from simulations.threats.faults.one_shot.parties import random_setting
 from simulations.threats.faults.one_shot.transcript import WatchedVictims
-from simulations.threats.game.contexts import cohort_keys, identity_of
-from simulations.threats.game.stored_keys import MemoryKeys
+from simulations.threats.game.contexts import MemoryKeys, cohort_keys, identity_of
 from simulations.threats.one_shot.parties import (
     MemberMaker,
     answer,
@@ -171,7 +170,4 @@ def play_server(
     server = Server(victims, inputs, rng)
     victims.transcript.uploaded(server.uploads)
     story(server)
-    problem = victims.transcript.broken()
-    if problem is not None:
-        return Verdict("promise broken", problem)
-    return Verdict("one set answered" if victims.transcript.released else "nothing given up")
+    return looked_at(victims.transcript.broken(), victims.transcript.released)

@@ -1,27 +1,39 @@
-"""Schedules of one-shot rounds with an honest server: hostile wires, parties that leave or lie."""
+"""Schedules of one-shot rounds with an honest server: hostile wires, parties that leave or lie.
+
+Or whose clients encode real updates; then the sum is decoded.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from dp import NoiseSeed
+from protocol.round.field_size import bits_for
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.setup import announced_removal
+from secagg import FieldVector
 from secagg.framing import encode_message
+from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.messages import Answer, Complaints, Confirmation, Upload
-from simulations.threats.faults.behaviours import Lie, Tally, Verdict, must_end_well, on_half
-from simulations.threats.faults.one_shot.contexts import random_context
+from simulations.threats.faults.behaviours import Lie, Tally, Verdict, Wire, must_end_well, on_half
+from simulations.threats.faults.encoded import EncodingClient, decoded, random_parameters
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import (
     HonestClient,
     HonestMember,
+    Input,
     plain_input,
+    random_context,
     random_vectors,
 )
 from simulations.threats.faults.one_shot.rounds import Round, Wires
-from simulations.threats.faults.wire import Wire
-from simulations.threats.game.contexts import Integers, Wanted
+from simulations.threats.game.contexts import Integers, Wanted, until_it_fits
 
 _STAGES = (Complaints, Confirmation, Answer)
 
@@ -44,11 +56,9 @@ class _Cast:
         self._rng, self._tally = rng, tally
 
     def some_clients(self, count: int) -> list[int]:
-        """So many at random."""
         return [int(u) for u in self._rng.permutation(self.context.size)[:count]]
 
     def some_members(self, count: int) -> list[int]:
-        """So many at random."""
         return [int(j) for j in self._rng.permutation(self.context.committee.size)[:count]]
 
     def play(self, rate: float, old: Sequence[bytes] = ()) -> Verdict:
@@ -147,3 +157,56 @@ def _old_uploads(context: OneShotContext, inputs: Integers) -> list[bytes]:
     for client in honest_clients(before, inputs, b"before").values():
         client.open(heard)
     return [encode_message(upload) for upload in heard.values()]
+
+
+def play_encoded(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+    """Honest clients with real updates on hostile wires."""
+    setup = until_it_fits(_random_setup, rng, number)
+    context = setup.context
+    clients = [EncodingClient(setup, u, rng) for u in range(context.size)]
+    # On the wire nothing is hidden from the checks, so a vector is known once it is made.
+    inputs: dict[int, NDArray[Any]] = {}
+
+    def input_of(u: int) -> Input:
+        def make(session: OneShotClient) -> tuple[FieldVector, tuple[bytes, ...]]:
+            removable: list[bytes] = []
+
+            def seeds(rounded: bytes) -> list[NoiseSeed]:
+                drawn = [seed.expose() for seed in session.seeds(rounded)]
+                removable.extend(drawn[1:])
+                return [NoiseSeed(seed) for seed in drawn]
+
+            vector = clients[u].encode(seeds)
+            inputs[u] = vector.elements
+            return vector, tuple(removable)
+
+        return make
+
+    parties = {
+        u: HonestClient(context, u, input_of(u), b"encoded %d" % number)
+        for u in range(context.size)
+    }
+    wires = hostile_wires(rng, rate, tally)
+    round_ = Round(context, parties, honest_members(context, rng), inputs, wires, tally)
+    return decoded(round_.verdict(), round_.total, setup, clients)
+
+
+def _random_setup(rng: np.random.Generator, number: int) -> OneShotSetup:
+    """A round with or without compression, removable noise and colluders."""
+    context = random_context(rng, number)
+    parameters = random_parameters(rng, context.size - context.minimum_survivors)
+    removal = announced_removal(
+        parameters.mechanism,
+        context.size,
+        context.minimum_survivors,
+        context.tolerated_colluders,
+        removable=bool(rng.random() < 0.7),
+    )
+    fitting = replace(
+        context,
+        removal=removal,
+        bits=bits_for(parameters, context.size, max(removal, default=0).bit_length()),
+        length=parameters.length,
+        application_digest=parameters.digest(),
+    )
+    return OneShotSetup(fitting, parameters)

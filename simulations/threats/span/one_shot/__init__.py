@@ -5,8 +5,12 @@ that the modelled members accept, and asks by elimination what the server can so
 """
 
 from simulations.threats.span.one_shot.check import OneShotReport, one_shot_span
-from simulations.threats.span.one_shot.parameters import OneShotParameters, all_parameters
-from simulations.threats.span.one_shot.rules import OneShotMutant, OneShotRules
+from simulations.threats.span.one_shot.rules import (
+    OneShotMutant,
+    OneShotParameters,
+    OneShotRules,
+    all_parameters,
+)
 
 __all__ = [
     "OneShotMutant",

@@ -1,12 +1,7 @@
 """The exhaustive check of small one-shot rounds: one sum is opened, and no part of it.
 
-A schedule is broken if the server can solve for more than the l sums of one set of honest uploads,
-for anything that is no plain sum, or for a sum over fewer than minimum_survivors - n_C of them. For
-the product's parties it is broken, too, if that set is not the one that every answering member was
-shown; a mutant has to be caught without that.
-
-The unknowns are the polynomials of honest uploads. Colluding clients' polynomials are known, and
-left out. The equations are the shares that corrupt members hold, and the sums in the answers.
+docs/span.md, "One-shot rounds", says what the unknowns are and when a schedule is broken. A mutant
+has to be caught without a look at which set members were shown.
 """
 
 from __future__ import annotations
@@ -15,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simulations.threats.span.one_shot.parameters import OneShotParameters
 from simulations.threats.span.one_shot.rules import (
     OneShotMutant,
+    OneShotParameters,
     OneShotRules,
     parameters_of,
     rules_of,
@@ -85,7 +80,8 @@ def answered(space: Space, chosen: Integers) -> Integers:
     """The options that are answered, a quorum having signed them; `NOTHING` in the other places."""
     names = np.array([option.name for option in space.options] + [NOTHING])[chosen]
     contexts = [option.context for option in space.options]
-    own = np.array([_corrupt_in(space, k) for k in contexts] + [0])[chosen]
+    corrupt = [sum(space.points[j][k] > 0 for j in space.corrupt) for k in contexts]
+    own = np.array([*corrupt, 0])[chosen]
     result = np.full_like(chosen, NOTHING)
     convincing = np.array(
         [space.rules.accepts_quorum(space.parameters, (1 << k) - 1) for k in range(65)]
@@ -129,10 +125,6 @@ def _shown(space: Space) -> np.ndarray:
     for number, option in enumerate(space.options):
         table[number, list(option.uploads)] = True
     return table
-
-
-def _corrupt_in(space: Space, context: int) -> int:
-    return sum(space.points[member][context] > 0 for member in space.corrupt)
 
 
 def _in_words(space: Space, answers: Integers, basis: Integers) -> tuple[str, ...]:

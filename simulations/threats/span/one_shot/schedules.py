@@ -1,11 +1,7 @@
 """Everything that a server may do with the honest parties of a one-shot round.
 
-Two contexts of one round have the same cohort, and committees that share any number of members. For
-each honest client the server chooses the context in which it uploads, and for each honest member
-the context and the set that it is asked to sign. A member whose set a quorum signed answers.
-
-A schedule is a row of numbers: the option chosen for each place. A place is one honest member, or
-one of its two signatures for a mutant that gives two.
+The model is in docs/span.md. A schedule is a row of numbers: the option chosen for each place. A
+place is one honest member, or one of its two signatures for a mutant that gives two.
 """
 
 from __future__ import annotations
@@ -17,8 +13,8 @@ from math import prod
 
 import numpy as np
 
-from simulations.threats.span.one_shot.parameters import OneShotParameters
-from simulations.threats.span.one_shot.rules import OneShotRules
+from simulations.threats.span.clients import subsets
+from simulations.threats.span.one_shot.rules import OneShotParameters, OneShotRules
 from simulations.threats.span.shares import Integers
 
 NOTHING = -1
@@ -37,18 +33,12 @@ class Upload:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """A set that some member may be asked to sign.
-
-    Attributes:
-        uploads: honest uploads in it, by their place in `Space.uploads`.
-        colluders: the server's own clients in it, a bit mask.
-        name: number of what is signed; options with the same number count for one another.
-    """
+    """A set that some member may be asked to sign."""
 
     context: int
-    uploads: tuple[int, ...]
-    colluders: int
-    name: int
+    uploads: tuple[int, ...]  # honest uploads in it, by their place in `Space.uploads`
+    colluders: int  # the server's own clients in it, a bit mask
+    name: int  # number of what is signed; options with the same number count for one another
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +158,7 @@ def _options(
                 clients = [uploads[i].client for i in chosen]
                 if len(set(clients)) < count:
                     continue
-                for colluders in _parts(own) if every else [own]:
+                for colluders in reversed(list(subsets(own))) if every else [own]:
                     proposal = sum(1 << client for client in clients) | colluders
                     if not rules.accepts_proposal(p, delivered, proposal):
                         continue
@@ -176,12 +166,3 @@ def _options(
                     name = names.setdefault((context, what, colluders), len(names))
                     options.append(Option(context, chosen, colluders, name))
     return options
-
-
-def _parts(mask: int) -> Iterator[int]:
-    part = mask
-    while True:
-        yield part
-        if not part:
-            return
-        part = (part - 1) & mask

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -35,9 +36,10 @@ from simulations.threats.flower.masks import (
     weak_mask,
     weak_pair_key,
 )
-from simulations.threats.flower.our_upload import our_upload, weak_upload
-from simulations.threats.seed_search import (
+from simulations.threats.flower.our_upload import our_first, our_key, our_upload, weak_upload
+from simulations.threats.seed_search.search import (
     Peeled,
+    PeeledUpload,
     SearchResult,
     mersenne_outputs,
     recovers,
@@ -181,7 +183,8 @@ def test_the_search_recovers_what_is_below_a_weak_mask() -> None:
 
 def test_it_does_not_if_the_seed_is_not_among_the_candidates() -> None:
     upload = weak_upload(60, np.random.default_rng(3), 10)
-    elsewhere = type(upload)(upload.peeled, upload.plain, upload.told ^ 1, upload.tried_bits)
+    last = upload.candidates.stop
+    elsewhere = replace(upload, candidates=range(last, last + len(upload.candidates)))
     assert not recovers(elsewhere)[0]
 
 
@@ -200,36 +203,28 @@ def test_it_does_not_find_our_key_if_it_is_told_as_much_as_of_flowers() -> None:
 
 def test_the_first_elements_that_the_search_looks_at_are_those_of_our_masks() -> None:
     upload = our_upload(20, np.random.default_rng(6), told_bits=14, tried_bits=5)
-    found = upload.first_elements(np.arange(32, dtype=np.uint64))
-    keys = [upload.key(number) for number in range(32)]
+    key_of = partial(our_key, 77, 14)
+    found = our_first(key_of, np.arange(32, dtype=np.uint64))
+    keys = [key_of(number) for number in range(32)]
     expected = [expand_mask(PrimeField(32), key, 4) for key in keys]
     assert len(set(keys)) == 32
     assert np.array_equal(found, np.array(expected).T)
-    assert np.array_equal(upload.mask(3)[:4], found[:, 3])
-
-
-@dataclass(frozen=True)
-class Ambiguous:
-    """An upload of one coordinate: many masks leave a value in range."""
-
-    peeled: Peeled
-    plain: np.ndarray
-
-    def candidates(self) -> range:
-        return range(16)
-
-    def first_elements(self, numbers: np.ndarray) -> np.ndarray:
-        return numbers.astype(np.uint32)[None]
-
-    def mask(self, number: int) -> np.ndarray:
-        return np.array([number])
+    first = upload.first_elements(np.arange(32, dtype=np.uint64))
+    assert np.array_equal(upload.mask(3)[:4], first[:, 3])
 
 
 @pytest.mark.parametrize(
     ("largest", "plain", "success"), [(0, 0, True), (1, 0, False), (0, 1, False)]
 )
 def test_a_claim_must_be_the_only_one_and_right(largest: int, plain: int, success: bool) -> None:
-    upload = Ambiguous(Peeled(np.array([7]), False, 16, largest), np.array([plain]))
+    # Of one coordinate: many masks leave a value in range.
+    upload = PeeledUpload(
+        Peeled(np.array([7]), False, 16, largest),
+        np.array([plain]),
+        range(16),
+        lambda numbers: numbers.astype(np.uint32)[None],
+        lambda number: np.array([number]),
+    )
     assert recovers(upload)[0] is success
 
 

@@ -18,7 +18,7 @@ from simulations.audits.paths import PathSettings, WholePath
 from simulations.threats.attack import Effort
 from simulations.threats.catalogue import capacity, cohorts, noise, parameters
 from simulations.threats.rounds import reduced_noise, suppression
-from simulations.threats.rounds.lies import lies, worse_rounds
+from simulations.threats.rounds.announced import lies, worse_rounds
 from simulations.threats.rounds.released import BareRounds
 from simulations.threats.rounds.suppression import ReluLayer
 

@@ -158,7 +158,8 @@ def test_terms_that_may_change(monkeypatch: pytest.MonkeyPatch, terms: dict[str,
 def test_fine_noise_is_refused_for_its_epsilon() -> None:
     found = attacks._played((attacks._fine_noise,), SEED)
     assert found["refused_with"] == "PolicyError epsilon"
-    assert attacks._played((attacks._fine_noise,), SEED, attacks._no_gap())["succeeded"]
+    with attacks._no_gap():
+        assert attacks._played((attacks._fine_noise,), SEED)["succeeded"]
     assert not taken(attacks._fine_noise)
 
 
@@ -166,4 +167,5 @@ def test_a_run_ends_because_clients_know_its_last_round() -> None:
     """Members sign on: it takes two honest clients in a sum, and none of them joins."""
     found = attacks._played((attacks._beyond,), SEED)
     assert found["refused_with"] == "RemoteProtocolError MALFORMED"
-    assert attacks._played((attacks._beyond,), SEED, attacks._no_last_round())["succeeded"]
+    with attacks._no_last_round():
+        assert attacks._played((attacks._beyond,), SEED)["succeeded"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -12,16 +13,16 @@ from secagg import RemoteProtocolError, SessionAbortedError
 from secagg.errors import Reason
 from simulations.threats.attack import Effort
 from simulations.threats.flower import flower_weaknesses
+from simulations.threats.flower.clients import flower_upload, take_both_secrets
 from simulations.threats.flower.masks import LARGEST, PAIR_SEED_BITS, RING, weak_mask, weak_pair_key
-from simulations.threats.flower.our_round import (
+from simulations.threats.flower.our_upload import (
     COLLUDER,
     HONEST,
     VICTIM,
     OurRound,
     ask_for_both_secrets,
 )
-from simulations.threats.flower.server import flower_upload, take_both_secrets
-from simulations.threats.seed_search import recovers
+from simulations.threats.seed_search.search import recovers
 
 needs_flower = pytest.mark.skipif(
     importlib.util.find_spec("flwr") is None, reason="flwr is not installed"
@@ -110,5 +111,6 @@ def test_an_honest_round_of_flowers_leaves_one_mask_and_the_search_removes_it() 
     assert upload.plain[0] == LARGEST
     assert not np.any(upload.peeled.words == upload.plain)
     assert recovers(upload)[0]
-    elsewhere = type(upload)(upload.peeled, upload.plain, upload.told ^ 1, 12)
+    last = upload.candidates.stop
+    elsewhere = replace(upload, candidates=range(last, last + len(upload.candidates)))
     assert not recovers(elsewhere)[0]
