@@ -35,7 +35,7 @@ consumer still finds them in the second-level cache."""
 
 _KEY_BYTES: Final = 16
 _BLOCK_BYTES: Final = 16
-_ZEROS: Final = bytes(CHUNK_BYTES)
+_ZEROS: Final = memoryview(bytes(CHUNK_BYTES))
 _DOMAIN: Final = b"veilsum/dp/noise/v1/"
 
 
@@ -152,9 +152,8 @@ class Keystream:
         The arrays are views of one reused buffer: each is valid until the next is asked for.
         """
         buffer = np.empty(min(total, CHUNK_BYTES // dtype.itemsize), dtype=dtype)
-        remaining = total
-        while remaining > 0:
-            piece = buffer[: min(remaining, buffer.size)]
-            self.fill(piece)
+        octets = buffer.view(np.uint8).data
+        for start in range(0, total, max(buffer.size, 1)):
+            piece = buffer[: total - start]
+            self._encryptor.update_into(_ZEROS[: piece.nbytes], octets[: piece.nbytes])
             yield piece
-            remaining -= piece.size
