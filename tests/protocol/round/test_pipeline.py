@@ -28,7 +28,7 @@ from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
 from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddNoise, Clip, Compress, Lift, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Lift, Pipeline, Quantize, Rotate
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre
 from secagg.field import add_into
@@ -74,6 +74,46 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(size: float) -> N
         assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
 
 
+BLOCK_SEEDS = [[NoiseSeed(bytes([i, batch]) * 16) for batch in range(9)] for i in range(6)]
+
+
+@pytest.mark.parametrize("size", [None, 60])
+def test_a_block_is_the_sum_of_its_clients_encoded_one_by_one(
+    mechanism: DistributedMechanism, size: int | None
+) -> None:
+    removable = isinstance(mechanism, BinomialMechanism)
+    setup = make_setup(size=size, mechanism=mechanism, removable=removable)
+    pipeline, refused = Pipeline(setup), dict[int, str]()
+    seeds = {i: BLOCK_SEEDS[i][: 1 + setup.context.seeds] for i in range(6)}
+    one_by_one = [pipeline.encode(updates(i), of[0], of[1:]) for i, of in seeds.items()]
+    clipped = {i: pipeline.clip(updates(i)) for i in seeds}
+    block = pipeline.encode_block(clipped, seeds, refused)
+    assert np.array_equal(block.elements, ideal_sum(setup, pipeline, one_by_one).vector.elements)
+    assert refused == {}
+
+
+@pytest.mark.parametrize("stage", [Rotate, Quantize, AddNoise])
+def test_a_client_that_a_stage_refuses_is_left_out_of_its_block(
+    stage: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, refused, turns = Pipeline(make_setup()), dict[int, str](), iter(range(6))
+    seeds = {i: BLOCK_SEEDS[i][:1] for i in range(6)}
+    others = {i: pipeline.clip(updates(i)) for i in range(6) if i != 2}
+    expected = pipeline.encode_block(others, seeds, refused)
+    accept = stage.client
+
+    def refuse_third(*arguments: object) -> object:
+        if next(turns) == 2:
+            raise SensitivityExceededError("too long")
+        return accept(*arguments)
+
+    monkeypatch.setattr(stage, "client", refuse_third)
+    everybody = {i: pipeline.clip(updates(i)) for i in range(6)}
+    block = pipeline.encode_block(everybody, seeds, refused)
+    assert np.array_equal(block.elements, expected.elements)
+    assert refused == {2: "too long"}
+
+
 @pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
 def test_updates_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ParameterError, match="update"):
@@ -99,6 +139,7 @@ def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
     assert (field.largest_centred, noise.noise_limit) == (125, 120)
     noised = Noised(np.array([126, -126, 125, 0]), noise, 144, 6)
     assert centre(Lift(field).client(noised)).tolist() == [-125, 125, 125, 0]
+    assert centre(Lift(field).clients([noised] * 3, 4)).tolist() == [127 - 251, 124, 375 - 251, 0]
 
 
 def released_noise(
