@@ -36,6 +36,7 @@ consumer still finds them in the second-level cache."""
 _KEY_BYTES: Final = 16
 _BLOCK_BYTES: Final = 16
 _ZEROS: Final = memoryview(bytes(CHUNK_BYTES))
+_HASH: Final = SHA256()
 _DOMAIN: Final = b"veilsum/dp/noise/v1/"
 
 
@@ -103,7 +104,7 @@ class NoiseSeed:
                 raise ValueError(f"index must lie in 0..2^64 - 1, got {index}")
             # No usage's value contains a slash, so nothing else has this label.
             info += b"/" + index.to_bytes(8, "big")
-        return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
+        return HKDFExpand(algorithm=_HASH, length=length, info=info).derive(self.material)
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
         """Refuse to be pickled or copied: whoever gets a seed can subtract its noise."""

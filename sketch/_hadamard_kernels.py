@@ -180,7 +180,9 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
     if size >= _BLOCK:
         _transform_blocks(values, factor if size == _BLOCK else 1.0)
         run = _BLOCK
-    for least, across in _ACROSS_BLOCKS if size >= _BLOCK else _IN_A_BLOCK:
+    if run == size:
+        return
+    for least, across in _ACROSS_BLOCKS if run == _BLOCK else _IN_A_BLOCK:
         if size >= least:
             across(values, factor if size == least else 1.0)
             run = least

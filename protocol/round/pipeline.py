@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -42,6 +42,7 @@ from sketch import LinearSketch, NoSketch, Rotation
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Seeds = Mapping[int, Sequence[NoiseSeed]]
+S = TypeVar("S")
 T = TypeVar("T")
 
 WORTH_THREADS = 1 << 22
@@ -198,8 +199,10 @@ class Lift:
             return self._wrapped(noised.values)
         return lift(noised.values, self.field)
 
-    def clients(self, block: Iterable[Noised], length: int) -> FieldVector:
+    def clients(self, block: Sequence[Noised], length: int) -> FieldVector:
         """The sum of what `client` gives for each: integers are added faster than elements."""
+        if len(block) == 1:
+            return self.client(block[0])
         total = np.zeros(length, np.int64)
         for noised in block:
             total += noised.values
@@ -312,17 +315,22 @@ class Pipeline:
     ) -> dict[int, Quantized]:
         """`round` for several clients, see `encode_block`; the first seed of each drives it."""
         with np.errstate(all="ignore"):
-            rotated = _each(self._rotated, refused, clipped)
-            rounding = {client: seeds[client][0] for client in rotated}
-            return _each(self._quantize.client, refused, rotated, rounding)
+            rotated = _each(lambda _, bounded: self._rotated(bounded), clipped, refused)
+            return _each(
+                lambda client, bounded: self._quantize.client(bounded, seeds[client][0]),
+                rotated,
+                refused,
+            )
 
     def add_noise_block(
         self, quantized: dict[int, Quantized], seeds: Seeds, refused: dict[int, str]
     ) -> FieldVector:
         """The sum of what `add_noise` gives for several clients; see `encode_block`."""
         with np.errstate(all="ignore"):
-            noised = _each(self._noised, refused, quantized, seeds)
-            return self._lift.clients(noised.values(), self._setup.parameters.length)
+            noised = _each(
+                lambda client, rounded: self._noised(rounded, seeds[client]), quantized, refused
+            )
+            return self._lift.clients([*noised.values()], self._setup.parameters.length)
 
     def add_noise(
         self, quantized: Quantized, seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
@@ -421,16 +429,13 @@ class Pipeline:
 
 
 def _each(
-    stage: Callable[..., T],
-    refused: dict[int, str],
-    values: dict[int, Any],
-    *others: Mapping[int, Any],
+    stage: Callable[[int, S], T], values: dict[int, S], refused: dict[int, str]
 ) -> dict[int, T]:
-    """What a stage makes of each client's values; they are dropped, so that memory is reused."""
+    """What a stage makes of each client's value, which is dropped, so that its memory is reused."""
     done = {}
     for client in list(values):
         try:
-            done[client] = stage(values.pop(client), *(other[client] for other in others))
+            done[client] = stage(client, values.pop(client))
         except (PrivacyError, ProtocolError) as error:
             refused[client] = str(error)
     return done

@@ -74,7 +74,13 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(size: float) -> N
         assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
 
 
-BLOCK_SEEDS = [[NoiseSeed(bytes([i, batch]) * 16) for batch in range(9)] for i in range(6)]
+SEEDS = {i: [NoiseSeed(bytes([i, batch]) * 16) for batch in range(9)] for i in range(6)}
+
+
+def encoded(pipeline: Pipeline, clients: list[int], seeds: int = 1) -> tuple[FieldVector, dict]:
+    """The sum of a block of clients, and who was refused."""
+    clipped, refused = {i: pipeline.clip(updates(i)) for i in clients}, dict[int, str]()
+    return pipeline.encode_block(clipped, {i: SEEDS[i][:seeds] for i in clients}, refused), refused
 
 
 @pytest.mark.parametrize("size", [None, 60])
@@ -83,24 +89,18 @@ def test_a_block_is_the_sum_of_its_clients_encoded_one_by_one(
 ) -> None:
     removable = isinstance(mechanism, BinomialMechanism)
     setup = make_setup(size=size, mechanism=mechanism, removable=removable)
-    pipeline, refused = Pipeline(setup), dict[int, str]()
-    seeds = {i: BLOCK_SEEDS[i][: 1 + setup.context.seeds] for i in range(6)}
-    one_by_one = [pipeline.encode(updates(i), of[0], of[1:]) for i, of in seeds.items()]
-    clipped = {i: pipeline.clip(updates(i)) for i in seeds}
-    block = pipeline.encode_block(clipped, seeds, refused)
-    assert np.array_equal(block.elements, ideal_sum(setup, pipeline, one_by_one).vector.elements)
-    assert refused == {}
+    pipeline, end = Pipeline(setup), 1 + setup.context.seeds
+    vectors = [pipeline.encode(updates(i), of[0], of[1:end]) for i, of in SEEDS.items()]
+    block, _ = encoded(pipeline, list(SEEDS), end)
+    assert np.array_equal(block.elements, ideal_sum(setup, pipeline, vectors).vector.elements)
 
 
 @pytest.mark.parametrize("stage", [Rotate, Quantize, AddNoise])
 def test_a_client_that_a_stage_refuses_is_left_out_of_its_block(
     stage: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pipeline, refused, turns = Pipeline(make_setup()), dict[int, str](), iter(range(6))
-    seeds = {i: BLOCK_SEEDS[i][:1] for i in range(6)}
-    others = {i: pipeline.clip(updates(i)) for i in range(6) if i != 2}
-    expected = pipeline.encode_block(others, seeds, refused)
-    accept = stage.client
+    pipeline, turns, accept = Pipeline(make_setup()), iter(range(6)), stage.client
+    expected, _ = encoded(pipeline, [0, 1, 3, 4, 5])
 
     def refuse_third(*arguments: object) -> object:
         if next(turns) == 2:
@@ -108,8 +108,7 @@ def test_a_client_that_a_stage_refuses_is_left_out_of_its_block(
         return accept(*arguments)
 
     monkeypatch.setattr(stage, "client", refuse_third)
-    everybody = {i: pipeline.clip(updates(i)) for i in range(6)}
-    block = pipeline.encode_block(everybody, seeds, refused)
+    block, refused = encoded(pipeline, list(SEEDS))
     assert np.array_equal(block.elements, expected.elements)
     assert refused == {2: "too long"}
 
