@@ -148,6 +148,8 @@ def clip_l2(values: NDArray[Any], l2_bound: float, *, take: bool = False) -> Bou
     """
     require_vector(values, _FLOATS, "values")
     require_l2_bound(l2_bound)
+    if not values.flags.carray:  # for any other layout the kernels would be compiled once more
+        values = values.copy()
     unit, length = _split_norm(values)
     if length <= l2_bound / unit:
         return Bounded(values.astype(np.float64, copy=not take), l2_bound)
