@@ -115,11 +115,12 @@ def round_piece(
 
 
 @compiled(
-    lambda _: (sample(600, low=-1000, below=2001, parts=8, kind=np.float64),),
+    lambda kind: (sample(600, low=-1000, below=2001, parts=8, kind=kind),),
+    kinds=(np.float32, np.float64),
     answer=0x48D666F2,
 )
-def sum_of_squares(values: NDArray[np.float64]) -> float:
-    """Return the sum of squares in an order that no processor's width of vectors decides.
+def sum_of_squares(values: NDArray[np.floating]) -> float:
+    """Return the sum of squares, in double precision, in an order that no processor decides.
 
     Every 256th value goes to one of 256 sums, then they are added up in turn.
     """
@@ -128,13 +129,28 @@ def sum_of_squares(values: NDArray[np.float64]) -> float:
     for start in range(0, whole, _LANES):
         part = values[start : start + _LANES]
         for lane in range(_LANES):
-            lanes[lane] += part[lane] * part[lane]
+            value = np.float64(part[lane])
+            lanes[lane] += value * value
     for i in range(whole, values.size):
-        lanes[i - whole] += values[i] * values[i]
+        value = np.float64(values[i])
+        lanes[i - whole] += value * value
     total = 0.0
     for lane in range(_LANES):
         total += lanes[lane]
     return total
+
+
+@compiled(
+    lambda kind: (sample(70, low=-1000, below=2001, parts=8, kind=kind), 4.0, 0.3, np.zeros(70)),
+    kinds=(np.float32, np.float64),
+    answer=0xE3B1A43D,
+)
+def scale_into(
+    values: NDArray[np.floating], unit: float, factor: float, out: NDArray[np.float64]
+) -> None:
+    """Set ``out``, which may be ``values`` itself, to ``values / unit * factor``."""
+    for i in range(values.size):
+        out[i] = np.float64(values[i]) / unit * factor
 
 
 @compiled(lambda _: (sample(70, low=-1000, below=2001, kind=np.int64),), answer=0xCF80259A)

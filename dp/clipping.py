@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dp._kernels import sum_of_squares
+from dp._kernels import scale_into, sum_of_squares
 from dp.checks import require_in
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 
@@ -63,7 +63,7 @@ def require_finite(values: NDArray[Any]) -> None:
         raise NonFiniteUpdateError(f"{bad} of {values.size} coordinates are NaN or infinite")
 
 
-def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
+def _split_norm(values: NDArray[np.floating[Any]]) -> tuple[float, float]:
     """Return (unit, length) with ``norm == unit * length``; the product itself may overflow.
 
     The plain sum of squares is used where it is safe; otherwise the vector is first divided by
@@ -79,8 +79,8 @@ def _split_norm(values: NDArray[np.float64]) -> tuple[float, float]:
     unit = float(np.max(np.abs(values), initial=0.0))
     if unit == 0.0:
         return 1.0, 0.0
-    with np.errstate(under="ignore"):
-        reduced = values / unit
+    reduced = np.empty(values.size)
+    scale_into(values, unit, 1.0, reduced)
     return unit, math.sqrt(sum_of_squares(reduced))
 
 
@@ -148,13 +148,12 @@ def clip_l2(values: NDArray[Any], l2_bound: float, *, take: bool = False) -> Bou
     """
     require_vector(values, _FLOATS, "values")
     require_l2_bound(l2_bound)
-    wide = values.astype(np.float64, copy=not take)
-    unit, length = _split_norm(wide)
+    if not values.flags.carray:  # for any other layout the kernels would be compiled once more
+        values = values.copy()
+    unit, length = _split_norm(values)
     if length <= l2_bound / unit:
-        return Bounded(wide, l2_bound)
-    with np.errstate(under="ignore"):
-        # Divide by the unit first: the quotient of bound and full norm could underflow.
-        if unit != 1.0:
-            wide /= unit
-        wide *= l2_bound / length
-    return Bounded(wide, l2_bound)
+        return Bounded(values.astype(np.float64, copy=not take), l2_bound)
+    clipped = values if take and values.dtype == np.float64 else np.empty(values.size)
+    # Divide by the unit first: the quotient of bound and full norm could underflow.
+    scale_into(values, unit, l2_bound / length, clipped)
+    return Bounded(clipped, l2_bound)

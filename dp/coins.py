@@ -119,7 +119,7 @@ def accumulate_binomial(seed: NoiseSeed, coins: int, out: NDArray[np.int64]) -> 
 
 def _narrowest_word(coins: int) -> np.dtype[Any]:
     """Return the smallest unsigned type with at least ``coins`` bits, ``coins <= 64``."""
-    return next(word for word in _WORDS if 8 * word.itemsize >= coins)
+    return _WORDS[(coins > 8) + (coins > 16) + (coins > 32)]
 
 
 def _count_one_word(stream: Keystream, coins: int, out: NDArray[np.int64]) -> None:

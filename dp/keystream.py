@@ -35,7 +35,8 @@ consumer still finds them in the second-level cache."""
 
 _KEY_BYTES: Final = 16
 _BLOCK_BYTES: Final = 16
-_ZEROS: Final = bytes(CHUNK_BYTES)
+_ZEROS: Final = memoryview(bytes(CHUNK_BYTES))
+_HASH: Final = SHA256()
 _DOMAIN: Final = b"veilsum/dp/noise/v1/"
 
 
@@ -103,7 +104,7 @@ class NoiseSeed:
                 raise ValueError(f"index must lie in 0..2^64 - 1, got {index}")
             # No usage's value contains a slash, so nothing else has this label.
             info += b"/" + index.to_bytes(8, "big")
-        return HKDFExpand(algorithm=SHA256(), length=length, info=info).derive(self.material)
+        return HKDFExpand(algorithm=_HASH, length=length, info=info).derive(self.material)
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
         """Refuse to be pickled or copied: whoever gets a seed can subtract its noise."""
@@ -152,9 +153,8 @@ class Keystream:
         The arrays are views of one reused buffer: each is valid until the next is asked for.
         """
         buffer = np.empty(min(total, CHUNK_BYTES // dtype.itemsize), dtype=dtype)
-        remaining = total
-        while remaining > 0:
-            piece = buffer[: min(remaining, buffer.size)]
-            self.fill(piece)
+        octets = buffer.view(np.uint8).data
+        for start in range(0, total, max(buffer.size, 1)):
+            piece = buffer[: total - start]
+            self._encryptor.update_into(_ZEROS[: piece.nbytes], octets[: piece.nbytes])
             yield piece
-            remaining -= piece.size

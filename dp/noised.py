@@ -57,8 +57,9 @@ class Noised:
         require_vector(self.values, (np.dtype(np.int64),), "values")
         require_integer("square_bound", self.square_bound, 0)
         require_linf_bound(self.linf_bound)
-        if self.noise.noise_limit is not None:
-            self._check_limit(self.linf_bound + self.noise.noise_limit)
+        noise_limit = self.noise.noise_limit
+        if noise_limit is not None:
+            self._check_limit(self.linf_bound + noise_limit)
         self.values.flags.writeable = False
 
     def _check_limit(self, limit: int) -> None:

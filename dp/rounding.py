@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -150,13 +151,19 @@ def quantize(bounded: Bounded, scale: float, linf_bound: int, seed: NoiseSeed) -
     """
     require_linf_bound(linf_bound)
     require_positive("scale", scale)
-    limit = largest_square(quantized_l2_bound(bounded.l2_bound, scale, bounded.values.size))
+    limit = _square_bound(bounded.l2_bound, scale, bounded.values.size)
     stream = Keystream(seed.derive(Usage.ROUNDING))
     out = np.empty(bounded.values.size, dtype=np.int64)
     for _ in range(MAX_ATTEMPTS):
         if _round_once(bounded.values, scale, linf_bound, stream, out) <= limit:
             return Quantized(out, limit, linf_bound)
     return Quantized(_toward_zero(bounded.values, scale, linf_bound), limit, linf_bound)
+
+
+@lru_cache(maxsize=16)
+def _square_bound(l2_bound: float, scale: float, dimension: int) -> int:
+    """The `square_bound` of what ``quantize`` returns: the same for all clients of a round."""
+    return largest_square(quantized_l2_bound(l2_bound, scale, dimension))
 
 
 def _round_once(

@@ -145,23 +145,23 @@ def _transform_runs(values: NDArray[np.float64], run: int, factor: float) -> Non
 
 
 @compiled()
-def _transform_block(values: NDArray[np.float64]) -> None:
-    """Multiply one block by the matrix, in place; float64[_BLOCK]."""
+def _transform_block(values: NDArray[np.float64], factor: float) -> None:
+    """Multiply one block by the matrix and a factor, in place; float64[_BLOCK]."""
     _across_1(values, 1.0)
     _across_8(values, 1.0)
     _across_64(values, 1.0)
-    _across_512(values, 1.0)
+    _across_512(values, factor)
 
 
-@compiled(lambda _: (_entries(2 * _BLOCK),), answer=0x9F62EFE0)
-def _transform_blocks(values: NDArray[np.float64]) -> None:
-    """Multiply every block of `_BLOCK` adjacent entries by the matrix, in place."""
+@compiled(lambda _: (_entries(2 * _BLOCK), 1.0), answer=0x9F62EFE0)
+def _transform_blocks(values: NDArray[np.float64], factor: float) -> None:
+    """Multiply every block of `_BLOCK` adjacent entries by the matrix and a factor, in place."""
     for start in range(0, values.size, _BLOCK):
-        _transform_block(values[start : start + _BLOCK])
+        _transform_block(values[start : start + _BLOCK], factor)
 
 
 # Each pass of three levels, and the size from which on there is one.
-_IN_A_BLOCK = ((8, _across_1), (64, _across_8), (512, _across_64), (4096, _across_512))
+_IN_A_BLOCK = ((8, _across_1), (64, _across_8), (512, _across_64))
 _ACROSS_BLOCKS = ((32768, _across_4096), (262144, _across_32768), (2097152, _across_262144))
 
 
@@ -177,10 +177,12 @@ def walsh_hadamard(values: NDArray[np.float64], factor: float) -> None:
         values: float64[N], N a power of two, at least 2.
     """
     size, run = values.size, 1
-    if size > _BLOCK:
-        _transform_blocks(values)
+    if size >= _BLOCK:
+        _transform_blocks(values, factor if size == _BLOCK else 1.0)
         run = _BLOCK
-    for least, across in _ACROSS_BLOCKS if size > _BLOCK else _IN_A_BLOCK:
+    if run == size:
+        return
+    for least, across in _ACROSS_BLOCKS if run == _BLOCK else _IN_A_BLOCK:
         if size >= least:
             across(values, factor if size == least else 1.0)
             run = least

@@ -18,6 +18,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -208,11 +209,20 @@ def _sign_chunks(
     seed: PublicSeed, usage: Usage, size: int
 ) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
     """The stream of (usage, row 0) in pieces, a bit for each coordinate; valid until the next."""
+    if size <= CHUNK:
+        yield slice(0, size), _signs_of_few(seed, usage, -(-size // 8))
+        return
     scratch = Scratch(-(-min(CHUNK, size) // 8))
     stream = Keystream(derive_key(seed, usage, 0), scratch)
     for start in range(0, size, CHUNK):
         part = slice(start, min(start + CHUNK, size))
         yield part, stream.read(-(-(part.stop - start) // 8))
+
+
+@lru_cache(maxsize=8)
+def _signs_of_few(seed: PublicSeed, usage: Usage, count_bytes: int) -> NDArray[np.uint8]:
+    """Signs of one chunk; kept, as to key a cipher takes longer than to turn a short vector."""
+    return Keystream(derive_key(seed, usage, 0), Scratch(count_bytes)).read(count_bytes)
 
 
 def _range_bytes(key: bytes, start_byte: int, stop_byte: int) -> NDArray[np.uint8]:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from dp import NoiseSeed
+from dp import Bounded, NoiseSeed
 from protocol.exchange.ideal_members import (
     AwaySource,
     MemberSource,
@@ -71,6 +71,9 @@ RemovableSource = Callable[[int, int], Sequence[NoiseSeed]]
 WORTH_THREADS = 1 << 17
 """Coordinates of an upload from which on several are encoded at once. Threads pass Python's lock to
 and fro in between kernels, which takes longer than to encode a shorter one."""
+
+BLOCK_SCALARS = 1 << 17
+"""Coordinates of the uploads that are encoded together; a second cache level holds them."""
 
 ENCODED_AHEAD = 8
 """Updates that an executor may work on, or have finished, before the first of them is added."""
@@ -140,8 +143,7 @@ class IdealAggregator:
     Args:
         removable: of every client; leave it alone except to run the same round twice.
         noise: likewise.
-        executor: threads, to encode several clients at once where uploads are long; an update
-            must then stay as it is while the next ones are asked for.
+        executor: threads, to encode several clients at once where uploads are long.
         ranks: among which the cohort is divided; each asks for the updates of its own members.
         bound: in place of `removable`, the seeds of one-shot clients, which are bound to their
             rounded integers; leave it alone except to run the same round twice.
@@ -251,35 +253,33 @@ class IdealAggregator:
         refused: dict[int, str] = {}
         seeds: dict[int, Sequence[NoiseSeed]] = {}
 
-        def encode(index: int) -> Callable[[], FieldVector]:
-            seeds[index] = self._removable(index, removable)
-            try:
-                update = updates(index)
-            except PEER_ERRORS as error:
-                return partial(_raise, error)
+        def encode(block: Sequence[int]) -> Callable[[], FieldVector]:
+            clipped: dict[int, Bounded] = {}
+            own: dict[int, Sequence[NoiseSeed]] = {}
+            for index in block:
+                seeds[index] = self._removable(index, removable)
+                try:
+                    update = updates(index)
+                    own[index] = (self._noise(index), *seeds[index])
+                    clipped[index] = pipeline.clip(update)
+                except PEER_ERRORS as error:
+                    refused[index] = str(error)
             if self._bound is None:
-                return partial(pipeline.encode, update, self._noise(index), seeds[index])
-            try:
-                quantized = pipeline.round(update, self._noise(index))
-            except PEER_ERRORS as error:
-                return partial(_raise, error)
-            own, *seeds[index] = self._bound(index, quantized.packed())
-            return partial(pipeline.add_noise, quantized, own, seeds[index])
+                return partial(pipeline.encode_block, clipped, own, refused)
+            quantized = pipeline.round_block(clipped, own, refused)
+            for index, each in quantized.items():
+                own[index] = self._bound(index, each.packed())
+                seeds[index] = own[index][1:]
+            return partial(pipeline.add_noise_block, quantized, own, refused)
 
         everybody = left_after(context.invited, dropouts, Stage.INPUT)
         present = [index for index in everybody if self._ranks.owns(index)]
         executor = self._executor if context.length >= WORTH_THREADS else None
-        results = in_order(map(encode, present), executor, ENCODED_AHEAD)
-        for index, encoded in zip(present, results, strict=True):
-            try:
-                add_into(total, encoded())
-            except PEER_ERRORS as error:
-                refused[index] = str(error)
+        size = max(1, BLOCK_SCALARS // context.length)
+        blocks = (present[first : first + size] for first in range(0, len(present), size))
+        for encoded in in_order(map(encode, blocks), executor, ENCODED_AHEAD):
+            add_into(total, encoded())
         return total, refused, seeds
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 def ideal_outcome(

@@ -50,7 +50,8 @@ def check_dropouts(dropouts: Dropouts, size: int) -> None:
 
 def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:
     """Parties that still send the message of a stage."""
-    return tuple(i for i in range(size) if dropouts.get(i, len(Stage)) > stage)
+    gone = {i for i, lost_at in dropouts.items() if lost_at <= stage}
+    return tuple(i for i in range(size) if i not in gone)
 
 
 def require_left(stage: Stage, left: int, needed: int) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from dp import (
     CoinSchedule,
     Noised,
     NoiseSeed,
+    PrivacyError,
     Quantized,
     SensitivityExceededError,
     clip_l2,
@@ -34,12 +35,15 @@ from dp.mechanisms import DistributedMechanism
 from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE, largest_square
 from protocol.round.setup import RoundEncoding
-from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre, lift
+from secagg import FieldSum, FieldVector, ParameterError, PrimeField, ProtocolError, centre, lift
 from secagg.oneshot.records import RoundRecord
 from sketch import LinearSketch, NoSketch, Rotation
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Seeds = Mapping[int, Sequence[NoiseSeed]]
+S = TypeVar("S")
+T = TypeVar("T")
 
 WORTH_THREADS = 1 << 22
 """Numbers of surplus noise, of all survivors, from which on several threads draw them again."""
@@ -189,10 +193,24 @@ class Lift:
         One client's noise may reach further than the sum of all is likely to. It then wraps around,
         as the sum would: an error in its place would depend on the private update.
         """
-        values, half = noised.values, self.field.largest_centred
         limit = noised.noise.noise_limit
         # Bounds that a type has checked need no second look at the values.
-        if (limit is None or noised.linf_bound + limit > half) and _reach(values) > half:
+        if limit is None or noised.linf_bound + limit > self.field.largest_centred:
+            return self._wrapped(noised.values)
+        return lift(noised.values, self.field)
+
+    def clients(self, block: Sequence[Noised], length: int) -> FieldVector:
+        """The sum of what `client` gives for each: integers are added faster than elements."""
+        if len(block) == 1:
+            return self.client(block[0])
+        total = np.zeros(length, np.int64)
+        for noised in block:
+            total += noised.values
+        return self._wrapped(total)
+
+    def _wrapped(self, values: Integers) -> FieldVector:
+        half = self.field.largest_centred
+        if _reach(values) > half:
             values = (values + half) % self.field.modulus - half
         return lift(values, self.field)
 
@@ -235,6 +253,12 @@ class Pipeline:
         self._quantize = Quantize(parameters.scale, parameters.linf_bound)
         self._noise = AddNoise(parameters.mechanism, setup.schedule)
         self._lift = Lift(setup.context.field)
+        # Not the stages' own word for it: a stage may be the one that is wrong.
+        noise: Noise = parameters.mechanism.noise
+        if setup.schedule is not None and isinstance(noise, Coins):
+            noise = Coins(noise.count, len(setup.schedule.batches))
+        self._charged = (parameters.linf_bound, noise)
+        self._square_bound = largest_square(parameters.l2_bound)
 
     def encode(
         self, update: NDArray[Any], seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
@@ -265,9 +289,48 @@ class Pipeline:
         # What NumPy does about tiny and huge numbers must not depend on what training has set: a
         # client that then raised would show by it what its update is like.
         with np.errstate(all="ignore"):
-            bounded = self._clip.client(update)
-            rotated = self._rotate.client(self._compress.client(bounded))
-            return self._quantize.client(rotated, seed)
+            return self._quantize.client(self._rotated(self._clip.client(update)), seed)
+
+    def clip(self, update: NDArray[Any]) -> Bounded:
+        """The first stage alone; the result shares no memory with the update."""
+        return self._clip.client(update)
+
+    def encode_block(
+        self, clipped: dict[int, Bounded], seeds: Seeds, refused: dict[int, str]
+    ) -> FieldVector:
+        """The sum of what `encode` gives for several clients, from `clip` on.
+
+        All go through a stage before the next one, which is faster where vectors are short: a
+        processor has the code of one stage at hand, but not that of all.
+
+        Args:
+            clipped: by client, whatever their numbers mean; is emptied on the way.
+            seeds: of each client the one for rounding and the noise that stays, then `removable`.
+            refused: gets the reason for each client whom a stage refuses, and who is left out.
+        """
+        return self.add_noise_block(self.round_block(clipped, seeds, refused), seeds, refused)
+
+    def round_block(
+        self, clipped: dict[int, Bounded], seeds: Seeds, refused: dict[int, str]
+    ) -> dict[int, Quantized]:
+        """`round` for several clients, see `encode_block`; the first seed of each drives it."""
+        with np.errstate(all="ignore"):
+            rotated = _each(lambda _, bounded: self._rotated(bounded), clipped, refused)
+            return _each(
+                lambda client, bounded: self._quantize.client(bounded, seeds[client][0]),
+                rotated,
+                refused,
+            )
+
+    def add_noise_block(
+        self, quantized: dict[int, Quantized], seeds: Seeds, refused: dict[int, str]
+    ) -> FieldVector:
+        """The sum of what `add_noise` gives for several clients; see `encode_block`."""
+        with np.errstate(all="ignore"):
+            noised = _each(
+                lambda client, rounded: self._noised(rounded, seeds[client]), quantized, refused
+            )
+            return self._lift.clients([*noised.values()], self._setup.parameters.length)
 
     def add_noise(
         self, quantized: Quantized, seed: NoiseSeed, removable: Sequence[NoiseSeed] = ()
@@ -279,29 +342,26 @@ class Pipeline:
             seed: fresh and secret; drives the noise that stays.
         """
         with np.errstate(all="ignore"):
-            noised = self._noise.client(quantized, [seed, *removable])
-            self._check_charged(noised)
-            return self._lift.client(noised)
+            return self._lift.client(self._noised(quantized, [seed, *removable]))
 
-    def _check_charged(self, noised: Noised) -> None:
-        """What the types carry must be what accounting charges for.
+    def _rotated(self, clipped: Bounded) -> Bounded:
+        return self._rotate.client(self._compress.client(clipped))
+
+    def _noised(self, quantized: Quantized, seeds: Sequence[NoiseSeed]) -> Noised:
+        """Add noise; what the types then carry must be what accounting charges for.
 
         A stage may have been left out, or built with other figures, without any single type
         noticing.
         """
-        parameters = self._setup.parameters
-        within = noised.square_bound <= largest_square(parameters.l2_bound)
+        noised = self._noise.client(quantized, seeds)
         carried = (noised.linf_bound, noised.noise)
-        # Not the stage's own word for it: the stage may be the one that is wrong.
-        noise: Noise = parameters.mechanism.noise
-        if self._setup.schedule is not None and isinstance(noise, Coins):
-            noise = Coins(noise.count, len(self._setup.schedule.batches))
-        charged = (parameters.linf_bound, noise)
-        if not (within and carried == charged):
+        if noised.square_bound > self._square_bound or carried != self._charged:
             raise SensitivityExceededError(
                 f"encoded with square_bound {noised.square_bound}, linf_bound and noise {carried}, "
-                f"but the round is accounted with {parameters.l2_bound:g} squared, {charged}"
+                f"but the round is accounted with {self._setup.parameters.l2_bound:g} squared, "
+                f"{self._charged}"
             )
+        return noised
 
     def surplus(self, removed: Sequence[Sequence[bytes]], lost: int) -> Integers | None:
         """Surplus noise of some survivors, int64[L], from the seeds that each of them gave up.
@@ -366,6 +426,19 @@ class Pipeline:
             members = len(record.entered) + len(record.returned)
             total += members * parameters.returned.mechanism.variance
         return total / (self._divisor(survivors) * parameters.scale) ** 2
+
+
+def _each(
+    stage: Callable[[int, S], T], values: dict[int, S], refused: dict[int, str]
+) -> dict[int, T]:
+    """What a stage makes of each client's value, which is dropped, so that its memory is reused."""
+    done = {}
+    for client in list(values):
+        try:
+            done[client] = stage(client, values.pop(client))
+        except (PrivacyError, ProtocolError) as error:
+            refused[client] = str(error)
+    return done
 
 
 def noise_of_sums(setup: RoundEncoding, records: Sequence[RoundRecord]) -> float:

@@ -92,7 +92,7 @@ def _contest(law: SampledLaw, coins: int, variance: float, samples: int) -> _Con
             lambda: sample_binomial(NoiseSeed.fresh(), coins, samples),
             lambda: generator.binomial(coins, 0.5, samples),
             "Generator.binomial",
-            _coin_bytes(coins) * samples,
+            coin_bytes(coins) * samples,
             BinomialLaw(coins, 0.5) if coins > POPCOUNT_COINS else None,
         )
     if law is SampledLaw.SKELLAM:
@@ -116,13 +116,13 @@ def _contest(law: SampledLaw, coins: int, variance: float, samples: int) -> _Con
     )
 
 
-def _coin_bytes(coins: int) -> int:
+def coin_bytes(coins: int) -> int:
     """Bytes of keystream for one binomial draw, as `dp.coins` lays them out."""
     if coins > POPCOUNT_COINS:
         return _WORD_BYTES
     if coins > 64:
         return 8 * -(-coins // 64)
-    return next(size for size in (1, 2, 4, 8) if 8 * size >= coins)
+    return next(size for size in (0, 1, 2, 4, 8) if 8 * size >= coins)
 
 
 def _table_figures(law: Law) -> Figures:

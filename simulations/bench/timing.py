@@ -17,7 +17,9 @@ Figures = dict[str, int | float | bool | str]
 
 
 def interleaved_seconds(
-    candidates: Mapping[str, Callable[[], object]], repeats: int
+    candidates: Mapping[str, Callable[[], object]],
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
     """Median seconds of each candidate over `repeats` turns, after one turn that warms up.
 
@@ -26,10 +28,10 @@ def interleaved_seconds(
     taken: dict[str, list[float]] = defaultdict(list)
     for turn in range(repeats + 1):
         for name, work in candidates.items():
-            start = time.perf_counter()
+            start = clock()
             work()
             if turn:
-                taken[name].append(time.perf_counter() - start)
+                taken[name].append(clock() - start)
     return {name: statistics.median(seconds) for name, seconds in taken.items()}
 
 

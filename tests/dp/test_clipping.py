@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from dp._kernels import sum_of_squares
 from dp.clipping import MAX_L2_BOUND, MIN_L2_BOUND, Bounded, clip_l2, l2_norm, require_finite
 from dp.errors import NonFiniteUpdateError, SensitivityExceededError
 
@@ -73,6 +74,15 @@ def test_single_precision_is_accepted() -> None:
     clipped = clip_l2(np.array([3.0, 4.0], dtype=np.float32), 1.0)
     assert clipped.values.dtype == np.float64
     np.testing.assert_allclose(clipped.values, [0.6, 0.8], rtol=1e-12)
+
+
+def test_another_layout_compiles_nothing() -> None:
+    values = np.repeat(np.array([3.0, 4.0], dtype=np.float32), 2)[::2]
+    values.flags.writeable = False
+    clip_l2(values.copy(), 1.0)
+    versions = len(sum_of_squares.dispatcher.overloads)
+    np.testing.assert_allclose(clip_l2(values, 1.0).values, [0.6, 0.8], rtol=1e-12)
+    assert len(sum_of_squares.dispatcher.overloads) == versions
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

@@ -6,8 +6,6 @@ and ours clips, rotates, rounds, adds coins and adds in the field, as a private 
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -17,26 +15,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dp import BinomialMechanism
 from protocol.exchange.aggregators import IdealAggregator
-from protocol.round.field_size import bits_for
-from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import Pipeline
 from protocol.round.setup import RoundSetup
-from secagg import Mode, SessionContext
+from simulations.bench.encode import round_setup
 from simulations.bench.simulate.order import Order
 from simulations.bench.simulate.peers import Progress, peer_figures
 from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload
 from simulations.bench.timing import interleaved_seconds, peak_rss_bytes
 from simulations.learning.training import Strategy, local_updates, training_pool
-from sketch import PublicSeed, SketchSpec
-
-COINS = 64
-"""Fair coins of each coordinate and client."""
-
-_CLIP = 1.0
-_LINF_BOUND = 64
-"""Coordinates of the scaled update are around one, so no more than the noise is ever clipped."""
 
 
 def bench_simulate(
@@ -171,33 +158,3 @@ def _difference(work: Workload, strategy: Strategy) -> float:
         ours += row
     plain = sequential_sum(work)
     return float(np.abs(ours - plain).max() / np.abs(plain).max())
-
-
-def round_setup(
-    dimension: int, clients: int, rand: Callable[[int], bytes] = os.urandom
-) -> RoundSetup:
-    """A round without compression, so that encoding is dearest."""
-    parameters = RoundParameters(
-        model_digest=bytes(32),
-        clip_l2=_CLIP,
-        sketch=SketchSpec.identity(dimension),
-        sketch_clip_l2=_CLIP,
-        public_seed=PublicSeed(bytes(32)),
-        scale=math.sqrt(dimension) / _CLIP,
-        linf_bound=_LINF_BOUND,
-        mechanism=BinomialMechanism(COINS),
-        tolerated_dropouts=0,
-    )
-    context = SessionContext(
-        session_id=rand(16),
-        round_number=0,
-        cohort=tuple(client.to_bytes(32, "big") for client in range(clients)),
-        threshold=clients,
-        minimum_survivors=clients,
-        mode=Mode.SEMI_HONEST,
-        tolerated_colluders=0,
-        bits=bits_for(parameters, clients),
-        length=dimension,
-        application_digest=parameters.digest(),
-    )
-    return RoundSetup(context, parameters)

@@ -24,7 +24,7 @@ from dp import NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.ranks import Ranks
 from protocol.round.pipeline import Pipeline
-from simulations.bench.simulate.measure import round_setup
+from simulations.bench.encode import round_setup
 from simulations.bench.simulate.order import Order, SimulatedModel
 from simulations.bench.simulate.peers import Progress, peer_figures
 from simulations.bench.simulate.workload import SEED, Workload, sequential_sum, workload

@@ -159,6 +159,19 @@ def test_a_bad_update_loses_its_client_and_no_other(
     assert "NaN or infinite" in outcome.refused[2] or "update" in outcome.refused[2]
 
 
+def test_a_source_may_use_one_array_for_all_updates() -> None:
+    """Several are encoded together, so none may be read after the next one was asked for."""
+    array = np.empty(200, np.float64)
+
+    def reused(index: int) -> np.ndarray:
+        array[:] = updates(index) / 100
+        return array
+
+    one = IdealAggregator(noise=noise).run(make_setup(), reused, {})
+    each = IdealAggregator(noise=noise).run(make_setup(), lambda i: reused(i).copy(), {})
+    assert np.array_equal(one.total.vector.elements, each.total.vector.elements)
+
+
 def test_nobody_is_refused_in_a_round_that_goes_well(aggregator: Aggregator) -> None:
     assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
 

@@ -28,7 +28,7 @@ from dp.coins import sample_binomial
 from dp.dropouts import batch_noise
 from dp.mechanisms import DistributedMechanism
 from protocol.round import pipeline as pipeline_module
-from protocol.round.pipeline import AddNoise, Clip, Compress, Lift, Pipeline, Quantize
+from protocol.round.pipeline import AddNoise, Clip, Compress, Lift, Pipeline, Quantize, Rotate
 from protocol.round.setup import RoundSetup
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, centre
 from secagg.field import add_into
@@ -74,6 +74,45 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(size: float) -> N
         assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
 
 
+SEEDS = {i: [NoiseSeed(bytes([i, batch]) * 16) for batch in range(9)] for i in range(6)}
+
+
+def encoded(pipeline: Pipeline, clients: list[int], seeds: int = 1) -> tuple[FieldVector, dict]:
+    """The sum of a block of clients, and who was refused."""
+    clipped, refused = {i: pipeline.clip(updates(i)) for i in clients}, dict[int, str]()
+    return pipeline.encode_block(clipped, {i: SEEDS[i][:seeds] for i in clients}, refused), refused
+
+
+@pytest.mark.parametrize("size", [None, 60])
+def test_a_block_is_the_sum_of_its_clients_encoded_one_by_one(
+    mechanism: DistributedMechanism, size: int | None
+) -> None:
+    removable = isinstance(mechanism, BinomialMechanism)
+    setup = make_setup(size=size, mechanism=mechanism, removable=removable)
+    pipeline, end = Pipeline(setup), 1 + setup.context.seeds
+    vectors = [pipeline.encode(updates(i), of[0], of[1:end]) for i, of in SEEDS.items()]
+    block, _ = encoded(pipeline, list(SEEDS), end)
+    assert np.array_equal(block.elements, ideal_sum(setup, pipeline, vectors).vector.elements)
+
+
+@pytest.mark.parametrize("stage", [Rotate, Quantize, AddNoise])
+def test_a_client_that_a_stage_refuses_is_left_out_of_its_block(
+    stage: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline, turns, accept = Pipeline(make_setup()), iter(range(6)), stage.client
+    expected, _ = encoded(pipeline, [0, 1, 3, 4, 5])
+
+    def refuse_third(*arguments: object) -> object:
+        if next(turns) == 2:
+            raise SensitivityExceededError("too long")
+        return accept(*arguments)
+
+    monkeypatch.setattr(stage, "client", refuse_third)
+    block, refused = encoded(pipeline, list(SEEDS))
+    assert np.array_equal(block.elements, expected.elements)
+    assert refused == {2: "too long"}
+
+
 @pytest.mark.parametrize("shape", [(199,), (201,), (200, 1), ()])
 def test_updates_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ParameterError, match="update"):
@@ -99,6 +138,7 @@ def test_what_signal_and_noise_reach_only_together_wraps_around() -> None:
     assert (field.largest_centred, noise.noise_limit) == (125, 120)
     noised = Noised(np.array([126, -126, 125, 0]), noise, 144, 6)
     assert centre(Lift(field).client(noised)).tolist() == [-125, 125, 125, 0]
+    assert centre(Lift(field).clients([noised] * 3, 4)).tolist() == [127 - 251, 124, 375 - 251, 0]
 
 
 def released_noise(

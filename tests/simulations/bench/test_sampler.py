@@ -64,3 +64,5 @@ def test_encode_reports_every_stage_and_its_share(rotate: bool) -> None:
     assert sum(figures[f"{stage}_share"] for stage in stages) == pytest.approx(1.0)
     assert ("rotation_seconds" in figures) == rotate
     assert figures["ratio_to_copy"] == pytest.approx(figures["seconds"] / figures["copy_seconds"])
+    rates = [figures[f"{name}_per_core_second"] for name in ("needed", "clients")]
+    assert figures["ratio_to_needed"] == pytest.approx(rates[0] / rates[1])

@@ -109,7 +109,7 @@ def test_the_sum_of_the_private_round_is_near_the_plain_one() -> None:
     outcome = measure.IdealAggregator().run(setup, lambda index: rows[index], {})
     release = measure.Pipeline(setup).decode(outcome.total)
     norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
-    clipped = rows * np.minimum(1.0, measure._CLIP / norms)
+    clipped = rows * np.minimum(1.0, setup.parameters.clip_l2 / norms)
     # Six standard deviations of the noise that the round states, in each of 7,850 coordinates.
     bound = 6.0 * np.sqrt(release.noise_variance)
     assert np.abs(release.update - clipped.mean(axis=0)).max() < bound
