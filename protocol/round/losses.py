@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
+from itertools import filterfalse
 from types import MappingProxyType
 
 from secagg import Mode, ParameterError, TooFewSurvivorsError
@@ -50,7 +51,8 @@ def check_dropouts(dropouts: Dropouts, size: int) -> None:
 
 def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:
     """Parties that still send the message of a stage."""
-    return tuple(i for i in range(size) if dropouts.get(i, len(Stage)) > stage)
+    gone = {index for index, lost in dropouts.items() if lost <= stage}
+    return tuple(filterfalse(gone.__contains__, range(size)))
 
 
 def require_left(stage: Stage, left: int, needed: int) -> None:
