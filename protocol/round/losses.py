@@ -50,8 +50,8 @@ def check_dropouts(dropouts: Dropouts, size: int) -> None:
 
 def left_after(size: int, dropouts: Dropouts, stage: Stage) -> tuple[int, ...]:
     """Parties that still send the message of a stage."""
-    gone = {i for i, lost_at in dropouts.items() if lost_at <= stage}
-    return tuple(i for i in range(size) if i not in gone)
+    gone = {index for index, lost in dropouts.items() if lost <= stage}
+    return tuple(index for index in range(size) if index not in gone)
 
 
 def require_left(stage: Stage, left: int, needed: int) -> None:

@@ -95,6 +95,12 @@ class LogisticTask(LinearTask):
             return softplus(-self._signed(scores, targets))
         return super(LinearTask, self).losses(scores, targets)
 
+    def loss_slopes(self, scores: Tensor, targets: Tensor, shares: Tensor) -> Tensor:
+        """Return the slopes of weighted `losses` by the scores: of cross entropy, written out."""
+        if self.outputs == 1:
+            return super().loss_slopes(scores, targets, shares)
+        return super(LinearTask, self).loss_slopes(scores, targets, shares)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SvmTask(LinearTask):

@@ -31,7 +31,6 @@ from simulations.learning.noise_schedule import (
 from simulations.learning.run.one_shot_cost import RankCost, one_shot_cost
 from simulations.learning.run.pairwise_cost import pairwise_seconds
 from simulations.learning.sources import CentralMean
-from simulations.learning.training.updates import default_chunk
 from sketch import SketchSpec
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
@@ -56,7 +55,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         "aggregator": config.engine.aggregator,
         **remarks(config.engine.insecure_seed),
     }
-    seconds, update = _time_training(config, federation)
+    seconds, update = _time_training(federation)
     played: list[RankCost] = []
     together = 0.0  # of a round, by one process
     if config.local_dp is not None:
@@ -149,9 +148,9 @@ def _central_figures(config: RunConfig, dimension: int) -> dict[str, object]:
     return figures
 
 
-def _time_training(config: RunConfig, federation: Federation) -> tuple[float, Any]:
+def _time_training(federation: Federation) -> tuple[float, Any]:
     """Seconds for one client, from one chunk after a first that compiles and allocates."""
-    size = min(config.engine.chunk or default_chunk(federation.task.dimension), config.cohort.size)
+    size = len(federation.chunks[0])
     model = federation.initial().model
     for _ in range(2):
         updates = federation.invite(0, model).updates

@@ -37,7 +37,7 @@ from simulations.learning.sources.base import (
     uploaders,
 )
 from simulations.learning.sources.error_budget import ErrorMeter
-from simulations.learning.training import chunks_of
+from simulations.learning.training import chunks_of, default_chunk
 from sketch import PublicSeed
 from sketch.hashing import SEED_BYTES
 
@@ -190,7 +190,7 @@ class LocalMean(PrivateRate):
         """
         chunks, dimension = invitation.chunks, invitation.model.size
         if chunks is None:
-            chunks = tuple(chunks_of(len(invitation.clients), dimension))
+            chunks = tuple(chunks_of(len(invitation.clients), dimension, default_chunk(dimension)))
         table = np.empty((max(map(len, chunks), default=0), dimension))
         self._meter = ErrorMeter(invitation.updates, ranks=self._ranks)
         uploading = frozenset(own_uploaders(invitation))

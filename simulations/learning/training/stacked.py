@@ -110,8 +110,9 @@ class _DenseClients:
         for step, busy in enumerate(self._busy):
             self._step({name: stack[:busy] for name, stack in self._stacks.items()}, step, busy)
         updates = _allocated(self._shares, len(self._order), self._task.dimension)
-        for name, rows in vmap(self._task.layout.unflatten)(updates).items():
-            torch.sub(self._stacks[name], self._origin[name], alpha=self._kept, out=rows)
+        parts = torch.split(updates, list(self._task.layout.sizes), dim=1)
+        for (name, stack), part in zip(self._stacks.items(), parts, strict=True):
+            torch.sub(stack, self._origin[name], alpha=self._kept, out=part.view(stack.shape))
         in_order = self._busy[-1] == len(updates)
         return updates if in_order else updates[np.argsort(self._order)]
 

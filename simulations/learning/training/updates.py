@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise, starmap
 
 import numpy as np
 import torch
@@ -40,6 +41,11 @@ MAX_CHUNK = 64
 CHUNK_SCALARS = 1 << 21
 """Most scalars of a chunk of updates unless told otherwise: 8 MiB, which caches still hold. It
 depends on the model alone, so that the machine has no say in the rounding."""
+
+SHARERS = 4
+"""The number of chunks of a cohort is a multiple of this, so that up to so many ranks or threads
+have equal parts. Chunks of 16 clients instead of 64 cost a linear model of 7,850 parameters 10 % of
+its training, and larger models nothing."""
 
 AHEAD = 4
 """Chunks that others may have begun or finished before the first of them is asked for."""
@@ -99,7 +105,7 @@ def local_updates(
 
 
 def default_chunk(dimension: int) -> int:
-    """Return how many clients of a model with so many parameters make a chunk."""
+    """Return the most clients of a model with so many parameters that make a chunk."""
     return max(1, min(MAX_CHUNK, CHUNK_SCALARS // dimension))
 
 
@@ -109,16 +115,19 @@ def chunks_of(clients: int, dimension: int, chunk: int | None = None) -> list[ra
     Args:
         clients: how many.
         dimension: d of the model.
-        chunk: clients of a chunk, the last one but; None chooses by d.
+        chunk: clients of a chunk, the last one but; None chooses by d, in chunks of equal size.
 
     Raises:
         ValueError: chunk below 1, or no client.
     """
-    if chunk is None:
-        chunk = default_chunk(dimension)
-    if chunk < 1 or clients < 1:
+    if clients < 1 or (chunk is not None and chunk < 1):
         raise ValueError(f"chunk and clients must be at least 1, got {chunk} and {clients}")
-    return [range(first, min(first + chunk, clients)) for first in range(0, clients, chunk)]
+    if chunk is not None:
+        return [range(first, min(first + chunk, clients)) for first in range(0, clients, chunk)]
+    turns = -(-clients // (SHARERS * default_chunk(dimension)))
+    count = min(clients, turns * SHARERS)
+    cuts = [clients * place // count for place in range(count + 1)]
+    return list(starmap(range, pairwise(cuts)))
 
 
 def training_pool(workers: int) -> ThreadPoolExecutor:

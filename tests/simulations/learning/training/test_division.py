@@ -46,3 +46,19 @@ def test_cost_is_counted_in_examples() -> None:
 )
 def test_chunks_cover_a_cohort(clients: int, chunk: int, expected: list[range]) -> None:
     assert chunks_of(clients, 10, chunk) == expected
+
+
+@pytest.mark.parametrize(
+    ("clients", "dimension", "sizes"),
+    [
+        *((64, 10, {16}), (64, 50_890, {16}), (165, 50_890, {20, 21}), (257, 10, {32, 33})),
+        *((3, 10, {1}), (9, 10**9, {1})),
+    ],
+)
+def test_up_to_four_ranks_get_equal_parts_of_a_cohort(
+    clients: int, dimension: int, sizes: set[int]
+) -> None:
+    chunks = chunks_of(clients, dimension)
+    assert [client for chunk in chunks for client in chunk] == list(range(clients))
+    assert set(map(len, chunks)) == sizes
+    assert len(chunks) % 4 == 0 or clients == len(chunks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future
 from typing import Any
 
 import numpy as np
@@ -127,6 +127,7 @@ def test_runs_repeat_bit_for_bit(name: str, members: tuple[NDArray[np.int64], ..
     assert np.array_equal(first, updates(task, split, members, EPOCHS))
 
 
+@pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("strategy", ["vmap", "loop"])
 @pytest.mark.parametrize("name", ["tiny", "mlp"])
 def test_threads_change_nothing(
@@ -134,7 +135,7 @@ def test_threads_change_nothing(
 ) -> None:
     task, split = build_task(name, IMAGES), data_for(IMAGES)
     here = updates(task, split, members, STEPS, strategy=strategy, chunk=2)
-    with ThreadPoolExecutor(3) as pool:
+    with training_pool(3) as pool:
         for ahead in (1, 4):
             there = updates(
                 *(task, split, members, STEPS),
