@@ -27,8 +27,8 @@ _U = np.uint32
 _I = np.uint64
 _LOW = 0xFFFF_FFFF
 
-_STRETCH = 256
-"""Coefficients that are gathered, packed or added at once: these stay in the first cache."""
+_STRETCH = 1024
+"""Coefficients that are gathered, packed or added at once: few enough to stay in the cache."""
 LIMB_BITS = 28
 """Of a limb, times those of a word: several products fit 64 bits."""
 _FIELDS = 3
@@ -488,9 +488,8 @@ def pack_rounded(
                 _add_weighted(words, low, count, word_weights[w], totals)
                 _take_limb(totals, count, constant[w], widths[w], limbs[w])
             _estimate(limbs, count, widths[-2], ratio, factors)
-            # Once, or where a quotient was one too large twice.
-            while _subtract(limbs, count, factors, modulus, widths):
-                pass
+            if _subtract(limbs, count, factors, modulus, widths):
+                _subtract(limbs, count, factors, modulus, widths)
             _join(limbs, count, fields)
             _store(fields, count, _I(bits), _I(low), packed)
 
@@ -530,7 +529,7 @@ def _subtract(
     modulus: NDArray[np.int32],
     widths: NDArray[np.int64],
 ) -> bool:
-    """Subtract factors times q; where this is negative the factor is then -1, which is returned."""
+    """Subtract factors times q; whether any result is negative: its factor is -1 then, else 0."""
     carries = np.zeros(count, np.int64)
     for w in range(modulus.size):
         row, part, width = limbs[w], np.int64(modulus[w]), widths[w]

@@ -79,7 +79,7 @@ def mask(
     words = np.empty((packing.tables.weights.shape[1], room), np.uint32)
     for part, products in _multiplied(ring, public_key, key, crt_tables(ring), count):
         packing.group(values, part.start, part.stop - part.start, words)
-        sent.write(packing.rounded(products, words, errors[part]))
+        sent.write(packing.rounded(products, words, errors[part]).data)
     return sent.getvalue()
 
 
@@ -203,7 +203,7 @@ def _multiplied(
 
 
 def _group_blocks(ring: Ring) -> int:
-    """Blocks of public elements that are expanded at once: whole bytes, whatever the wire's bits."""
+    """Blocks of public elements that are expanded at once: of coefficients that fill bytes."""
     fewest = max(1, 8 // ring.degree)
     return max(1, _GROUP_BYTES // (4 * ring.limbs * ring.degree) // fewest) * fewest
 
@@ -216,4 +216,5 @@ def _in_rows(products: NDArray[np.uint32], part: slice) -> Residues:
 
 def _below(values: Residues, primes: Residues) -> Residues:
     """Residues of values below twice the primes."""
-    return np.minimum(values, values - primes)
+    below: Residues = np.minimum(values, values - primes)
+    return below

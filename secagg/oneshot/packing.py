@@ -334,9 +334,7 @@ def crt_tables(ring: Ring) -> CrtTables:
     cofactors = np.array([[pow(ring.modulus // p, -1, p)] for p in ring.primes], np.uint32)
     last = scaled_by(ring.tables.last, cofactors, primes)
     last_q = shoup_quotients(last, primes)
-    return CrtTables(
-        primes, inverses, quotients, one_q, word_inverses, cofactors, last, last_q
-    )
+    return CrtTables(primes, inverses, quotients, one_q, word_inverses, cofactors, last, last_q)
 
 
 def scaled_by(residues: Residues, factors: Residues, primes: Residues) -> Residues:
