@@ -98,7 +98,7 @@ def _group_some(
     values: NDArray[np.int64], per: int, group: int, base: int, words: Words, low: int
 ) -> Any:
     """Group the digits of whole coefficients, the first of them number `low`; the largest digit."""
-    half, scale = np.uint64(base // 2), _U(base)
+    half, scale = np.uint64(base // 2), _U(base & _LOW)
     count = values.size // per
     most = np.uint64(0)
     digits = np.empty(values.size if group > 0 else 0, np.uint32)

@@ -106,7 +106,7 @@ class Accumulator:
         """The sum of what several machines have.
 
         Args:
-            sums: int64, of the shape of a ciphertext's content: their `sums` added up.
+            sums: int64, of the shape of one's `sums`: their `sums` added up.
         """
         whole = cls(packing, length)
         if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
@@ -118,7 +118,7 @@ class Accumulator:
 
     @property
     def sums(self) -> NDArray[np.int64]:
-        """Sums of the contents so far: int64, of the shape of one, read-only."""
+        """Sums of the numbers sent so far: int64, of `wire.content_shape`, read-only."""
         view = self._sums.view()
         view.flags.writeable = False
         return view

@@ -81,10 +81,10 @@ def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
 def add_into(
     sums: NDArray[np.int64], packing: Packing, length: int, data: bytes, sign: int
 ) -> None:
-    """Add an encoded vector's content to sums, or with a sign of -1 subtract it.
+    """Add the numbers of an encoded vector to sums, or with a sign of -1 subtract it.
 
     Args:
-        sums: int64, of the shape of the content; unchanged if this raises.
+        sums: int64, of `content_shape`; unchanged if this raises.
     """
     size = wire_bytes(packing, length)
     if len(data) != size:
