@@ -483,7 +483,9 @@ def pack_rounded(
             for t in range(count):
                 totals[_I(t)] = np.uint64(np.int64(errors[_I(low) + _I(t)]) + 128)
             for w in range(modulus.size):
-                # With limbs of 29 bits still below 2^29 (6 * 2^32 + 7 * 2^27 + 1) + 2^36 < 2^64.
+                # How many values the words can have, each 2^32 at most, multiplies to about B^per,
+                # below 2^189: their sum is at most that of five of 2^32 and one of 2^29. With a
+                # limb of 29 bits totals are below 2^29 (6 * 2^32 + 7 * 2^27 + 1) + 2^36 < 2^64.
                 _add_weighted(scaled[b], low - b * degree, count, scaled_weights[w], totals)
                 _add_weighted(words, low, count, word_weights[w], totals)
                 _take_limb(totals, count, constant[w], widths[w], limbs[w])
@@ -510,9 +512,9 @@ def _take_limb(
 
 @compiled()
 def _estimate(limbs: Words, count: int, width: Any, ratio: float, factors: Any) -> None:
-    """floor(x / q), or one more: never less, as what the lower limbs hold counts as one.
+    """floor(x / q), or one more: never less, as the ratio and what lies below are rounded up.
 
-    That is less than q / 2^27, and the roundings of ratio and product are less than 2^-46.
+    What lies below counts less than q / 2^27, and rounding ratio and product less than 2^-43.
     """
     upper, lower = limbs[limbs.shape[0] - 1], limbs[limbs.shape[0] - 2]
     for t in range(count):
