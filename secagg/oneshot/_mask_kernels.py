@@ -1,19 +1,11 @@
-"""Compiled loops that expand public elements and mask packed vectors with them."""
+"""Compiled loops that expand public elements and multiply them by keys."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.oneshot._packing_kernels import below_prime, reduce_wide, weigh_words
-from secagg.oneshot._ring_kernels import (
-    PRIMES,
-    _at_most,
-    constants,
-    inverse_layers,
-    residues,
-    times,
-)
+from secagg.oneshot._ring_kernels import PRIMES, constants, inverse_row, residues, times
 from veilsum.compiled import compiled, sample
 
 Residues = NDArray[np.uint32]
@@ -105,19 +97,10 @@ def take_accepted(
         PRIMES,
         *constants(128),
         *constants(128),
-        sample(3, 240, below=1 << 32, kind=np.uint32),
-        sample(2, 3, below=1 << 26),
-        sample(2, below=1 << 26),
-        sample(2, below=1 << 32, kind=np.uint32),
-        np.zeros(128, np.uint32),
-        sample(233, low=-128, below=256, kind=np.int8),
-        np.zeros(48, np.uint64),
-        1,
-        np.zeros((2, 234), np.uint32),
     ),
-    answer=0x1C2529FC,
+    answer=0xE9707E46,
 )
-def mask_blocks(
+def multiply_by_key(
     elements: NDArray[np.uint32],
     key: Residues,
     key_q: Residues,
@@ -126,109 +109,19 @@ def mask_blocks(
     q: Residues,
     last: Residues,
     last_q: Residues,
-    words: Residues,
-    weights: NDArray[np.uint64],
-    constants: NDArray[np.uint64],
-    inverses: Residues,
-    row: Residues,
-    errors: NDArray[np.int8],
-    totals: NDArray[np.uint64],
-    start: int,
-    out: Residues,
 ) -> None:
-    """Write INTT(elements key) + errors + what the packed words stand for, block after block.
+    """Replace elements by INTT(elements key), below the primes.
 
     Args:
-        elements: uint32[blocks, L, N], below the primes, in the transform domain.
+        elements: uint32[blocks, L, N], below the primes, in the transform domain; in place.
         key: uint32[L, N], likewise; key_q its quotients.
         primes: uint32[L].
-        w: uint32[L, N]; with q, last, last_q see `_ring_kernels.inverse`.
-        words: uint32[words, >= coefficients]; with weights, constants and inverses see
-            `_packing_kernels.weighted_residues`.
-        row: uint32[N], scratch.
-        errors: int8[count]: of the coefficients that are wanted.
-        totals: uint64[chunk], scratch.
-        out: uint32[L, >= start + count], output, below the primes.
+        w: uint32[L, N]; with q, last, last_q see `_ring_kernels.inverse_row`.
     """
-    degree = elements.shape[2]
-    for i in range(primes.size):
-        p = primes[i]
-        z, qz = last[i], last_q[i]
-        for b in range(elements.shape[0]):
-            _product(elements[b, i], key[i], key_q[i], p, row)
-            inverse_layers(row, w[i], q[i], p)
-            first = b * degree
-            count = min(degree, errors.size - first)
-            for low in range(0, count, totals.size):
-                high = min(low + totals.size, count)
-                weigh_words(words, first + low, first + high, weights[i], constants[i], totals)
-                x, y, qy = row[low:high], z[low:high], qz[low:high]
-                error = errors[first + low : first + high]
-                result = out[i, start + first + low : start + first + high]
-                for t in range(high - low):
-                    j = _I(t)
-                    # Below 13p, 2p and, as an error is at least -128, 2p less 2^26.
-                    value = reduce_wide(totals[j], p, inverses[i])
-                    value = _U(value + times(x[j], y[j], qy[j], p))
-                    value = _U(value + p + _U(np.int32(error[j])))
-                    result[j] = below_prime(value, p)
-
-
-@compiled(
-    lambda _: (
-        residues(2, 2, 128),
-        *constants(128),
-        PRIMES,
-        *constants(128),
-        *constants(128),
-        np.zeros(128, np.uint32),
-        residues(2, 250),
-        1,
-        np.zeros((2, 250), np.uint32),
-    ),
-    answer=0x420E48A0,
-)
-def unmask_blocks(
-    elements: NDArray[np.uint32],
-    key: Residues,
-    key_q: Residues,
-    primes: Residues,
-    w: Residues,
-    q: Residues,
-    last: Residues,
-    last_q: Residues,
-    row: Residues,
-    sums: Residues,
-    start: int,
-    out: Residues,
-) -> None:
-    """Write sums - INTT(elements key), block after block.
-
-    Args:
-        elements: uint32[blocks, L, N], and key to row: as in `mask_blocks`.
-        sums: uint32[L, coefficients], below the primes.
-        out: uint32[L, coefficients], output, below the primes.
-    """
-    degree = elements.shape[2]
-    for i in range(primes.size):
-        p = primes[i]
-        p2 = _U(p + p)
-        z, qz = last[i], last_q[i]
-        for b in range(elements.shape[0]):
-            _product(elements[b, i], key[i], key_q[i], p, row)
-            inverse_layers(row, w[i], q[i], p)
-            first = start + b * degree
-            last_one = min(first + degree, sums.shape[1])
-            source, result = sums[i, first:last_one], out[i, first:last_one]
-            for t in range(source.size):
-                j = _I(t)
-                value = _U(source[j] + p2 - times(row[j], z[j], qz[j], p))
-                result[j] = _at_most(_at_most(value, p2), p)
-
-
-@compiled()
-def _product(a: Residues, b: Residues, b_q: Residues, p: int, row: Residues) -> None:
-    """Multiply element by element, to below 2p."""
-    for n in range(row.size):
-        j = _I(n)
-        row[j] = times(a[j], b[j], b_q[j], p)
+    for b in range(elements.shape[0]):
+        for i in range(primes.size):
+            x, y, qy, p = elements[b, i], key[i], key_q[i], primes[i]
+            for n in range(x.size):
+                j = _I(n)
+                x[j] = times(x[j], y[j], qy[j], p)
+            inverse_row(x, w[i], q[i], last[i], last_q[i], p)

@@ -27,8 +27,12 @@ _U = np.uint32
 _I = np.uint64
 _LOW = 0xFFFF_FFFF
 
-_STRETCH = 256
-"""Coefficients that are gathered, or added, at once: these stay in the first cache."""
+_STRETCH = 1024
+"""Coefficients that are gathered, packed or added at once: few enough to stay in the cache."""
+LIMB_BITS = 28
+"""Of a limb, times those of a word: several products fit 64 bits."""
+_FIELDS = 3
+"""64-bit words of a rounded coefficient: seven primes have 189 bits."""
 
 
 def _words(*shape: int) -> Words:
@@ -94,9 +98,15 @@ def _group_some(
     values: NDArray[np.int64], per: int, group: int, base: int, words: Words, low: int
 ) -> Any:
     """Group the digits of whole coefficients, the first of them number `low`; the largest digit."""
-    half, scale = np.uint64(base // 2), np.uint64(base)
+    half, scale = np.uint64(base // 2), _U(base & _LOW)
     count = values.size // per
     most = np.uint64(0)
+    digits = np.empty(values.size if group > 0 else 0, np.uint32)
+    # In order first: whatever is then gathered is half as wide.
+    for n in range(digits.size):
+        digit = np.uint64(values[_I(n)]) + half
+        most = max(most, digit)
+        digits[_I(n)] = _U(digit & _I(_LOW))
     for j in range(per - 1, -1, -1):
         place = _I(j)
         if group == 0:
@@ -112,44 +122,29 @@ def _group_some(
             own = words[j // group, low : low + count]
             for t in range(count):
                 i = _I(t)
-                digit = np.uint64(values[place + i * _I(per)]) + half
-                most = max(most, digit)
-                own[i] = _U(np.uint64(own[i]) * scale + digit)
+                own[i] = _U(own[i] * scale + digits[place + i * _I(per)])
     return most
 
 
 @compiled()
-def weigh_words(
-    words: Words,
-    low: int,
-    high: int,
-    weights: NDArray[np.uint64],
-    constant: Any,
-    totals: NDArray[np.uint64],
+def _add_weighted(
+    words: Words, low: int, count: int, weights: Words, totals: NDArray[np.uint64]
 ) -> None:
-    """totals[t - low] = constant + sum_k weights[k] words[k, t], below 2^63 for up to 11 words.
-
-    Args:
-        words: uint32[words, coefficients].
-        weights: uint64[words], below 2^27.
-        constant: uint64, below 2^27.
-        totals: uint64[>= high - low], output.
-    """
-    count = words.shape[0]
-    for k in range(0, count, 3):
+    """totals[t] += sum_k weights[k] words[k, low + t], of uint32 all; the sums fit 64 bits."""
+    rows = words.shape[0]
+    for k in range(0, rows, 3):
         # Words that are not there count as the last one, times nothing.
-        second, third = min(k + 1, count - 1), min(k + 2, count - 1)
-        a, x = weights[k], words[k, low:high]
-        b, y = weights[second] if second > k else _I(0), words[second, low:high]
-        c, z = weights[third] if third > second else _I(0), words[third, low:high]
-        for t in range(high - low):
+        second, third = min(k + 1, rows - 1), min(k + 2, rows - 1)
+        a, x = np.uint64(weights[k]), words[k, low : low + count]
+        b, y = np.uint64(weights[second] * _U(second > k)), words[second, low : low + count]
+        c, z = np.uint64(weights[third] * _U(third > second)), words[third, low : low + count]
+        for t in range(count):
             i = _I(t)
-            total = a * np.uint64(x[i]) + b * np.uint64(y[i]) + c * np.uint64(z[i])
-            totals[i] = total + (totals[i] if k > 0 else constant)
+            totals[i] += a * np.uint64(x[i]) + b * np.uint64(y[i]) + c * np.uint64(z[i])
 
 
 @compiled()
-def reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
+def _reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
     """Return total / 2^32 modulo p, at most total / 2^32 + p, for a uint64.
 
     Source: Montgomery 1985; inverse = p^-1 modulo 2^32.
@@ -160,7 +155,7 @@ def reduce_wide(total: Any, p: Any, inverse: Any) -> Any:
 
 
 @compiled()
-def below_prime(value: Any, p: Any) -> Any:
+def _below_prime(value: Any, p: Any) -> Any:
     """Reduce a uint32 below 16p."""
     p2 = _U(p + p)
     p4 = _U(p2 + p2)
@@ -171,19 +166,19 @@ def below_prime(value: Any, p: Any) -> Any:
 @compiled(
     lambda _: (
         _words(3, 40),
-        sample(2, 3, below=1 << 26),
-        sample(2, below=1 << 26),
+        residues(2, 3),
+        residues(2),
         PRIMES,
-        sample(2, below=1 << 32, kind=np.uint32),
+        _words(2),
         np.zeros((2, 40), np.uint32),
         np.zeros(16, np.uint64),
     ),
-    answer=0xE6512C65,
+    answer=0x154BACDC,
 )
 def weighted_residues(
     words: Words,
-    weights: NDArray[np.uint64],
-    constants: NDArray[np.uint64],
+    weights: Words,
+    constants: Words,
     primes: Words,
     inverses: Words,
     residues: Words,
@@ -193,8 +188,8 @@ def weighted_residues(
 
     Args:
         words: uint32[words, count], at most 11 words.
-        weights: uint64[L, words], below the primes.
-        constants: uint64[L], below the primes.
+        weights: uint32[L, words], below the primes.
+        constants: uint32[L], below the primes.
         primes: uint32[L].
         inverses: uint32[L]: p^-1 modulo 2^32.
         residues: uint32[L, count], output, below the primes.
@@ -205,11 +200,12 @@ def weighted_residues(
         p = primes[i]
         for low in range(0, count, totals.size):
             high = min(low + totals.size, count)
-            weigh_words(words, low, high, weights[i], constants[i], totals)
+            totals[: high - low] = np.uint64(constants[i])
+            _add_weighted(words, low, high - low, weights[i], totals)
             row = residues[i, low:high]
             for t in range(high - low):
                 j = _I(t)
-                row[j] = below_prime(reduce_wide(totals[j], p, inverses[i]), p)
+                row[j] = _below_prime(_reduce_wide(totals[j], p, inverses[i]), p)
 
 
 @compiled(
@@ -300,24 +296,6 @@ def add_constant(words: Words, count: int, constant: Words, carry: Words) -> Non
             value = np.uint64(row[i]) + addend + np.uint64(carry[i])
             row[i] = _U(value & _I(_LOW))
             carry[i] = _U(value >> _I(32))
-
-
-@compiled(lambda _: (_words(3, 40), 40, 5), answer=0x7C913167)
-def shift_right(words: Words, count: int, bits: int) -> None:
-    """Divide by 2^bits and round down, bits below 32."""
-    if bits == 0:
-        return
-    down, up = _U(bits), _U(32 - bits)
-    for w in range(words.shape[0]):
-        row = words[w]
-        if w + 1 < words.shape[0]:
-            above = words[w + 1]
-            for t in range(count):
-                i = _I(t)
-                row[i] = _U((row[i] >> down) | (above[i] << up))
-        else:
-            for t in range(count):
-                row[_I(t)] = _U(row[_I(t)] >> down)
 
 
 @compiled(
@@ -437,27 +415,175 @@ def split_digits(
                 values[_I(place) + _I(t) * _I(per)] = wide[_I(t)] - half
 
 
+def _to_pack(constant: int, *values: Any) -> tuple[Any, ...]:
+    """Arguments of `pack_rounded` for five bits that are taken off."""
+    p, other = PRIMES.tolist()
+    widths = np.array([5, LIMB_BITS, 32])
+
+    def limbs(*numbers: int) -> Words:
+        parts = [[x & 31, x >> 5 & (1 << LIMB_BITS) - 1, x >> (5 + LIMB_BITS)] for x in numbers]
+        return np.array(parts, np.uint32).T.copy()
+
+    weights = limbs(other, p), limbs(3, 1 << 20), limbs(constant)[:, 0].copy()
+    modulus = limbs(p * other)[:, 0].astype(np.int32)
+    return *values, *weights, modulus, widths, 32.0000001 / (p * other), 49, np.zeros(35, _I)
+
+
 @compiled(
-    lambda _: (sample(2, 40, below=1 << 13, kind=np.uint32), 45, np.zeros(30, np.uint64)),
-    answer=0xF47A4937,
+    lambda _: _to_pack(
+        1 << 50, residues(2, 2, 22), _words(2, 40), sample(40, low=-128, below=256, kind=np.int8)
+    ),
+    # The largest number, one below q.
+    lambda _: _to_pack(
+        int(np.prod(PRIMES.astype(_I))) - 1,
+        np.zeros((2, 2, 22), np.uint32),
+        np.zeros((2, 40), np.uint32),
+        np.full(40, -128, np.int8),
+    ),
+    answer=0x6E40EAE2,
 )
-def pack_words(words: Words, bits: int, packed: NDArray[np.uint64]) -> None:
-    """Write numbers of `bits` bits each as consecutive little-endian bit fields.
+def pack_rounded(
+    scaled: NDArray[np.uint32],
+    words: Words,
+    errors: NDArray[np.int8],
+    scaled_weights: Words,
+    word_weights: Words,
+    constant: Words,
+    modulus: NDArray[np.int32],
+    widths: NDArray[np.int64],
+    ratio: float,
+    bits: int,
+    packed: NDArray[np.uint64],
+) -> None:
+    """Write floor((x mod q) / 2^r) as bit fields, x = 128 + error + constant + weighted rows.
+
+    Numbers have a limb of the r bits that are taken off, limbs of `LIMB_BITS`, and on top one of
+    32, which holds all of x: it is below 16 q, and the top limb of q has `LIMB_BITS` at most.
 
     Args:
-        words: uint32[W, count], below 2^bits.
-        packed: uint64[> bits count / 64], zeros, output; one word more than is needed.
+        scaled: uint32[blocks, L, N], below 2^27.
+        words: uint32[words, >= count], those of a coefficient below 6 * 2^32 together.
+        errors: int8[count]: of the coefficients that are wanted.
+        scaled_weights: uint32[limbs, L], word_weights: uint32[limbs, words], constant:
+            uint32[limbs], modulus: int32[limbs], q: all by their limbs.
+        widths: int64[limbs], bits of each.
+        ratio: what the second highest limb counts, as a multiple of q, rounded up.
+        bits: of a field.
+        packed: uint64[> bits count / 64 + 3], output; zeros follow the last field.
     """
-    position = 0
-    for t in range(words.shape[1]):
-        for w in range((bits + 31) // 32):
-            value = np.uint64(words[w, t])
-            place = position >> 6
-            shift = np.uint64(position & 63)
-            packed[place] |= value << shift
-            # Two shifts, because one by 64 would not clear the word when shift is 0.
-            packed[place + 1] |= (value >> np.uint64(1)) >> (np.uint64(63) - shift)
-            position += min(32, bits - 32 * w)
+    degree = scaled.shape[2]
+    limbs = np.empty((modulus.size, _STRETCH), np.uint32)
+    fields = np.empty((_FIELDS, _STRETCH), np.uint64)
+    totals = np.empty(_STRETCH, np.uint64)
+    factors = np.empty(_STRETCH, np.int32)
+    for b in range(scaled.shape[0]):
+        end = min((b + 1) * degree, errors.size)
+        for low in range(b * degree, end, _STRETCH):
+            count = min(_STRETCH, end - low)
+            for t in range(count):
+                totals[_I(t)] = np.uint64(np.int64(errors[_I(low) + _I(t)]) + 128)
+            for w in range(modulus.size):
+                # How many values the words can have, each 2^32 at most, multiplies to about B^per,
+                # below 2^189: their sum is at most that of five of 2^32 and one of 2^29. With a
+                # limb of 29 bits totals are below 2^29 (6 * 2^32 + 7 * 2^27 + 1) + 2^36 < 2^64.
+                _add_weighted(scaled[b], low - b * degree, count, scaled_weights[w], totals)
+                _add_weighted(words, low, count, word_weights[w], totals)
+                _take_limb(totals, count, constant[w], widths[w], limbs[w])
+            _estimate(limbs, count, widths[-2], ratio, factors)
+            if _subtract(limbs, count, factors, modulus, widths):
+                _subtract(limbs, count, factors, modulus, widths)
+            _join(limbs, count, fields)
+            _store(fields, count, _I(bits), _I(low), packed)
+
+
+@compiled()
+def _take_limb(
+    totals: NDArray[np.uint64], count: int, constant: Any, width: Any, limb: Words
+) -> None:
+    """Add a constant, move the lowest bits to a limb, and keep what lies above."""
+    added, down = np.uint64(constant), np.uint64(width)
+    mask = (_I(1) << down) - _I(1)
+    for t in range(count):
+        i = _I(t)
+        total = totals[i] + added
+        limb[i] = _U(total & mask)
+        totals[i] = total >> down
+
+
+@compiled()
+def _estimate(limbs: Words, count: int, width: Any, ratio: float, factors: Any) -> None:
+    """floor(x / q), or one more: never less, as the ratio and what lies below are rounded up.
+
+    What lies below counts less than q / 2^27, and rounding ratio and product less than 2^-43.
+    """
+    upper, lower = limbs[limbs.shape[0] - 1], limbs[limbs.shape[0] - 2]
+    for t in range(count):
+        i = _I(t)
+        value = (np.int64(upper[i]) << width) + np.int64(lower[i]) + np.int64(1)
+        factors[i] = np.int32(np.float64(value) * ratio)
+
+
+@compiled()
+def _subtract(
+    limbs: Words,
+    count: int,
+    factors: NDArray[np.int32],
+    modulus: NDArray[np.int32],
+    widths: NDArray[np.int64],
+) -> bool:
+    """Subtract factors times q; whether any result is negative: its factor is -1 then, else 0."""
+    carries = np.zeros(count, np.int64)
+    for w in range(modulus.size):
+        row, part, width = limbs[w], np.int64(modulus[w]), widths[w]
+        mask = (np.int64(1) << width) - np.int64(1)
+        for t in range(count):
+            i = _I(t)
+            value = np.int64(row[i]) - np.int64(factors[i]) * part + carries[i]
+            row[i] = _U(value & mask)
+            carries[i] = value >> width
+    least = np.int64(0)
+    for t in range(count):
+        i = _I(t)
+        factors[i] = np.int32(carries[i])
+        least = min(least, carries[i])
+    return bool(least < 0)
+
+
+@compiled()
+def _join(limbs: Words, count: int, fields: NDArray[np.uint64]) -> None:
+    """Put all limbs but the lowest into 64-bit words."""
+    fields[:, :count] = _I(0)
+    for w in range(limbs.shape[0] - 1):
+        row, place = limbs[w + 1], w * LIMB_BITS // 64
+        shift = np.uint64(w * LIMB_BITS % 64)
+        word = fields[place]
+        for t in range(count):
+            word[_I(t)] |= np.uint64(row[_I(t)]) << shift
+        if shift + _I(LIMB_BITS) > _I(64) and place + 1 < _FIELDS:
+            word = fields[place + 1]
+            for t in range(count):
+                word[_I(t)] |= np.uint64(row[_I(t)]) >> (_I(64) - shift)
+
+
+@compiled()
+def _store(
+    fields: NDArray[np.uint64], count: int, bits: Any, first: Any, packed: NDArray[np.uint64]
+) -> None:
+    """Write numbers of `bits` bits behind what is there, each with zeros that the next replaces."""
+    position = first * bits
+    low, middle, high = fields[0], fields[1], fields[2]
+    for t in range(count):
+        i = _I(t)
+        x, y, z = low[i], middle[i], high[i]
+        place, up = position >> _I(6), position & _I(63)
+        held = packed[place] & ((_I(1) << up) - _I(1))
+        # Two shifts, because one by 64 would not clear the word when up is 0.
+        down = _I(63) - up
+        packed[place] = held | x << up
+        packed[place + _I(1)] = x >> _I(1) >> down | y << up
+        packed[place + _I(2)] = y >> _I(1) >> down | z << up
+        packed[place + _I(3)] = z >> _I(1) >> down
+        position += bits
 
 
 def _fields(whole: bool, *most: int) -> tuple[Any, ...]:

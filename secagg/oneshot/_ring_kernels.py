@@ -222,13 +222,16 @@ def _inverse_four(x: Residues, w: Residues, q: Residues, p: Any, t: int) -> None
 
 
 @compiled()
-def inverse_layers(x: Residues, w: Residues, q: Residues, p: Any) -> None:
-    """All inverse layers on one row below 2p, in place: below 32p, without psi^-n / N.
+def inverse_row(
+    x: Residues, w: Residues, q: Residues, last: Residues, last_q: Residues, p: Any
+) -> None:
+    """Inverse transform of one row below 2p, in place; the result is below p.
 
     Args:
         x: uint32[N], N at most 2^15.
         w: uint32[N]: at t + j, for powers of two t < N, psi^(-j N / t).
         q: uint32[N]: floor(w 2^32 / p).
+        last: uint32[N]: psi^-n / N, or a multiple of it, and last_q: floor(last 2^32 / p).
         p: uint32, the prime.
     """
     t = 1
@@ -243,6 +246,10 @@ def inverse_layers(x: Residues, w: Residues, q: Residues, p: Any) -> None:
         t *= 4
     if t < x.size:
         _inverse_two(x, w, q, p, t, False)
+    # Below 32p so far.
+    for n in range(x.size):
+        j = _I(n)
+        x[j] = _at_most(times(x[j], last[j], last_q[j], p), p)
 
 
 @compiled(lambda _: (residues(2, 2, 64), PRIMES, *constants(64)), answer=0x18FBE4BE)
@@ -278,18 +285,13 @@ def inverse(
     Args:
         values: uint32[rows, L, N], residues below 2p; below p afterwards.
         primes: uint32[L].
-        w: uint32[L, N], q: uint32[L, N]: see `inverse_layers`.
+        w: uint32[L, N], q: uint32[L, N]: see `inverse_row`.
         last: uint32[L, N]: psi^-n / N.
         last_q: uint32[L, N]: floor(last 2^32 / p).
     """
     for row in range(values.shape[0]):
         for i in range(primes.size):
-            x, p = values[row, i], primes[i]
-            inverse_layers(x, w[i], q[i], p)
-            z, qz = last[i], last_q[i]
-            for n in range(x.size):
-                j = _I(n)
-                x[j] = _at_most(times(x[j], z[j], qz[j], p), p)
+            inverse_row(values[row, i], w[i], q[i], last[i], last_q[i], primes[i])
 
 
 @compiled(

@@ -100,7 +100,7 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
         context=context_tag(context),
         sender=index,
         ephemeral_key=ephemeral.public,
-        ciphertext=ciphertext.encode(),
+        ciphertext=ciphertext,
         commitments=commitments,
         seals=seals,
         returns=party.returns,

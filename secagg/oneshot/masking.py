@@ -15,15 +15,24 @@ adds the average times the number of ciphertexts, rounded down, before it decode
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from io import BytesIO
+
 import numpy as np
 from numpy.typing import NDArray
 
 from secagg.errors import ParameterError
 from secagg.oneshot import _mask_kernels, gaussian
-from secagg.oneshot.packing import CHUNK, Packing, check_values, crt_tables
+from secagg.oneshot.packing import CrtTables, Packing, check_values, crt_tables
 from secagg.oneshot.public_element import PublicElements
-from secagg.oneshot.ring import Residues, Ring, shoup_quotients
-from secagg.oneshot.wire import Ciphertext, add_into, content_shape, residues_of
+from secagg.oneshot.ring import Residues, Ring, Tables, shoup_quotients
+from secagg.oneshot.wire import (
+    Ciphertext,
+    add_into,
+    content_shape,
+    residues_of,
+    wire_bytes,
+)
 
 _GROUP_BYTES = 512 * 1024
 """Most bytes of public elements expanded at once: they stay in the second cache level."""
@@ -35,8 +44,8 @@ def mask(
     key: NDArray[np.int8],
     error_key: bytes,
     values: NDArray[np.int64],
-) -> Ciphertext:
-    """Mask a vector.
+) -> bytes:
+    """Mask a vector; the bytes that are sent.
 
     Args:
         public_key: 16 bytes that the public elements are expanded from.
@@ -52,33 +61,26 @@ def mask(
         raise ParameterError("key", "out of range", f"at most {gaussian.CUT} in magnitude")
     count = packing.coefficients(values.size)
     errors = gaussian.sample(error_key, count)
-    groups = _Groups(ring, public_key, key)
-    tables, crt = packing.tables, crt_tables(ring)
-    content = np.empty(content_shape(packing, values.size), np.uint32)
-    words = np.empty((tables.weights.shape[1], min(groups.coefficients, count)), np.uint32)
-    totals = np.empty(CHUNK, np.uint64)
-    residues = content
-    if packing.rounding_bits:
-        residues = np.empty((ring.limbs, count), np.uint32)
-    for first in range(0, count, groups.coefficients):
-        here = min(groups.coefficients, count - first)
-        packing.group(values, first, here, words)
-        _mask_kernels.mask_blocks(
-            groups.elements(first, here),
-            *groups.constants,
-            words,
-            tables.weights,
-            tables.constants,
-            crt.word_inverses,
-            groups.row,
-            errors[first : first + here],
-            totals,
-            first,
-            residues,
-        )
-    if packing.rounding_bits:
-        crt.round_off(residues, packing.rounding_bits, content)
-    return Ciphertext(packing, values.size, content)
+    if not packing.rounding_bits:
+        residues = packing.encode(values)
+        primes = ring.tables.primes[:, np.newaxis]
+        for part, products in _multiplied(ring, public_key, key, ring.tables, count):
+            sums = _below(residues[:, part] + _in_rows(products, part), primes)
+            # A negative error wraps around, and back when the prime is added.
+            sums += primes + errors[part].astype(np.uint32)
+            residues[:, part] = _below(sums, primes)
+        return Ciphertext(packing, values.size, residues).encode()
+    sent = BytesIO()
+    # All of it at once: what grows is moved.
+    sent.seek(wire_bytes(packing, values.size) - 1)
+    sent.write(b"\0")
+    sent.seek(0)
+    room = min(count, _group_blocks(ring) * ring.degree)
+    words = np.empty((packing.tables.weights.shape[1], room), np.uint32)
+    for part, products in _multiplied(ring, public_key, key, crt_tables(ring), count):
+        packing.group(values, part.start, part.stop - part.start, words)
+        sent.write(packing.rounded(products, words, errors[part]).data)
+    return sent.getvalue()
 
 
 class Accumulator:
@@ -104,7 +106,7 @@ class Accumulator:
         """The sum of what several machines have.
 
         Args:
-            sums: int64, of the shape of a ciphertext's content: their `sums` added up.
+            sums: int64, of the shape of one's `sums`: their `sums` added up.
         """
         whole = cls(packing, length)
         if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
@@ -116,7 +118,7 @@ class Accumulator:
 
     @property
     def sums(self) -> NDArray[np.int64]:
-        """Sums of the contents so far: int64, of the shape of one, read-only."""
+        """Sums of the numbers sent so far: int64, of `wire.content_shape`, read-only."""
         view = self._sums.view()
         view.flags.writeable = False
         return view
@@ -159,45 +161,60 @@ def open(
     most = gaussian.CUT * accumulator.count
     if int(key_sum.min()) < -most or int(key_sum.max()) > most:
         raise ParameterError("key_sum", "out of range", f"at most {most} in magnitude")
-    groups = _Groups(ring, public_key, key_sum)
-    sums = accumulator.residues()
-    out = np.empty_like(sums)
-    for first in range(0, sums.shape[1], groups.coefficients):
-        here = min(groups.coefficients, sums.shape[1] - first)
-        _mask_kernels.unmask_blocks(
-            groups.elements(first, here), *groups.constants, groups.row, sums, first, out
-        )
+    residues = accumulator.residues()
+    primes = ring.tables.primes[:, np.newaxis]
+    for part, products in _multiplied(ring, public_key, key_sum, ring.tables, residues.shape[1]):
+        residues[:, part] = _below(residues[:, part] + primes - _in_rows(products, part), primes)
     rounded_off = accumulator.count * ((1 << packing.rounding_bits) - 1) // 2
-    return packing.decode(out, accumulator.length, rounded_off)
+    return packing.decode(residues, accumulator.length, rounded_off)
 
 
-class _Groups:
-    """Public elements group by group, and the constants that multiply them by a key.
+def _multiplied(
+    ring: Ring,
+    public_key: bytes,
+    key: NDArray[np.signedinteger],
+    last: Tables | CrtTables,
+    count: int,
+) -> Iterator[tuple[slice, NDArray[np.uint32]]]:
+    """Products of public elements and a key, group by group: uint32[blocks, L, N].
 
-    Attributes:
-        coefficients: those of one group: a number of whole blocks.
-        constants: key, its quotients, primes and inverse tables, in the kernels' order.
-        row: uint32[N], scratch.
+    Args:
+        last: whose `last` ends the inverse transform.
+        count: coefficients; each group comes with those that it has.
     """
-
-    def __init__(self, ring: Ring, public_key: bytes, key: NDArray[np.signedinteger]) -> None:
-        self._elements = PublicElements(ring, public_key)
-        self._degree = ring.degree
-        blocks = max(1, _GROUP_BYTES // (4 * ring.limbs * ring.degree))
-        self.coefficients = blocks * ring.degree
-        transformed = ring.forward(ring.reduce(key))
-        tables = ring.tables
-        self.constants = (
+    elements, tables = PublicElements(ring, public_key), ring.tables
+    transformed = ring.forward(ring.reduce(key))
+    quotients = shoup_quotients(transformed, tables.primes)
+    blocks = _group_blocks(ring)
+    for block in range(0, -(-count // ring.degree), blocks):
+        part = slice(block * ring.degree, min((block + blocks) * ring.degree, count))
+        products = elements.expand(block, -(-(part.stop - part.start) // ring.degree))
+        _mask_kernels.multiply_by_key(
+            products,
             transformed,
-            shoup_quotients(transformed, tables.primes),
+            quotients,
             tables.primes,
             tables.inverse,
             tables.inverse_q,
-            tables.last,
-            tables.last_q,
+            last.last,
+            last.last_q,
         )
-        self.row = np.empty(ring.degree, np.uint32)
+        yield part, products
 
-    def elements(self, first: int, count: int) -> Residues:
-        """The public elements of coefficients first .. first + count."""
-        return self._elements.expand(first // self._degree, -(-count // self._degree))
+
+def _group_blocks(ring: Ring) -> int:
+    """Blocks of public elements that are expanded at once: of coefficients that fill bytes."""
+    fewest = max(1, 8 // ring.degree)
+    return max(1, _GROUP_BYTES // (4 * ring.limbs * ring.degree) // fewest) * fewest
+
+
+def _in_rows(products: NDArray[np.uint32], part: slice) -> Residues:
+    """Products of several blocks side by side: uint32[L, coefficients of the part]."""
+    rows = products.swapaxes(0, 1).reshape(products.shape[1], -1)
+    return rows[:, : part.stop - part.start]
+
+
+def _below(values: Residues, primes: Residues) -> Residues:
+    """Residues of values below twice the primes."""
+    below: Residues = np.minimum(values, values - primes)
+    return below

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +29,7 @@ from numpy.typing import NDArray
 from secagg.checks import require_int
 from secagg.errors import CapacityError, ParameterError
 from secagg.oneshot import _packing_kernels
+from secagg.oneshot._packing_kernels import LIMB_BITS
 from secagg.oneshot.ring import Residues, Ring, shoup_quotients
 from secagg.oneshot.rounding import ceil_sqrt
 
@@ -125,6 +128,26 @@ class Packing:
         ):
             raise ParameterError("values", "out of range", f"at most {self.base // 2} in magnitude")
 
+    def rounded(
+        self,
+        scaled: NDArray[np.uint32],
+        words: Residues,
+        errors: NDArray[np.int8],
+    ) -> NDArray[np.uint8]:
+        """Bytes of floor(c / 2^r), c = sum_i scaled_i q / p_i + errors + Delta m modulo q.
+
+        Args:
+            scaled: uint32[blocks, L, N], below the primes.
+            words: of m, as `group` writes them.
+            errors: int8[count].
+        """
+        size = -(-errors.size * self.wire_bits // 8)
+        packed = np.empty(size // 8 + 4, "<u8")
+        _packing_kernels.pack_rounded(
+            scaled, words, errors, *self.tables.limbs, self.wire_bits, packed
+        )
+        return packed.view(np.uint8)[:size]
+
     @property
     def error_variance(self) -> float:
         """Variance of one upload's error in a coefficient: 6.4^2, and 4^r / 12 if it is rounded."""
@@ -176,15 +199,17 @@ class Tables:
 
     Attributes:
         group: digits of a word; 0 if a digit has two words.
-        weights: uint64[L, words]: 2^32 Delta times what a word stands for, modulo p.
-        constants: uint64[L]: 2^32 times what the digits' offset contributes, taken away.
+        weights: uint32[L, words]: 2^32 Delta times what a word stands for, modulo p.
+        constants: uint32[L]: 2^32 times what the digits' offset contributes, taken away.
         decode_constant: uint32[words of a decoded sum]: makes quotient and remainder not negative.
+        limbs: what `_packing_kernels.pack_rounded` takes from `scaled_weights` to `ratio`.
     """
 
     group: int
-    weights: NDArray[np.uint64]
-    constants: NDArray[np.uint64]
+    weights: Residues
+    constants: Residues
     decode_constant: Residues
+    limbs: tuple[Residues, Residues, Residues, NDArray[np.int32], NDArray[np.int64], float]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,6 +222,9 @@ class CrtTables:
         inverses_q: their quotients, as the transforms use them.
         one_q: uint32[L], the quotients of 1.
         word_inverses: uint32[L]: p^-1 modulo 2^32.
+        cofactors: uint32[L, 1]: (q / p)^-1 modulo p.
+        last: uint32[L, N]: the ring's `last`, times the cofactors.
+        last_q: its quotients.
     """
 
     primes: Residues
@@ -204,6 +232,9 @@ class CrtTables:
     inverses_q: Residues
     one_q: Residues
     word_inverses: Residues
+    cofactors: Residues
+    last: Residues
+    last_q: Residues
 
     def to_words(
         self,
@@ -236,31 +267,19 @@ class CrtTables:
             constant,
         )
 
-    def round_off(self, residues: Residues, bits: int, words: Residues) -> None:
-        """Words of floor(x / 2^bits): uint32[L, count] to uint32[W, count], all that matter."""
-        limbs, count = residues.shape
-        none = np.zeros(limbs, np.uint32)
-        # q has at most 27 bits for each prime.
-        whole = np.empty((limbs, CHUNK), np.uint32)
-        for first in range(0, count, CHUNK):
-            here = min(CHUNK, count - first)
-            self.to_words(residues, first, here, none, none, whole)
-            _packing_kernels.shift_right(whole, here, bits)
-            words[:, first : first + here] = whole[: words.shape[0], :here]
-
     def to_residues(
         self,
         words: Residues,
-        weights: NDArray[np.uint64],
-        constants: NDArray[np.uint64],
+        weights: Residues,
+        constants: Residues,
         residues: Residues,
     ) -> None:
         """Residues of (constant + sum_k weight_k words[k]) / 2^32, for all columns at once.
 
         Args:
             words: uint32[words, count], at most 11 words.
-            weights: uint64[L, words], below the primes; see `shifted_residues`.
-            constants: uint64[L], below the primes.
+            weights: uint32[L, words], below the primes; see `shifted_residues`.
+            constants: uint32[L], below the primes.
             residues: uint32[L, count], output.
         """
         totals = np.empty(CHUNK, np.uint64)
@@ -282,9 +301,9 @@ def check_values(values: NDArray[np.int64]) -> None:
         raise ParameterError("values", f"{values.dtype}{values.shape}", "int64[d], d from 1 on")
 
 
-def shifted_residues(numbers: Sequence[int], primes: Sequence[int]) -> NDArray[np.uint64]:
-    """2^32 times each number modulo each prime: uint64[L, numbers], for `CrtTables.to_residues`."""
-    return np.array([[(x << _WORD_BITS) % p for x in numbers] for p in primes], np.uint64)
+def shifted_residues(numbers: Sequence[int], primes: Sequence[int]) -> Residues:
+    """2^32 times each number modulo each prime: uint32[L, numbers], for `CrtTables.to_residues`."""
+    return np.array([[(x << _WORD_BITS) % p for x in numbers] for p in primes], np.uint32)
 
 
 def words_of(number: int, count: int) -> Residues:
@@ -312,7 +331,16 @@ def crt_tables(ring: Ring) -> CrtTables:
     one_q = shoup_quotients(np.ones((ring.limbs, 1), np.uint32), primes)[:, 0]
     word_inverses = np.array([pow(p, -1, 1 << _WORD_BITS) for p in ring.primes], np.uint32)
     quotients = shoup_quotients(inverses, primes)
-    return CrtTables(primes, inverses, quotients, one_q, word_inverses)
+    cofactors = np.array([[pow(ring.modulus // p, -1, p)] for p in ring.primes], np.uint32)
+    last = scaled_by(ring.tables.last, cofactors, primes)
+    last_q = shoup_quotients(last, primes)
+    return CrtTables(primes, inverses, quotients, one_q, word_inverses, cofactors, last, last_q)
+
+
+def scaled_by(residues: Residues, factors: Residues, primes: Residues) -> Residues:
+    """Rows times factors: uint32[L, count] and uint32[L, 1]."""
+    products = residues * factors.astype(np.uint64)
+    return (products % primes[:, np.newaxis]).astype(np.uint32)
 
 
 @lru_cache(maxsize=16)
@@ -337,4 +365,28 @@ def _tables(packing: Packing) -> Tables:
         shifted_residues([delta * place for place in places], primes),
         shifted_residues([-delta * middle], primes)[:, 0],
         words_of(offset - (q - 1) // 2, count),
+        _limbs(packing, [delta * place for place in places], -128 - delta * middle),
+    )
+
+
+def _limbs(packing: Packing, places: list[int], constant: int) -> tuple[Any, ...]:
+    """What packing rounded coefficients takes; `constant` is added modulo q."""
+    ring, r = packing.ring, packing.rounding_bits
+    q, upper = ring.modulus, -(-packing.wire_bits // LIMB_BITS)
+    widths = [r, *[LIMB_BITS] * (upper - 1), _WORD_BITS]
+    starts = [0, *range(r, r + upper * LIMB_BITS, LIMB_BITS)]
+
+    def split(*numbers: int) -> Residues:
+        parts = zip(starts, widths, strict=True)
+        return np.array(
+            [[x >> start & (1 << width) - 1 for x in numbers] for start, width in parts], np.uint32
+        )
+
+    return (
+        split(*(q // p for p in ring.primes)),
+        split(*places),
+        split(constant % q)[:, 0].copy(),
+        split(q)[:, 0].astype(np.int32),
+        np.array(widths, np.int64),
+        float(Fraction(1 << starts[-2], q) * (1 + Fraction(1, 1 << 48))),
     )

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from secagg import _kernels
 from secagg.errors import ParameterError
 from secagg.oneshot import _packing_kernels
-from secagg.oneshot.packing import Packing, crt_tables, shifted_residues, words_of
+from secagg.oneshot.packing import (
+    Packing,
+    crt_tables,
+    scaled_by,
+    shifted_residues,
+    words_of,
+)
 from secagg.oneshot.ring import PRIME_BITS, Residues
 
 _CHUNK = 8192
@@ -25,63 +31,60 @@ _CHUNK = 8192
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ciphertext:
-    """A masked vector as it is sent: what rounding takes off is gone.
+    """A masked vector.
 
     Attributes:
         packing: how the vector is packed.
         length: d, its coordinates.
-        content: uint32[L, coefficients], residues; with rounding bits
-            uint32[words, coefficients], floor(c / 2^r) in 32-bit words, the lowest first.
+        residues: uint32[L, coefficients]; of a decoded one those of what was sent, times 2^r.
     """
 
     packing: Packing
     length: int
-    content: Residues = field(repr=False)
+    residues: Residues = field(repr=False)
 
     def __post_init__(self) -> None:
-        shape = content_shape(self.packing, self.length)
-        if self.content.dtype != np.uint32 or self.content.shape != shape:
-            given = f"{self.content.dtype}{self.content.shape}"
-            raise ParameterError("content", given, f"uint32{shape}")
+        shape = self.packing.ring.limbs, self.packing.coefficients(self.length)
+        if self.residues.dtype != np.uint32 or self.residues.shape != shape:
+            given = f"{self.residues.dtype}{self.residues.shape}"
+            raise ParameterError("residues", given, f"uint32{shape}")
 
     def encode(self) -> bytes:
         """The bytes that are sent: `wire_bytes` of them."""
         if self.packing.rounding_bits:
             return self._encode_rounded()
-        limbs = self.packing.ring.limbs
         size = wire_bytes(self.packing, self.length)
         packed = np.empty(-(-size // 8), "<u8")
-        for first in range(0, self.content.shape[1], _CHUNK):
-            chunk = self.content[:, first : first + _CHUNK]
-            start = first * limbs * PRIME_BITS // 64
+        for first in range(0, self.residues.shape[1], _CHUNK):
+            chunk = self.residues[:, first : first + _CHUNK]
+            start = first * self.packing.ring.limbs * PRIME_BITS // 64
             _kernels.pack_bits(chunk.T.reshape(-1), PRIME_BITS, packed[start:])
         return packed.view(np.uint8)[:size].tobytes()
 
-    def residues(self) -> Residues:
-        """Residues of what was sent, multiplied back by 2^r: uint32[L, coefficients]."""
-        return residues_of(self.packing, self.content.astype(np.int64))
-
     def _encode_rounded(self) -> bytes:
-        size = wire_bytes(self.packing, self.length)
-        packed = np.zeros(size // 8 + 2, "<u8")
-        _packing_kernels.pack_words(self.content, self.packing.wire_bits, packed)
-        return packed.view(np.uint8)[:size].tobytes()
+        """Round like a masked vector of zeros without errors."""
+        packing, count = self.packing, self.residues.shape[1]
+        crt = crt_tables(packing.ring)
+        scaled = scaled_by(self.residues, crt.cofactors, crt.primes)
+        words = np.empty((packing.tables.weights.shape[1], count), np.uint32)
+        packing.group(np.zeros(self.length, np.int64), 0, count, words)
+        return packing.rounded(scaled[np.newaxis], words, np.zeros(count, np.int8)).tobytes()
 
 
 def decode(packing: Packing, length: int, data: bytes) -> Ciphertext:
     """Inverse of `Ciphertext.encode`."""
     content = np.zeros(content_shape(packing, length), np.int64)
     add_into(content, packing, length, data, 1)
-    return Ciphertext(packing, length, content.astype(np.uint32))
+    return Ciphertext(packing, length, residues_of(packing, content))
 
 
 def add_into(
     sums: NDArray[np.int64], packing: Packing, length: int, data: bytes, sign: int
 ) -> None:
-    """Add an encoded vector's content to sums, or with a sign of -1 subtract it.
+    """Add the numbers of an encoded vector to sums, or with a sign of -1 subtract it.
 
     Args:
-        sums: int64, of the shape of the content; unchanged if this raises.
+        sums: int64, of `content_shape`; unchanged if this raises.
     """
     size = wire_bytes(packing, length)
     if len(data) != size:
@@ -123,7 +126,7 @@ def residues_of(packing: Packing, sums: NDArray[np.int64]) -> Residues:
     places = [1 << (32 * w + packing.rounding_bits) for w in range(len(words))]
     weights = shifted_residues(places, ring.primes)
     out = np.empty((ring.limbs, sums.shape[1]), np.uint32)
-    none = np.zeros(ring.limbs, np.uint64)
+    none = np.zeros(ring.limbs, np.uint32)
     crt_tables(ring).to_residues(words, weights, none, out)
     return out
 
@@ -134,7 +137,7 @@ def wire_bytes(packing: Packing, length: int) -> int:
 
 
 def content_shape(packing: Packing, length: int) -> tuple[int, int]:
-    """Shape of a ciphertext's content."""
+    """Shape of the numbers that are sent: residues, or the 32-bit words of whole numbers."""
     rows = -(-packing.wire_bits // 32) if packing.rounding_bits else packing.ring.limbs
     return rows, packing.coefficients(length)
 

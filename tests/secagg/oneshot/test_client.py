@@ -300,7 +300,7 @@ def test_seeds_of_one_client_differ() -> None:
 def difference(context: OneShotContext, first: Upload, second: Upload) -> Any:
     """Two ciphertexts under one key and the same errors, subtracted: Delta (m - m')."""
     residues = [
-        decode(context.packing, context.length, each.ciphertext).residues().astype(np.int64)
+        decode(context.packing, context.length, each.ciphertext).residues.astype(np.int64)
         for each in (first, second)
     ]
     (p,) = context.ring.primes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,10 +14,10 @@ from secagg import ParameterError
 from secagg.oneshot import masking, wire
 from secagg.oneshot.gaussian import CUT, sample
 from secagg.oneshot.masking import Accumulator, mask
-from secagg.oneshot.packing import Packing, crt_tables
+from secagg.oneshot.packing import Packing
 from secagg.oneshot.public_element import expand
 from secagg.oneshot.ring import Ring
-from secagg.oneshot.wire import Ciphertext, content_shape, decode, wire_bytes
+from secagg.oneshot.wire import Ciphertext, decode, wire_bytes
 
 PUBLIC = bytes(range(16))
 
@@ -49,7 +51,10 @@ def client(packing: Packing, number: int, length: int) -> tuple[np.ndarray, np.n
     most = packing.largest // packing.clients
     rng = np.random.default_rng(number)
     values = rng.integers(-most, most, length, endpoint=True)
-    return key, values, mask(packing, PUBLIC, key, key_of(f"errors {number}"), values)
+    sent = mask(packing, PUBLIC, key, key_of(f"errors {number}"), values)
+    ciphertext = decode(packing, length, sent)
+    assert ciphertext.encode() == sent
+    return key, values, ciphertext
 
 
 def plain_mask(packing: Packing, key: list[int], errors: list[int], values: list[int]) -> list[int]:
@@ -78,12 +83,11 @@ def plain_mask(packing: Packing, key: list[int], errors: list[int], values: list
 def numbers_of(ciphertext: Ciphertext) -> list[int]:
     """What is sent, as integers."""
     packing = ciphertext.packing
-    columns = ciphertext.content.T.tolist()
-    if packing.rounding_bits:
-        return [sum(word << (32 * w) for w, word in enumerate(column)) for column in columns]
+    columns = ciphertext.residues.T.tolist()
     q = packing.ring.modulus
     idempotents = [q // p * pow(q // p, -1, p) for p in packing.ring.primes]
-    return [sum(r * e for r, e in zip(column, idempotents, strict=True)) % q for column in columns]
+    whole = [sum(r * e for r, e in zip(column, idempotents, strict=True)) % q for column in columns]
+    return [c >> packing.rounding_bits for c in whole]
 
 
 def plain_bits(numbers: list[int], bits: int) -> bytes:
@@ -104,12 +108,12 @@ def test_masking_equals_products_written_out(packing: Packing, blocks: float) ->
     q = packing.ring.modulus
     for i, p in enumerate(packing.ring.primes):
         back = [(c << packing.rounding_bits) % p for c in sent]
-        assert ciphertext.residues()[i].tolist() == back
+        assert ciphertext.residues[i].tolist() == back
     if packing.rounding_bits:
         bits = ((q - 1) >> packing.rounding_bits).bit_length()
         assert ciphertext.encode() == plain_bits(sent, bits)
     else:
-        residues = ciphertext.content.T.reshape(-1).tolist()
+        residues = ciphertext.residues.T.reshape(-1).tolist()
         assert ciphertext.encode() == plain_bits(residues, 27)
         assert residues == [c % p for c in expected for p in packing.ring.primes]
 
@@ -129,7 +133,7 @@ def test_groups_of_blocks_equal_blocks_alone() -> None:
         here = encoded[:, block * 8192 : (block + 1) * 8192].astype(np.uint64)
         used = here.shape[1]
         expected = (product[:, :used] + errors[block][:, :used] + here) % primes
-        got = ciphertext.content[:, block * 8192 : block * 8192 + used]
+        got = ciphertext.residues[:, block * 8192 : block * 8192 + used]
         assert np.array_equal(got, expected)
 
 
@@ -248,9 +252,9 @@ def test_the_same_key_for_two_vectors_gives_away_their_difference() -> None:
     packing = Packing(Ring(64, 3), 1000, 2)
     key, values, first = client(packing, 1, 64)
     other = values[::-1].copy()
-    second = mask(packing, PUBLIC, key, key_of("others"), other)
+    second = decode(packing, 64, mask(packing, PUBLIC, key, key_of("others"), other))
     primes = np.array(packing.ring.primes, np.uint64)[:, None]
-    difference = (first.content + primes - second.content) % primes
+    difference = (first.residues + primes - second.residues) % primes
     decoded, _ = packing.decode(difference.astype(np.uint32), 64)
     assert np.array_equal(decoded, values - other)
 
@@ -261,7 +265,6 @@ def test_bytes_that_do_not_decode(packing: Packing) -> None:
     _, _, ciphertext = client(packing, 1, length)
     data = ciphertext.encode()
     assert len(data) == wire_bytes(packing, length)
-    assert np.array_equal(decode(packing, length, data).content, ciphertext.content)
     for bad in (data[:-1], data + b"\0", b""):
         with pytest.raises(ValueError, match="bytes"):
             decode(packing, length, bad)
@@ -275,7 +278,7 @@ def test_bytes_that_do_not_decode(packing: Packing) -> None:
         numbers, width = numbers_of(ciphertext), bits
         limits = [(q - 1) >> packing.rounding_bits] * count
     else:
-        numbers, width = ciphertext.content.T.reshape(-1).tolist(), 27
+        numbers, width = ciphertext.residues.T.reshape(-1).tolist(), 27
         limits = [p - 1 for p in packing.ring.primes] * count
     for place in (0, 1, len(numbers) // 2, len(numbers) - 1):
         changed = list(numbers)
@@ -297,23 +300,57 @@ def test_long_vectors_cross_every_chunk_of_the_wire(rounding_bits: int) -> None:
     residues = np.random.default_rng(0).integers(0, ring.primes[-1], (3, count)).astype(np.uint32)
     packing = Packing(ring, 1000, 3, rounding_bits)
     length = count * packing.per
-    content, numbers, bits = residues, residues.T.reshape(-1).tolist(), 27
+    ciphertext = Ciphertext(packing, length, residues)
+    numbers, bits = residues.T.reshape(-1).tolist(), 27
     if rounding_bits:
-        content = np.empty(content_shape(packing, length), np.uint32)
-        crt_tables(ring).round_off(residues, rounding_bits, content)
-        numbers, bits = numbers_of(Ciphertext(packing, length, content)), packing.wire_bits
-    data = Ciphertext(packing, length, content).encode()
+        numbers, bits = numbers_of(ciphertext), packing.wire_bits
+    data = ciphertext.encode()
     assert data == plain_bits(numbers, bits)
-    assert np.array_equal(decode(packing, length, data).content, content)
+    assert decode(packing, length, data).encode() == data
     total = Accumulator(packing, length)
     total.add(data)
+    sums = total.sums.copy()
     beyond = int.from_bytes(data, "little") | ((1 << bits) - 1) << bits * (len(numbers) - 1)
     for change in (total.add, total.subtract):
         with pytest.raises(ValueError, match="out of range"):
             change(beyond.to_bytes(len(data), "little"))
-        assert np.array_equal(total.sums, content)
+        assert np.array_equal(total.sums, sums)
     total.subtract(data)
     assert total.count == 0 and not total.sums.any()
+
+
+@pytest.mark.parametrize(
+    ("limbs", "rounding_bits"),
+    [*product((2, 3, 5, 7), (1, 2, 13, 14, 27, 28, 29)), (1, 1), (1, 2), (1, 14)],
+)
+def test_rounding_equals_integers_at_the_edges(limbs: int, rounding_bits: int) -> None:
+    """0 and q - 1, of which the first quotient is wrong; borders of limbs; ends of stretches."""
+    ring = Ring(8, limbs)
+    q, r = ring.modulus, rounding_bits
+    packing = Packing(ring, 1, 1, r)
+    borders = [1 << r + 28 * w for w in range(7)]
+    edges = {(x + d) % q for x in (0, q // 2, *borders) for d in (-1, 0, 1)}
+    for count in (64, 1023, 1024, 1025, 2049):
+        rng = np.random.default_rng(count)
+        drawn = [int.from_bytes(rng.bytes(24), "little") % q for _ in range(count)]
+        numbers = [*edges, *drawn[len(edges) :]]
+        residues = np.array([[x % p for x in numbers] for p in ring.primes], np.uint32)
+        data = Ciphertext(packing, count * packing.per, residues).encode()
+        assert data == plain_bits([x >> r for x in numbers], packing.wire_bits)
+
+
+@pytest.mark.parametrize("packing", [case for case in CASES if case.rounding_bits], ids=name_of)
+def test_a_quotient_that_is_one_too_small_would_be_sent_wrong(packing: Packing) -> None:
+    """It is rounded up and then corrected: rounded down it would need the other correction."""
+    count = 64
+    residues = np.zeros((packing.ring.limbs, count), np.uint32)
+    right = Ciphertext(packing, count * packing.per, residues)
+    *weights, ratio = packing.tables.limbs
+    assert right.encode() == bytes(wire_bytes(packing, count * packing.per))
+    wrong = dataclasses.replace(packing.tables, limbs=(*weights, ratio * 0.99))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Packing, "tables", wrong)
+        assert any(right.encode())
 
 
 def test_what_may_not_be_added() -> None:
@@ -330,7 +367,7 @@ def test_what_may_not_be_added() -> None:
     with pytest.raises(ParameterError, match="at most 2"):
         other.add(ciphertext.encode())
     assert total.count == 1
-    assert np.array_equal(total.sums, ciphertext.content)
+    assert np.array_equal(total.sums, ciphertext.residues)
 
 
 def test_bad_arguments() -> None:
@@ -352,9 +389,9 @@ def test_bad_arguments() -> None:
     for vector in (values.astype(np.int32), values[:0], values + 101):
         with pytest.raises(ParameterError, match="values"):
             mask(packing, PUBLIC, key, PUBLIC, vector)
-    with pytest.raises(ParameterError, match="content"):
-        Ciphertext(packing, 20, ciphertext.content[:1])
-    assert "content" not in repr(ciphertext)
+    with pytest.raises(ParameterError, match="residues"):
+        Ciphertext(packing, 20, ciphertext.residues[:1])
+    assert "residues" not in repr(ciphertext)
     total = Accumulator(packing, 20)
     total.add(ciphertext.encode())
     wide = key.astype(np.int64)

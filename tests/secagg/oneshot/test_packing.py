@@ -222,6 +222,23 @@ def test_division_is_exact_at_the_edges() -> None:
         assert rest.tolist() == [number % divisor for number in numbers]
 
 
+@every_case
+def test_sums_of_weighted_limbs_fit_64_bits(packing: Packing) -> None:
+    """The largest words, residues below 2^27, an error, a constant, and what is carried."""
+    words = np.empty((packing.tables.weights.shape[1], 64), np.uint32)
+    packing.group(np.full(64 * packing.per, packing.base // 2), 0, 64, words)
+    residue_limbs, word_limbs, constant, modulus, widths, _ = packing.tables.limbs
+    most = words[:, 0].astype(object)
+    most[most > 2**31] = 2**32 - 1
+    carried = 256
+    for w, width in enumerate(widths.tolist()):
+        total = sum(residue_limbs[w].tolist()) * 2**27 + int(word_limbs[w].astype(object) @ most)
+        carried += total + int(constant[w])
+        assert carried < 2**64
+        carried >>= width
+    assert modulus[-1] > 0 == carried
+
+
 def test_what_does_not_fit_is_refused() -> None:
     ring = Ring(8, 1)
     with pytest.raises(CapacityError) as raised:

@@ -45,7 +45,6 @@ def test_a_mask_is_compared_with_the_bare_transforms() -> None:
     ratio = figures["seconds"] / figures["transforms_seconds"]
     assert figures["ratio_to_transforms"] == pytest.approx(ratio)
     assert figures["elements_per_second"] == pytest.approx(5000 / figures["seconds"])
-    assert figures["encode_seconds"] > 0
     assert (figures["dim"], figures["clients"], figures["bits"]) == (5000, 50, 16)
     assert {"degree", "limbs", "rounding_bits", "blocks"} <= set(figures)
 

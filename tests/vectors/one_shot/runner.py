@@ -270,7 +270,7 @@ def check_ciphertext(case: Case) -> None:
         [(value << case["rounding_bits"]) % p for value in case["coefficients"]]
         for p in ring.primes
     ]
-    same(found.residues().tolist(), wanted, "residues")
+    same(found.residues.tolist(), wanted, "residues")
     same(found.encode(), data, "encoded")
 
 

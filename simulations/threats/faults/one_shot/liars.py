@@ -121,9 +121,7 @@ class LyingClient:
         """The upload that these parts make."""
         context = self.context
         vector = centre(FieldVector(context.field, draft.vector))
-        ciphertext = mask(
-            context.packing, context.public_key, draft.key, self.rand(16), vector
-        ).encode()
+        ciphertext = mask(context.packing, context.public_key, draft.key, self.rand(16), vector)
         self._meant[ciphertext] = draft.vector
         ephemeral = AgreementKey(self.rand(32))
         seals = []

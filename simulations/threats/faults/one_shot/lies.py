@@ -10,9 +10,8 @@ import numpy as np
 from secagg.oneshot.header import seed_commitment
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.messages import Upload
-from secagg.oneshot.packing import crt_tables
 from secagg.oneshot.ring import Residues
-from secagg.oneshot.wire import Ciphertext, content_shape
+from secagg.oneshot.wire import Ciphertext
 from secagg.shamir import PRIME
 from simulations.threats.faults.behaviours import Edit, Lie, in_two_names
 from simulations.threats.faults.one_shot.liars import Draft, LyingClient
@@ -71,11 +70,7 @@ def _adds_anothers(liar: LyingClient, message: Upload) -> Upload:
 def _with_residues(liar: LyingClient, message: Upload, residues: Residues) -> Upload:
     """Another ciphertext, rounded as in the round: of uint32[L, coefficients]."""
     packing, length = liar.context.packing, liar.context.length
-    content = residues
-    if packing.rounding_bits:
-        content = np.empty(content_shape(packing, length), np.uint32)
-        crt_tables(packing.ring).round_off(residues, packing.rounding_bits, content)
-    ciphertext = Ciphertext(packing, length, content).encode()
+    ciphertext = Ciphertext(packing, length, residues).encode()
     return msgspec.structs.replace(message, ciphertext=ciphertext)
 
 
