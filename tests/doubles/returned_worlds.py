@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 from one_shot_rounds import Stream, identity, secret
-from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, known_key, rounding
+from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, derived, known_key, rounding
 
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
@@ -25,7 +25,6 @@ from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import local_committee, one_shot_setup
 from protocol.training.private import PrivateTraining, TrainingState
-from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.records import RoundRecord
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import FixedRate
@@ -167,12 +166,8 @@ class ReturnedWorld:
         setup = self._setup
         if setup is None:
             raise AssertionError("say of which round")
-        cohort = setup.known_cohort()
-        who = self.people[self.keys.index(cohort.keys[index])]
-        client = OneShotClient(
-            setup.context, index, who, cohort.proof(index), Stream("client", index)
-        )
-        return [NoiseSeed(seed.expose()) for seed in client.seeds(rounded)]
+        number = self.keys.index(setup.known_cohort().keys[index])
+        return derived(setup, index, rounded, number)
 
     def training(
         self, ledger: Ledger, aggregator: Any = None, state: TrainingState | None = None

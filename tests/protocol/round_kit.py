@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,12 +20,15 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.setup import (
     ANNOUNCEMENT_VERSION,
     Announcement,
+    RoundEncoding,
     RoundSetup,
     coin_schedule,
     removal_table,
 )
 from secagg import Identity, Mode, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
+
+Setup = TypeVar("Setup", bound=RoundEncoding)
 
 DIMENSION = 200
 IDENTITIES = [
@@ -99,6 +103,12 @@ def make_setup(
         application_digest=parameters.digest(),
     )
     return RoundSetup(context, parameters)
+
+
+def expiring(setup: Setup) -> Setup:
+    """The same round of either scheme, with an hour from its opening."""
+    times = {"opened_at": OPENED, "lifetime_seconds": HOUR}
+    return replace(setup, context=replace(setup.context, **times))
 
 
 ANNOUNCED: dict[str, Any] = dict(

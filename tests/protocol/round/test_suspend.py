@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from round_kit import (
     IDENTITIES,
     MODEL,
+    expiring,
     make_client,
     make_setup,
     noise,
@@ -134,12 +135,6 @@ def stored(
     """Every state opens once more, as it would for a host that rolled back states and keys."""
     shutil.copytree(whole_round[0], tmp_path / "tokens", dirs_exist_ok=True)
     return whole_round[1]
-
-
-def expiring(setup: RoundSetup) -> RoundSetup:
-    """The same round with an end, which these clients have no clock to keep."""
-    times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
-    return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
 
 
 PHASES = [
