@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,3 +39,11 @@ def tokens(tmp_path: Path) -> TokenFolder:
 def mechanism(request: pytest.FixtureRequest) -> DistributedMechanism:
     """Every kind of noise, all of one variance: that of `round_kit.make_setup` is the first."""
     return request.param
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nobody_waits_for_a_disk() -> Iterator[None]:
+    """No test outlives its host: a file is synced only as far as its descriptor is looked at."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)
+        yield
