@@ -340,22 +340,6 @@ def test_it_is_neither_copied_nor_pickled(noise: MemberNoise) -> None:
             copied(noise)
 
 
-def test_it_is_refused_in_a_fork(noise: MemberNoise) -> None:
-    noise.begin(round_of(0))
-    child = os.fork()
-    if child == 0:
-        status = 0
-        try:
-            noise.begin(round_of(1))
-            status = 1
-        except LocalProtocolError:
-            pass
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    noise.begin(round_of(1))
-
-
 def test_of_threads_that_begin_one_round_one_succeeds(noise: MemberNoise) -> None:
     context, barrier, won = round_of(0), threading.Barrier(6), []
 

@@ -350,21 +350,6 @@ class TestOneProcess:
         with StoredHistory(tmp_path) as again:
             again.answer(SETUPS[0])
 
-    def test_a_forked_process_must_open_its_own(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """It has our lock, and a count of its own."""
-        with StoredHistory(tmp_path, GOAL) as history:
-            history.answer(SETUPS[0])
-            ours = os.getpid()
-            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
-            with pytest.raises(LedgerError, match="forked"):
-                history.answer(SETUPS[1])
-            with pytest.raises(LedgerError, match="forked"):
-                history.charge(SETUPS[0])
-            monkeypatch.undo()
-            history.charge(SETUPS[0])
-
 
 class TestCrashes:
     """Killed anywhere, it counts too much and never too little."""

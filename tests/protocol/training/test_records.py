@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -240,24 +239,6 @@ class TestCharge:
         replayed = Records(ledger, GOAL).epsilons(1)
         assert reading[0].result() == records.epsilons(1) == replayed != before
 
-    def test_a_signal_handler_is_refused_while_its_thread_writes(
-        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        records = Records(ledger, GOAL)
-        charge = records.prepare(SETUP, 0, None)
-        real = os.fsync
-
-        def signalled(descriptor: int) -> None:
-            for use in (lambda: records.epsilons(1), lambda: records.prepare(SETUP, 1, None)):
-                with pytest.raises(LedgerError, match="by this thread"):
-                    use()
-            real(descriptor)
-
-        with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", signalled)
-            pool.submit(charge, range(6)).result(60)
-        assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
-
     def test_an_interrupted_charge_counts_no_less_than_it_wrote(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -272,24 +253,6 @@ class TestCharge:
             with pytest.raises(KeyboardInterrupt):
                 charge(range(6))
         assert records.epsilons(1) == Records(ledger, GOAL).epsilons(1)
-
-    def test_a_forked_process_keeps_no_books(
-        self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        records = Records(ledger, GOAL)
-        charge = records.prepare(SETUP, 0, None)
-        ours = os.getpid()
-        with records._lock, ThreadPoolExecutor(1) as pool:
-            monkeypatch.setattr(os, "getpid", lambda: ours + 1)
-            for use in (
-                lambda: records.prepare(SETUP, 1, None),
-                lambda: charge(range(6)),
-                lambda: records.epsilons(1),
-            ):
-                with pytest.raises(LedgerError, match="forked"):
-                    pool.submit(use).result(60)
-            monkeypatch.undo()
-        charge(range(6))
 
     @pytest.mark.parametrize("removable", [False, True])
     @pytest.mark.parametrize("name", MECHANISMS)
