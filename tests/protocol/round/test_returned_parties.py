@@ -336,17 +336,6 @@ def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMemb
     return server.record, server.open()
 
 
-def test_noise_comes_back_in_the_next_round(world: ReturnedWorld) -> None:
-    told: tuple[Any, ...] = ()
-    for number, returned in ((0, ()), (1, EVERYBODY), (2, (0, 2, 3, 4, 5, 6, 7))):
-        setup = world.setup(number, *told)
-        members = {i: world.member(i) for i in EVERYBODY if (number, i) != (1, 1)}
-        found, _ = play(world, setup, members)
-        entered = tuple(members)
-        assert found == record(number, entered, tuple(i for i in returned if i in entered))
-        told += (found,)
-
-
 def test_a_member_that_comes_late_joins_without_noise(world: ReturnedWorld) -> None:
     """It missed the uploads, and checks and signs all the same."""
     setup = world.setup()

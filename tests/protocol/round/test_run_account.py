@@ -17,12 +17,10 @@ from dp import Entry, LedgerError, NonPrivateRelease
 from protocol.errors import PolicyError
 from protocol.noise.noise import Independent
 from protocol.planning.policies import client_policy
-from protocol.round import run_account
 from protocol.round.clauses import ReturnedClauses
 from protocol.round.history import ClientHistory
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
-from protocol.round.returned_events import RunEvents
 from protocol.round.run_account import RunAccount, RunAccountant
 from protocol.round.stored_history import StoredHistory
 from protocol.schemes.one_shot import one_shot_setup
@@ -159,15 +157,6 @@ def test_records_that_forget_are_refused(history: ClientHistory, told: list[Roun
     take_part(history, setup_of(21, *full(2), record(3), record(4), record(5), record(6)))
 
 
-def test_the_twin_that_believes_any_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told that its upload entered no sum, and takes part for nothing, again and again."""
-    history = ClientHistory(GOAL)
-    take_part(history, setup_of(3, *full(2)))
-    known = setup_of(20).context.heads
-    monkeypatch.setattr(history._account, "_known", (0, known[0]))
-    history.answer(setup_of(20), apart=1)
-
-
 def test_two_rounds_at_once_are_charged_in_their_order(history: ClientHistory) -> None:
     """The later list has what the earlier lacks."""
     first, second = setup_of(3, *full(2)), setup_of(5, *full(2), record(3))
@@ -185,15 +174,6 @@ def test_uploads_are_capped_whatever_the_records_say(history: ClientHistory) -> 
     for number in range(2 * GOAL.rounds):
         take_part(history, setup_of(number))
     refused(lambda: history.answer(setup_of(30)), "records", "of 6 uploads")
-
-
-def test_the_twin_without_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_account, "_UPLOADS_PER_ROUND", 1 << 20)
-    history = ClientHistory(GOAL)
-    for number in range(20):
-        take_part(history, setup_of(number))
-    # Every one of these uploads is out, and a committee that lies may open them all.
-    assert history.epsilon < GOAL.epsilon
 
 
 # -- the count is never too low -------------------------------------------------------------------
@@ -255,24 +235,6 @@ def test_in_any_run_a_client_counts_enough(seed: int) -> None:
         if not bounds[t]:
             assert counted[t] == counted[t - 1]
             assert true[t] <= true[t - 1] * (1 + 1e-9)
-
-
-def test_the_twin_that_hopes_for_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counts on everybody's noise, and pays too little."""
-
-    def best(self: RunEvents) -> list[Any]:
-        whole = dataclasses.replace(self._ends()[0], clients=N, entered=MEMBERS, returned=0)
-        return [self.parts.release(self.index, whole, self._before, self._parameters.l2_bound)]
-
-    monkeypatch.setattr(RunEvents, "worst", best)
-    broken = 0
-    for seed in range(12):
-        told, bounds, counted = a_run(seed, ClientHistory(GOAL))
-        monkeypatch.undo()
-        true = true_epsilons(told, bounds)
-        broken += any(true[t] > count * (1 + 1e-9) for t, count in enumerate(counted))
-        monkeypatch.setattr(RunEvents, "worst", best)
-    assert broken >= 3
 
 
 # -- on disk --------------------------------------------------------------------------------------

@@ -508,18 +508,6 @@ def test_a_round_that_was_paid_for_is_not_run_again_with_other_secrets(tmp_path:
         assert len(ledger.entries()) == 4
 
 
-def test_the_twin_that_draws_nothing_pays_once_for_two_sums(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The context alone does not tell them apart: its public seed is that of the session."""
-    prepare = Records.prepare
-    monkeypatch.setattr(Records, "prepare", lambda *of: prepare(*of[:4]))
-    run, ledger, again = interrupted(tmp_path, lambda count: secret("another")[:count])
-    with ledger:
-        again.run_round(run.world.cohort(2), DIGEST, update)
-        assert len(ledger.entries()) == 3
-
-
 def test_scale_and_clip_stay_over_a_run(tmp_path: Path) -> None:
     run = Run(tmp_path, "ideal")
     with pytest.raises(ParameterError, match="noise comes back at the scale"):
