@@ -31,7 +31,6 @@ from dp import (
     NonFiniteUpdateError,
     SkellamMechanism,
 )
-from dp.keystream import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
@@ -40,11 +39,9 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
-from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import (
-    FieldVector,
     Identity,
     LocalProtocolError,
     Mode,
@@ -382,25 +379,6 @@ class TestHistory:
         with pytest.raises(SessionAbortedError):
             client.submit(updates(0))
         assert history.epsilon == 0.0
-
-
-def test_every_submission_draws_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The vectors before masking: the same update twice, and hardly a coordinate alike."""
-    encoded = []
-    encode = Pipeline.encode
-
-    def watched(
-        pipeline: Pipeline, update: np.ndarray, seed: NoiseSeed, removable: list[Any]
-    ) -> FieldVector:
-        encoded.append(encode(pipeline, update, seed, removable))
-        return encoded[-1]
-
-    monkeypatch.setattr(Pipeline, "encode", watched)
-    for number in range(2):
-        client, _ = ready(make_setup(round_number=number))
-        client.submit(updates(0))
-    # The noise of 101 coins repeats in a coordinate with probability 0.056.
-    assert np.count_nonzero(encoded[0].elements == encoded[1].elements) < 60
 
 
 class TestHostileAnnouncements:

@@ -44,7 +44,8 @@ from sketch.layers import LayerShapes
 from tests.doubles.plans import plan_of_words
 from tests.doubles.refused import refused
 
-SETUP = expiring(make_setup())
+ENDLESS = make_setup()
+SETUP = expiring(ENDLESS)
 
 
 @pytest.mark.parametrize("seconds", [-CLOCK_SKEW_SECONDS, 0.0, 17.5, HOUR])
@@ -63,12 +64,9 @@ def test_a_round_that_is_over_or_to_come_is_not(seconds: float) -> None:
     assert make_client(clock=Watch(), history=history).join(SETUP.announce(), MODEL)
 
 
-def test_without_a_clock_no_round_is_ever_over() -> None:
+def test_without_a_clock_or_a_lifetime_no_round_is_ever_over() -> None:
     assert make_client().join(SETUP.announce(), MODEL)
-
-
-def test_without_a_lifetime_no_round_is_ever_over() -> None:
-    assert make_client(clock=Watch(1e12)).join(make_setup().announce(), MODEL)
+    assert make_client(clock=Watch(1e12)).join(ENDLESS.announce(), MODEL)
 
 
 def messages_of(
@@ -140,16 +138,20 @@ def test_a_server_hears_that_a_policy_refused() -> None:
 
 
 class TestPolicy:
-    @pytest.mark.parametrize("longest", [HOUR, HOUR + 1])
-    def test_it_takes_part_in_short_rounds(self, longest: int) -> None:
-        policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=longest)
-        assert make_client(clock=Watch(), policy=policy).join(SETUP.announce(), MODEL)
-
-    def test_longer_ones_and_those_without_an_end_are_refused(self) -> None:
-        policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=HOUR - 1)
-        for announced in (SETUP, make_setup()):
+    def test_it_takes_part_in_rounds_that_are_short_and_have_an_end(self) -> None:
+        for longest, setup in (
+            (HOUR, SETUP),
+            (HOUR + 1, SETUP),
+            (HOUR - 1, SETUP),
+            (HOUR, ENDLESS),
+        ):
+            policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=longest)
+            client = make_client(clock=Watch(), policy=policy)
+            if longest >= HOUR and setup is SETUP:
+                assert client.join(setup.announce(), MODEL)
+                continue
             with refused(PolicyError, "lifetime_seconds"):
-                make_client(clock=Watch(), policy=policy).join(announced.announce(), MODEL)
+                client.join(setup.announce(), MODEL)
 
     def test_it_needs_a_clock(self) -> None:
         policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=HOUR)

@@ -11,13 +11,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
-from round_kit import IDENTITIES, make_client, make_setup
+from round_kit import make_client, make_setup
 
-from dp import BinomialMechanism, LedgerError, NonFiniteUpdateError
+from dp import BinomialMechanism, LedgerError
 from protocol.errors import PolicyError
-from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.round import setup as setups
 from protocol.round.account import IndependentAccount
@@ -55,18 +53,10 @@ class TestRows:
         ],
     )
     def test_a_client_takes_fewer(self, spec: SketchSpec) -> None:
-        announcement = make_setup(sketch=spec).announce()
-        for rows, accepted in ((30, True), (29, False)):
-            policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=rows)
-            client = make_client(policy=policy)
-            if accepted:
-                client.join(announcement, bytes(32))
-                continue
-            with pytest.raises(PolicyError, match=r"sketch_rows = 30, .* at most 29"):
-                client.join(announcement, bytes(32))
-
-    def test_the_default_is_far_above_what_helps(self) -> None:
-        assert 15 < ClientPolicy(minimum_noise_multiplier=0.0).largest_rows < MAX_SKETCH_ROWS
+        setup = make_setup(sketch=spec)
+        ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=30).check(setup)
+        with pytest.raises(PolicyError, match=r"sketch_rows = 30, .* at most 29"):
+            ClientPolicy(minimum_noise_multiplier=0.0, largest_rows=29).check(setup)
 
 
 class TestUncountedGoal:
@@ -216,16 +206,3 @@ class TestSharedReading:
             make_client(policy=policy).join(announcement, bytes(32))
         gc.collect()
         assert len(setups._SETUPS) == before
-
-
-def test_a_source_that_refuses_loses_its_client_in_both_aggregators() -> None:
-    def source(index: int) -> np.ndarray:
-        if index == 2:
-            raise NonFiniteUpdateError("3 of 200 coordinates are NaN or infinite")
-        return np.zeros(200)
-
-    policy = ClientPolicy(minimum_noise_multiplier=0.0)
-    for aggregator in (IdealAggregator(), RealAggregator(IDENTITIES, policy)):
-        outcome = aggregator.run(make_setup(), source, {})
-        assert list(outcome.refused) == [2]
-        assert outcome.total.survivors == (0, 1, 3, 4, 5)
