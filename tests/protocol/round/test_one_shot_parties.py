@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from one_shot_rounds import identity
-from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
+from one_shot_worlds import DIGEST, SESSION, World, plan_of, update
 from returned_worlds import HEAD, changed
 
 from dp import LedgerError
@@ -27,7 +27,7 @@ from secagg import (
     RemoteProtocolError,
     SessionAbortedError,
 )
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import fewest_survivors
 from tests.doubles.refused import refused
 
@@ -269,10 +269,3 @@ def test_infeasible_member_policies() -> None:
     for name, value in {**wrong, "largest_variance": 0.0}.items():
         with refused(ParameterError, name):
             MemberPolicy(**{**good, name: value})  # type: ignore[arg-type]
-
-
-def test_members_are_written_and_read() -> None:
-    entry = SealingKeys(identity("member", 1), SESSION, 3, 10).entry
-    assert Member.decode(entry.encode()) == entry
-    assert (entry.first_round, entry.last_round) == (3, 12)
-    assert DIMENSION == 40

@@ -6,8 +6,6 @@ import math
 import os
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -90,33 +88,6 @@ class TestRestart:
             assert not history._enter(b"\1" * 16, 256, Failure(0.0))
             assert not history._enter(b"\2" * 16, 1, Failure(0.0))
             assert history._enter(b"\2" * 16, 256, Failure(0.0))
-
-    def test_another_process_is_kept_out_and_then_charges(self, tmp_path: Path) -> None:
-        """Nothing of it lives in this one: another interpreter charges, and we find the charge."""
-        script = (
-            "import sys; from pathlib import Path; from dp import LedgerError\n"
-            "from protocol import PrivacyGoal, RoundSetup, StoredHistory\n"
-            "folder, epsilon, announcement = sys.argv[1:]\n"
-            "try: StoredHistory(Path(folder)); print('nobody has it', flush=True)\n"
-            "except LedgerError as error: print(error, flush=True)\n"
-            "input()\n"
-            "setup = RoundSetup.from_announcement(bytes.fromhex(announcement), bytes(32))\n"
-            "with StoredHistory(Path(folder), PrivacyGoal(float(epsilon), 1e-5, 3)) as history:\n"
-            "    history.answer(setup); history.charge(setup)\n"
-            "    print(repr(history.epsilon))\n"
-        )
-        told = [str(tmp_path), repr(GOAL.epsilon), SETUPS[0].announce().hex()]
-        command = [sys.executable, "-W", "error", "-c", script, *told]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, **pipes) as other:  # noqa: S603
-            with StoredHistory(tmp_path):
-                assert "another process" in other.stdout.readline()
-            said, _ = other.communicate("\n", timeout=300)
-        assert other.returncode == 0
-        with StoredHistory(tmp_path, GOAL) as history:
-            assert history.epsilon == float(said) > 0
-            with pytest.raises(PolicyError, match="round_number"):
-                history.answer(SETUPS[0])
 
 
 class TestGoals:
