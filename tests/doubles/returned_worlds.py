@@ -14,7 +14,7 @@ from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, derived, known_key
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import MemberStage, OneShotAggregator
-from protocol.noise.noise import Returned, returned_run
+from protocol.noise.noise import Independent, Returned, returned_run
 from protocol.noise.returned import member_uploads
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
@@ -125,6 +125,15 @@ class ReturnedWorld:
         return one_shot_setup(
             self.plan, parameters, keys, members, session, number, uploads=uploads
         )
+
+    def plain(self, number: int = 0) -> OneShotSetup:
+        """A round of the first clients and the same members whose noise stays."""
+        plan = plan_of(noise=Independent(mechanism="discrete-gaussian"))
+        parameters = plan.calibrate(
+            SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
+        )
+        members = self.committee.members(SESSION, self.cohort(0), number)
+        return one_shot_setup(plan, parameters, self.cohort(0), members, SESSION, number)
 
     def client(self, index: int = 0, history: ClientHistory | None = None, **options: Any) -> Any:
         """One client, by its place among all."""

@@ -15,7 +15,6 @@ from protocol.checks import of_kind
 from protocol.noise.noise import Independent, Returned, returned_run
 from protocol.noise.returned import member_uploads
 from protocol.round.losses import NOBODY
-from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_events import RunEvents
 from protocol.schemes import Pairwise
@@ -190,11 +189,7 @@ def test_rounds_without_returned_noise_have_no_run() -> None:
     world = ReturnedWorld()
     with refused(ParameterError, "returned"):
         RunEvents(world.setup().context, dataclasses.replace(calibrated(), returned=None))
-    plain = plan_of(noise=Independent(mechanism="discrete-gaussian"))
-    members = world.committee.members(bytes(16), world.cohort(0), 0)
-    parameters = plain.calibrate(SKETCH, DIGEST, SEED)
-    setup = one_shot_setup(plain, parameters, world.cohort(0), members, bytes(16), 0)
-    assert isinstance(setup, OneShotSetup)
+    setup = world.plain()
     assert setup.adding_members == 0
     with pytest.raises(ParameterError):
         _ = setup.run_events

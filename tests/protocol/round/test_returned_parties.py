@@ -13,18 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_shot_rounds import identity
 from one_shot_worlds import DIGEST, SESSION, update
-from returned_worlds import EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, changed, plan_of, record
+from returned_worlds import EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, changed, record
 
 from dp.sampling.laws import MAX_VARIANCE
 from protocol import ClientHistory
 from protocol.errors import PolicyError
-from protocol.noise.noise import Independent
 from protocol.round.field_size import bits_for, largest_sum
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.member_noise import MemberNoise, StoredMemberNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenReturns
 from protocol.round.returned_noise import ReturnedNoise, likely_returning
-from protocol.schemes.one_shot import one_shot_setup
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, centre
 from secagg.field import FieldVector
 from secagg.oneshot.messages import decode_upload
@@ -425,13 +423,7 @@ def test_what_a_member_refuses_does_not_use_up_the_number(
 def test_no_noise_goes_into_a_round_to_which_clients_alone_upload() -> None:
     """And the member can still sign for it."""
     world = ReturnedWorld()
-    plain = plan_of(noise=Independent(mechanism="discrete-gaussian"))
-    parameters = plain.calibrate(
-        world.setup().parameters.sketch, DIGEST, world.setup().parameters.public_seed
-    )
-    members = world.committee.members(SESSION, world.cohort(0), 0)
-    setup = one_shot_setup(plain, parameters, world.cohort(0), members, SESSION, 0)
-    noise, history = MemberNoise(), ClientHistory()
+    setup, noise, history = world.plain(), MemberNoise(), ClientHistory()
     policy = policy_of(world, fewest_members=0)
     with refused(PolicyError, "returns"):
         member_with(world, policy, noise, history).add_noise(setup.announce_to_member())

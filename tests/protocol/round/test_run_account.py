@@ -23,7 +23,6 @@ from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.run_account import RunAccount, RunAccountant
 from protocol.round.stored_history import StoredHistory
-from protocol.schemes.one_shot import one_shot_setup
 from secagg import LocalProtocolError, ParameterError
 from secagg.oneshot.records import RoundRecord
 from tests.doubles.refused import refused as named
@@ -308,22 +307,12 @@ def test_what_is_no_charge_is_not_restored(remembered: dict[str, Any]) -> None:
 # -- two kinds of rounds --------------------------------------------------------------------------
 
 
-def plain_setup(number: int) -> OneShotSetup:
-    """A round of the same clients and members whose noise stays."""
-    plan = plan_of(noise=Independent(mechanism="discrete-gaussian"))
-    base = setup_of(number)
-    parameters = plan.calibrate(base.parameters.sketch, bytes(32), base.parameters.public_seed)
-    session, keys = base.context.session_id, WORLD.cohort(0)
-    members = WORLD.committee.members(session, keys, number)
-    return one_shot_setup(plan, parameters, keys, members, session, number)
-
-
 @pytest.mark.parametrize("first", ["stays", "comes back"])
 def test_two_kinds_of_noise_are_not_counted_together(tmp_path: Path, first: str) -> None:
     """No theorem adds them up: the second kind is refused, after a restart as well."""
-    setups = [plain_setup(0), setup_of(1)]
+    setups = [WORLD.plain(0), setup_of(1)]
     if first == "comes back":
-        setups = [setup_of(0), plain_setup(1)]
+        setups = [setup_of(0), WORLD.plain(1)]
     for make in (lambda: ClientHistory(GOAL), lambda: StoredHistory(tmp_path, GOAL)):
         history = make()
         take_part(history, setups[0])
