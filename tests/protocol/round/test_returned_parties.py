@@ -71,45 +71,41 @@ def test_what_is_announced_of_a_run_is_all_there_is(world: ReturnedWorld) -> Non
     assert written.uploads(setup.parameters, MEMBERS) == setup.context.member_uploads
 
 
-MALFORMED: list[dict[str, Any]] = [
-    {"variance": 0.0},
-    {"variance": -1.0},
-    {"variance": float("nan")},
-    {"variance": float("inf")},
-    {"variance": 1e300},
-    {"rounds": 0},
-    {"rounds": 1 << 40},
-    {"divisor": 0},
-    {"divisor": -8},
-    {"fewest": 4},
-    {"fewest": 9},
-    {"fewest": -1},
-    {"fewest_returning": 9},
-    {"fewest_returning": -1},
-    {"returning": False},
-    {"records": b"x"},
-    {"records": b""},
-    {"records": encode_records([record(3)], MEMBERS)},
-    {"records": encode_records([record(1), record(0)], MEMBERS)},
-    {"records": encode_records([record(0, (0, 1))], MEMBERS)},
-    {"records": encode_records([record(0, clients=6)], MEMBERS)},
-    {"records": encode_records([record(0, clients=9)], MEMBERS)},
-    {"records": encode_records([record(0, returned=(1,))], MEMBERS)},
-]
+MALFORMED: dict[str, list[Any]] = {
+    "variance": [0.0, -1.0, float("nan"), float("inf"), 1e300],
+    "rounds": [0, 1 << 40],
+    "divisor": [0, -8],
+    "fewest": [4, 9, -1],
+    "fewest_returning": [9, -1],
+    "returning": [False],
+    "records": [
+        *(b"x", b""),
+        encode_records([record(3)], MEMBERS),
+        encode_records([record(1), record(0)], MEMBERS),
+        encode_records([record(0, (0, 1))], MEMBERS),
+        encode_records([record(0, clients=6)], MEMBERS),
+        encode_records([record(0, clients=9)], MEMBERS),
+        encode_records([record(0, returned=(1,))], MEMBERS),
+    ],
+}
 
 
-@pytest.mark.parametrize("changes", MALFORMED, ids=str)
-def test_malformed_terms_are_refused(world: ReturnedWorld, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_terms_are_refused(world: ReturnedWorld, name: str) -> None:
     setup = world.setup(3, record(0))
-    for announcement in (setup.announce(0), setup.announce_to_member(0)):
-        read = OneShotAnnouncement.read(changed(announcement, returns=changes))
-        for reading in (lambda read=read: read.setup(DIGEST), read.member_context):
-            with pytest.raises(RemoteProtocolError):
-                reading()
-    with pytest.raises(RemoteProtocolError):
-        world.member().add_noise(changed(setup.announce_to_member(0), returns=changes))
-    with pytest.raises(RemoteProtocolError):
-        world.client(3 * N).join(changed(setup.announce(0), returns=changes), DIGEST)
+    for value in MALFORMED[name]:
+        told = [
+            changed(announced, returns={name: value})
+            for announced in (setup.announce(0), setup.announce_to_member(0))
+        ]
+        for read in map(OneShotAnnouncement.read, told):
+            for reading in (lambda read=read: read.setup(DIGEST), read.member_context):
+                with pytest.raises(RemoteProtocolError):
+                    reading()
+        with pytest.raises(RemoteProtocolError):
+            world.client(3 * N).join(told[0], DIGEST)
+        with pytest.raises(RemoteProtocolError):
+            world.member().add_noise(told[1])
 
 
 def test_vectors_are_as_long_as_their_parameters_say(world: ReturnedWorld) -> None:
@@ -201,20 +197,13 @@ def test_a_setup_whose_block_is_of_other_parameters_is_refused(world: ReturnedWo
 
 
 @pytest.mark.parametrize(
-    ("argument", "changes"),
-    [
-        ("variance", {"variance": 0.0}),
-        ("variance", {"variance": float("nan")}),
-        ("variance", {"variance": "1"}),
-        ("rounds", {"rounds": 0}),
-        ("rounds", {"rounds": 1.0}),
-        ("divisor", {"divisor": 0}),
-        ("divisor", {"divisor": True}),
-    ],
+    ("argument", "values"),
+    [("variance", [0.0, float("nan"), "1"]), ("rounds", [0, 1.0]), ("divisor", [0, True])],
 )
-def test_noise_that_cannot_be_is_named(argument: str, changes: dict[str, Any]) -> None:
-    with refused(ParameterError, argument):
-        ReturnedNoise(**{"variance": 9.0, "rounds": 12, "divisor": 8, **changes})
+def test_noise_that_cannot_be_is_named(argument: str, values: list[Any]) -> None:
+    for value in values:
+        with refused(ParameterError, argument):
+            ReturnedNoise(**{"variance": 9.0, "rounds": 12, "divisor": 8, argument: value})
 
 
 def test_members_that_are_likely_to_take_back() -> None:
