@@ -62,7 +62,7 @@ def test_two_that_count_at_once_would_each_see_half(
     counting, uses = kind(tmp_path)
     ours = os.getpid()
     forked = LocalProtocolError if isinstance(counting, MemberNoise) else LedgerError
-    with counting._lock, ThreadPoolExecutor(1) as pool:
+    with ThreadPoolExecutor(1) as pool, counting._lock:
         for use in uses:
             # A signal handler would wait for its own thread for ever.
             with pytest.raises(LedgerError, match="by this thread"):
