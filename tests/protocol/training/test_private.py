@@ -262,6 +262,8 @@ def test_no_round_is_announced_twice(ledger: Ledger) -> None:
     contexts = [setup.context for setup in watched.setups]
     assert [context.round_number for context in contexts] == [0, 1, 2]
     assert len({context.session_id for context in contexts}) == 1
+    assert len({context.hash for context in contexts}) == 3
+    assert len({setup.parameters.public_seed for setup in watched.setups}) == 3
     assert [result.number for result in results] == [0, 1]
     assert [entry.metadata["attempt"] for entry in ledger.entries()] == [1, 2]
     assert [entry.metadata["round"] for entry in ledger.entries()] == [0, 1]
@@ -449,13 +451,6 @@ def test_the_controller_changes_the_size_between_rounds(ledger: Ledger) -> None:
     results = [run.run_round(KEYS, MODEL, constant, {}) for _ in range(4)]
     assert [result.setup.parameters.length for result in results] == [300, 150, 75, 35]
     assert len({result.setup.context.hash for result in results}) == 4
-
-
-def test_every_round_has_its_own_seed_and_context(ledger: Ledger) -> None:
-    run = training(ledger)
-    setups = [run.run_round(KEYS, MODEL, constant, {}).setup for _ in range(2)]
-    assert setups[0].parameters.public_seed != setups[1].parameters.public_seed
-    assert setups[0].context.hash != setups[1].context.hash
 
 
 @pytest.mark.parametrize(

@@ -321,14 +321,20 @@ def test_an_auditor_comes_to_the_same_epsilon(tmp_path: Path) -> None:
 
 
 def test_reopened_books_say_the_same(tmp_path: Path) -> None:
+    """Of all adversaries: without the members' noise more is known, with one's own alone most."""
     run, results = rounds(tmp_path)
-    plan = run.world.plan
+    plan, first, last = run.world.plan, results[0].epsilons, results[-1].epsilons
+    assert first.without_members is not None and last.without_members is not None
+    assert 0.0 < last.outsider == last.server <= GOAL.epsilon
+    assert last.server < last.without_members < last.sybil
+    # Each of the worst client's rounds is charged to both.
+    assert first.without_members < last.without_members
     told = Records(run.ledger, plan.goal).run_records(SESSION, 8)
     assert told == tuple(result.outcome.record for result in results)
     run.ledger.close()
     with open_ledger(tmp_path) as ledger:
         again = Records(ledger, plan.goal)
-        assert again.epsilons(plan.tolerated_colluders) == results[-1].epsilons
+        assert again.epsilons(plan.tolerated_colluders) == last
         assert again.run_records(SESSION, 8) == told
         assert again.run_records(SESSION, 5) == told[:5]
         assert again.run_records(bytes(16), 8) == ()
@@ -386,19 +392,6 @@ def test_a_malformed_record_in_a_ledger_is_refused(tmp_path: Path, written: Any)
         other.append(entry.event, {**dict(entry.metadata), "record": written})
         with pytest.raises(LedgerError, match="malformed record"):
             Records(other, GOAL).run_records(SESSION, 5)
-
-
-def test_the_figures_of_the_four_adversaries(tmp_path: Path) -> None:
-    """Without the members' noise more is known, and with one's own alone most."""
-    run, results = rounds(tmp_path)
-    del run
-    last = results[-1].epsilons
-    assert last.without_members is not None
-    assert 0.0 < last.server <= GOAL.epsilon
-    assert last.outsider == last.server
-    assert last.server < last.without_members < last.sybil
-    # Each of the worst client's rounds is charged to both.
-    assert results[0].epsilons.without_members < last.without_members  # type: ignore[operator]
 
 
 # -- interrupted runs -----------------------------------------------------------------------------
