@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from round_kit import IDENTITIES, OPEN_POLICY, REGISTRY, make_client, make_setup, noise, updates
+from round_kit import (
+    IDENTITIES,
+    OPEN_POLICY,
+    REGISTRY,
+    make_client,
+    make_setup,
+    noise,
+    updates,
+    waiting,
+)
 from training_doubles import MODEL, keys, plan_of
 
 from dp import Ledger, LedgerError, NoiseSeed, NonFiniteUpdateError, PrivacyError
@@ -373,35 +382,20 @@ class TestClient:
         client = make_client(0, history, policy)
         return RemoteClient(client, MODEL, update or (lambda _: np.zeros(200))), client
 
-    def ready(
-        self, tmp_path: Path, update: Callable[..., Any]
-    ) -> tuple[RemoteClient, RoundClient, bytes]:
-        """A client that answers its announcement and its roster, and the shares that are next."""
+    def ready(self, update: Callable[..., Any]) -> tuple[RemoteClient, RoundClient, bytes]:
+        """A client that has answered announcement and roster, and the shares that are next."""
         remote, client = self.remote(update)
-        transport = Elsewhere(lambda _: np.zeros(200), tmp_path)
-        kept = {}
+        others = [make_client(index) for index in range(1, len(IDENTITIES))]
+        return remote, client, waiting(make_setup(), [client, *others])[0]
 
-        def stop_at_input(stage: Stage, messages: Outbound) -> Iterator[tuple[int, bytes]]:
-            for index, data in messages:
-                if index == 0 and stage is Stage.INPUT:
-                    kept["shares"] = data
-                elif index == 0 and stage < Stage.INPUT:
-                    yield 0, remote.answer(data)
-                elif index and stage < Stage.INPUT:
-                    yield index, transport.answer(index, data)
-
-        with pytest.raises(TooFewSurvivorsError):
-            RemoteAggregator(stop_at_input).run(make_setup())
-        return remote, client, kept["shares"]
-
-    def test_the_update_is_made_when_it_is_due_and_once(self, tmp_path: Path) -> None:
+    def test_the_update_is_made_when_it_is_due_and_once(self) -> None:
         made = []
 
         def update(setup: RoundSetup) -> np.ndarray:
             made.append(setup)
             return np.zeros(200)
 
-        remote, client, shares = self.ready(tmp_path, update)
+        remote, client, shares = self.ready(update)
         assert made == [] and client.phase is ClientPhase.SHARED
         assert remote.answer(shares)[:1] == b"\0"
         assert made == [make_setup()]
@@ -413,7 +407,7 @@ class TestClient:
         "error", [ValueError, MemoryError, NonFiniteUpdateError, SystemExit, KeyboardInterrupt]
     )
     def test_a_failing_update_ends_the_round_for_its_client(
-        self, tmp_path: Path, error: type[BaseException]
+        self, error: type[BaseException]
     ) -> None:
         """In words that are the same for all, whatever its data made it raise.
 
@@ -423,7 +417,7 @@ class TestClient:
         def fail(_: RoundSetup) -> NoReturn:
             raise error("patient 17")
 
-        remote, client, shares = self.ready(tmp_path, fail)
+        remote, client, shares = self.ready(fail)
         if error is KeyboardInterrupt:
             with pytest.raises(KeyboardInterrupt):
                 answer_or_refuse(remote, shares)
@@ -437,13 +431,13 @@ class TestClient:
 
     @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, LedgerError, PolicyError])
     def test_a_charge_that_fails_keeps_the_upload_and_ends_the_round(
-        self, tmp_path: Path, error: type[Exception]
+        self, error: type[Exception]
     ) -> None:
         class Failing(ClientHistory):
             def _pay(self, event: BinomialRelease, setup: RoundSetup, _: object) -> NoReturn:
                 raise error(*(["x"] * (3 if error is PolicyError else 1)))
 
-        _, client, shares = self.ready(tmp_path, lambda _: np.zeros(200))
+        _, client, shares = self.ready(lambda _: np.zeros(200))
         client._history = Failing()
         # Without the remote client, which ends a round itself.
         assert client.receive(shares) is None

@@ -21,6 +21,7 @@ from round_kit import (
     make_client,
     make_setup,
     updates,
+    waiting,
 )
 
 from dp import (
@@ -59,15 +60,9 @@ def ready(
     setup: RoundSetup | None = None, history: ClientHistory | None = None
 ) -> tuple[RoundClient, ServerSession]:
     """A client that has received its shares and waits for its update, and its server."""
-    setup = setup or make_setup()
     clients = [make_client(i, None if i else history) for i in range(len(IDENTITIES))]
-    server = ServerSession(setup.context)
-    for index, client in enumerate(clients):
-        server.receive_bytes(index, client.join(setup.announce(), MODEL))
-    for index, data in server.close_round_bytes():
-        server.receive_bytes(index, clients[index].receive(data))
-    for index, data in server.close_round_bytes():
-        assert clients[index].receive(data) is None
+    shares, server = waiting(setup or make_setup(), clients)
+    assert clients[0].receive(shares) is None
     return clients[0], server
 
 

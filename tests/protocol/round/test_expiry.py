@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,23 @@ from round_kit import (
     expiring,
     make_client,
     make_setup,
+    messages_of,
     updates,
+    waiting,
 )
 
 from dp import Ledger
 from protocol.errors import PolicyError
-from protocol.exchange.aggregators import RealAggregator, UpdateSource
+from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.remote import RemoteClient, refuse
 from protocol.goal import PrivacyGoal
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
-from protocol.round.setup import RoundSetup
 from protocol.training.power import PowerTraining
 from protocol.training.private import PrivateTraining
-from secagg import ParameterError, ServerSession, SessionAbortedError
+from secagg import ParameterError, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.pairwise.transitions import ClientPhase
 from sketch.controllers import FixedRate
@@ -69,29 +68,6 @@ def test_without_a_clock_or_a_lifetime_no_round_is_ever_over() -> None:
     assert make_client(clock=Watch(1e12)).join(ENDLESS.announce(), MODEL)
 
 
-def messages_of(
-    setup: RoundSetup, clients: list[RoundClient], updates: UpdateSource
-) -> Iterator[tuple[Stage, bytes] | None]:
-    """What the server of a whole round sends to client 0, stage by stage.
-
-    Client 0 is stopped before it answers; `act` does it.
-    """
-    server = ServerSession(setup.context)
-    down = [(index, setup.announce()) for index in range(len(clients))]
-    for stage in Stage:
-        yield stage, dict(down)[0]
-        for index, data in down:
-            client = clients[index]
-            if stage is Stage.ADVERTISE:
-                answer = client.join(data, MODEL)
-            else:
-                answer = client.receive(data)
-            server.receive_bytes(index, client.submit(updates(index)) if answer is None else answer)
-        if stage is Stage.UNMASK:
-            return
-        down = server.close_round_bytes()
-
-
 STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
 
 
@@ -99,7 +75,7 @@ STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
 def test_a_client_leaves_an_expired_round_at_every_stage(last: Stage) -> None:
     watch = Watch()
     clients = [make_client(i, clock=watch if i == 0 else None) for i in range(6)]
-    for stage, message in messages_of(SETUP, clients, updates):
+    for stage, message, _ in messages_of(SETUP, clients):
         if stage is last:
             watch.seconds = HOUR + 1
             with pytest.raises(PolicyError, match="by our clock"):
@@ -116,13 +92,10 @@ def test_a_client_leaves_an_expired_round_at_every_stage(last: Stage) -> None:
 def test_an_update_is_not_handed_over_after_the_end() -> None:
     watch, history = Watch(), ClientHistory(PrivacyGoal(1e6, 1e-5, 5))
     clients = [make_client(i, None if i else history, clock=watch) for i in range(6)]
-    for stage, message in messages_of(SETUP, clients, updates):
-        if stage is Stage.INPUT:
-            assert clients[0].receive(message) is None
-            watch.seconds = HOUR + 1  # training took too long
-            with pytest.raises(PolicyError, match="opened_at"):
-                clients[0].submit(updates(0))
-            break
+    assert clients[0].receive(waiting(SETUP, clients)[0]) is None
+    watch.seconds = HOUR + 1  # training took too long
+    with pytest.raises(PolicyError, match="opened_at"):
+        clients[0].submit(updates(0))
     assert history.epsilon == 0.0
     watch.seconds = 0
     with pytest.raises(SessionAbortedError):
@@ -138,20 +111,15 @@ def test_a_server_hears_that_a_policy_refused() -> None:
 
 
 class TestPolicy:
-    def test_it_takes_part_in_rounds_that_are_short_and_have_an_end(self) -> None:
-        for longest, setup in (
-            (HOUR, SETUP),
-            (HOUR + 1, SETUP),
-            (HOUR - 1, SETUP),
-            (HOUR, ENDLESS),
-        ):
-            policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=longest)
-            client = make_client(clock=Watch(), policy=policy)
-            if longest >= HOUR and setup is SETUP:
-                assert client.join(setup.announce(), MODEL)
-                continue
-            with refused(PolicyError, "lifetime_seconds"):
-                client.join(setup.announce(), MODEL)
+    @pytest.mark.parametrize("longest", [HOUR, HOUR + 1])
+    def test_it_takes_part_in_short_rounds(self, longest: int) -> None:
+        policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=longest)
+        make_client(clock=Watch(), policy=policy).join(SETUP.announce(), MODEL)
+        with refused(PolicyError, "lifetime_seconds"):
+            make_client(clock=Watch(), policy=policy).join(ENDLESS.announce(), MODEL)
+        shorter = dataclasses.replace(policy, largest_lifetime_seconds=HOUR - 1)
+        with refused(PolicyError, "lifetime_seconds"):
+            make_client(clock=Watch(), policy=shorter).join(SETUP.announce(), MODEL)
 
     def test_it_needs_a_clock(self) -> None:
         policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=HOUR)
