@@ -143,7 +143,7 @@ class TestClient:
             ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
         ],
     )
-    def test_a_clause_that_can_not_be_is_named(self, clause: str, values: list[Any]) -> None:
+    def test_a_clause_that_cannot_be_is_named(self, clause: str, values: list[Any]) -> None:
         for value in values:
             with refused(ParameterError, clause):
                 policy_of(**{"smallest_cohort": 4, clause: value})
