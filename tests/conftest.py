@@ -37,6 +37,14 @@ def data_dir() -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nobody_waits_for_a_disk() -> Iterator[None]:
+    """No test outlives its host: a file is synced only as far as its descriptor is looked at."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", os.fstat)
+        yield
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say last, in one line, what a run without data sets has left out."""
     line = left_out(terminalreporter.stats.get("skipped", ()))

@@ -8,13 +8,16 @@ import numpy as np
 from one_shot_rounds import Stream, identity, secret
 
 from dp import NoiseSeed
-from protocol import PrivacyGoal, TrainingPlan
+from protocol import ClientHistory, PrivacyGoal, TrainingPlan
+from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import OneShotAggregator
 from protocol.planning.policies import client_policy
+from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.schemes.committee import Drawn, Named
 from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_of, one_shot_setup
 from secagg.keys import AgreementKey
+from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.sortition import Registry
 from sketch import PublicSeed, SketchSpec
@@ -79,6 +82,15 @@ class World:
         members = self.committee.members(session, self.keys, number)
         return one_shot_setup(self.plan, parameters, self.keys, members, session, number)
 
+    def client(self, index: int = 0, **options: Any) -> OneShotRoundClient:
+        """One client with the plan's policy, unless another is among the options."""
+        policy = options.pop("policy", self.client_policy)
+        history = options.pop("history", None) or ClientHistory(policy.goal)
+        who, registry = self.identities[index], frozenset(self.keys)
+        return OneShotRoundClient(
+            who, registry, policy, history, Stream("client", index), **options
+        )
+
 
 def known_key(session: bytes, key: bytes) -> AgreementKey:
     """A member's sealing key in a session."""
@@ -93,3 +105,15 @@ def rounding(index: int) -> NoiseSeed:
 def update(index: int) -> np.ndarray[Any, Any]:
     """A client's update."""
     return np.sin(np.arange(DIMENSION) + index) / 10.0
+
+
+def derived(setup: OneShotSetup, index: int, rounded: bytes, number: int) -> list[NoiseSeed]:
+    """The very seeds of noise that client `number` derives at its place in the cohort."""
+    who, proof = identity("client", number), setup.known_cohort().proof(index)
+    client = OneShotClient(setup.context, index, who, proof, Stream("client", index))
+    return [NoiseSeed(seed.expose()) for seed in client.seeds(rounded)]
+
+
+def ideal(setup: OneShotSetup) -> IdealAggregator:
+    """The ideal functionality with the seeds of the real clients."""
+    return IdealAggregator(noise=rounding, bound=lambda i, rounded: derived(setup, i, rounded, i))

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 from one_shot_rounds import Stream, identity, secret
-from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, known_key, rounding
+from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, derived, known_key, rounding
 
 from dp import Ledger, NoiseSeed
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.exchange.one_shot import MemberStage, OneShotAggregator
-from protocol.noise.noise import Returned, returned_run
+from protocol.noise.noise import Independent, Returned, returned_run
 from protocol.noise.returned import member_uploads
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
@@ -25,7 +25,6 @@ from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
 from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import local_committee, one_shot_setup
 from protocol.training.private import PrivateTraining, TrainingState
-from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.records import RoundRecord
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import FixedRate
@@ -127,6 +126,15 @@ class ReturnedWorld:
             self.plan, parameters, keys, members, session, number, uploads=uploads
         )
 
+    def plain(self, number: int = 0) -> OneShotSetup:
+        """A round of the first clients and the same members whose noise stays."""
+        plan = plan_of(noise=Independent(mechanism="discrete-gaussian"))
+        parameters = plan.calibrate(
+            SketchSpec.identity(DIMENSION), DIGEST, PublicSeed(secret("seed"))
+        )
+        members = self.committee.members(SESSION, self.cohort(0), number)
+        return one_shot_setup(plan, parameters, self.cohort(0), members, SESSION, number)
+
     def client(self, index: int = 0, history: ClientHistory | None = None, **options: Any) -> Any:
         """One client, by its place among all."""
         return OneShotRoundClient(
@@ -167,12 +175,8 @@ class ReturnedWorld:
         setup = self._setup
         if setup is None:
             raise AssertionError("say of which round")
-        cohort = setup.known_cohort()
-        who = self.people[self.keys.index(cohort.keys[index])]
-        client = OneShotClient(
-            setup.context, index, who, cohort.proof(index), Stream("client", index)
-        )
-        return [NoiseSeed(seed.expose()) for seed in client.seeds(rounded)]
+        number = self.keys.index(setup.known_cohort().keys[index])
+        return derived(setup, index, rounded, number)
 
     def training(
         self, ledger: Ledger, aggregator: Any = None, state: TrainingState | None = None

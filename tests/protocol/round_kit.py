@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -14,17 +16,21 @@ from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.field_size import bits_for
 from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
 from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import (
     ANNOUNCEMENT_VERSION,
     Announcement,
+    RoundEncoding,
     RoundSetup,
     coin_schedule,
     removal_table,
 )
-from secagg import Identity, Mode, SessionContext, lowest_threshold
+from secagg import Identity, Mode, ServerSession, SessionContext, lowest_threshold
 from sketch import PublicSeed, SketchSpec, spec_for_size
+
+Setup = TypeVar("Setup", bound=RoundEncoding)
 
 DIMENSION = 200
 IDENTITIES = [
@@ -101,6 +107,12 @@ def make_setup(
     return RoundSetup(context, parameters)
 
 
+def expiring(setup: Setup) -> Setup:
+    """The same round of either scheme, with an hour from its opening."""
+    times = {"opened_at": OPENED, "lifetime_seconds": HOUR}
+    return replace(setup, context=replace(setup.context, **times))
+
+
 ANNOUNCED: dict[str, Any] = dict(
     zip(
         Announcement.__struct_fields__,
@@ -134,3 +146,27 @@ def updates(index: int) -> np.ndarray:
 def noise(index: int) -> NoiseSeed:
     """Noise seeds that repeat, to compare two aggregators."""
     return NoiseSeed(hashlib.sha256(b"noise %d" % index).digest())
+
+
+def messages_of(
+    setup: RoundSetup, clients: Sequence[RoundClient]
+) -> Iterator[tuple[Stage, bytes, ServerSession]]:
+    """What the server of a whole round is about to send to client 0, stage by stage."""
+    server = ServerSession(setup.context)
+    down = [(index, setup.announce()) for index in range(len(clients))]
+    for stage in Stage:
+        yield stage, dict(down)[0], server
+        for index, data in down:
+            client = clients[index]
+            answer = client.join(data, MODEL) if stage is Stage.ADVERTISE else client.receive(data)
+            server.receive_bytes(index, client.submit(updates(index)) if answer is None else answer)
+        if stage is Stage.UNMASK:
+            return
+        down = server.close_round_bytes()
+
+
+def waiting(setup: RoundSetup, clients: Sequence[RoundClient]) -> tuple[bytes, ServerSession]:
+    """The shares that are next for client 0, which waits for them, and the server."""
+    return next(
+        (data, server) for at, data, server in messages_of(setup, clients) if at is Stage.INPUT
+    )

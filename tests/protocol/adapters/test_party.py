@@ -65,21 +65,28 @@ class Memory:
 
 def parties_of(identities: list[Identity], folder: Path, policy: ClientPolicy) -> list[Party]:
     registry = frozenset(each.public for each in identities)
-    found = []
-    for index, identity in enumerate(identities):
-        keys = TokenFolder(folder / f"keys{index}")
-        shelf = Memory(keys)
-        found.append(
-            Party(
-                identity=identity,
-                registry=registry,
-                policy=policy,
-                keys=keys,
-                shelf=shelf,
-                clock=time.time,
-            )
+    keys = [TokenFolder(folder / f"keys{index}") for index in range(len(identities))]
+    return [
+        Party(
+            identity=identity,
+            registry=registry,
+            policy=policy,
+            keys=own,
+            shelf=Memory(own),
+            clock=time.time,
         )
-    return found
+        for identity, own in zip(identities, keys, strict=True)
+    ]
+
+
+def one_shot(party: Party, folder: Path, index: int = 0) -> OneShotParty:
+    """The same party in one-shot rounds."""
+    return OneShotParty(
+        party=party,
+        shelf=Memory(party.keys),
+        uploads=UploadFolder(folder / f"upload{index}"),
+        sealing=SealingFolder(folder / f"sealing{index}", time.time),
+    )
 
 
 def played(
@@ -100,9 +107,7 @@ def played(
     assert list(outcome.total.survivors) == list(range(len(parties)))
 
 
-def test_pairwise_rounds_go_on_from_what_is_stored(
-    tmp_path: Path,
-) -> None:
+def test_pairwise_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     parties = parties_of(IDENTITIES, tmp_path, OPEN)
     histories = [ClientHistory() for _ in parties]
     heard: list[tuple[int, bytes]] = []
@@ -115,13 +120,8 @@ def test_pairwise_rounds_go_on_from_what_is_stored(
     with pytest.raises(LocalProtocolError, match="no round to go on with"):
         parties[index].stage(data, MODEL, lambda _: updates(0), histories[index], begins=False)
     # What is left of a state is gone after its key, in a round that goes on and in a new one.
-    parties[0].stage(
-        make_setup(round_number=1).announce(),
-        MODEL,
-        lambda _: updates(0),
-        histories[0],
-        begins=True,
-    )
+    announced = make_setup(round_number=1).announce()
+    parties[0].stage(announced, MODEL, lambda _: updates(0), histories[0], begins=True)
     with parties[0].resuming(parties[0].shelf, begins=True):
         assert parties[0].shelf.read()
     shelves = [each.shelf for each in parties]
@@ -141,12 +141,7 @@ def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
         if stage is Stage.ADVERTISE:
             return
         party = parties[index]
-        folk = OneShotParty(
-            party=replace(party, policy=BOTH),
-            shelf=Memory(party.keys),
-            uploads=UploadFolder(tmp_path / "upload"),
-            sealing=SealingFolder(tmp_path / "sealing", time.time),
-        )
+        folk = one_shot(replace(party, policy=BOTH), tmp_path)
         with pytest.raises(LocalProtocolError, match="no round to go on with"):
             folk.as_member(data, ClientHistory(), begins=False)
         with monkeypatch.context() as patched, pytest.raises(OSError, match="too many"):
@@ -172,15 +167,8 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
         scheme=OneShot(),
     )
     policy = client_policy(plan, LENGTH)
-    folks = [
-        OneShotParty(
-            party=party,
-            shelf=Memory(party.keys),
-            uploads=UploadFolder(tmp_path / f"upload{index}"),
-            sealing=SealingFolder(tmp_path / f"sealing{index}", time.time),
-        )
-        for index, party in enumerate(parties_of(IDENTITIES, tmp_path, policy))
-    ]
+    parties = parties_of(IDENTITIES, tmp_path, policy)
+    folks = [one_shot(party, tmp_path, index) for index, party in enumerate(parties)]
     keys = [each.public for each in IDENTITIES]
     histories = [ClientHistory(policy.goal) for _ in folks]
     signed = [ClientHistory() for _ in folks]
@@ -222,13 +210,7 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
 
 
 def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(tmp_path: Path) -> None:
-    own = parties_of(IDENTITIES[:1], tmp_path, OPEN)[0]
-    party = OneShotParty(
-        party=own,
-        shelf=own.shelf,
-        uploads=UploadFolder(tmp_path / "upload"),
-        sealing=SealingFolder(tmp_path / "sealing", time.time),
-    )
+    party = one_shot(parties_of(IDENTITIES[:1], tmp_path, OPEN)[0], tmp_path)
     asked: list[Callable[[], object]] = [
         lambda: party.key(SealingBook(SESSION, time.time).request(0)),
         lambda: party.upload(b"", MODEL, lambda _: np.ones(LENGTH), lambda: nullcontext(None)),  # type: ignore[arg-type, return-value]

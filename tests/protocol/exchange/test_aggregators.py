@@ -26,23 +26,16 @@ schedules = st.dictionaries(st.integers(0, 5), stages, max_size=5)
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("size", [None, 60])
-@pytest.mark.parametrize(
-    "dropouts",
-    [
-        {},
-        {0: Stage.ADVERTISE},
-        {1: Stage.SHARE, 4: Stage.UNMASK},
-        {5: Stage.INPUT, 2: Stage.CONFIRM},
-    ],
-)
 def test_real_and_ideal_agree_bit_for_bit(
-    mode: Mode, size: int | None, dropouts: dict[int, Stage], mechanism: DistributedMechanism
+    mode: Mode, size: int | None, mechanism: DistributedMechanism
 ) -> None:
     setup = make_setup(mode=mode, size=size, mechanism=mechanism)
+    dropouts = {1: Stage.SHARE, 4: Stage.UNMASK}
     ideal = IdealAggregator(noise=noise).run(setup, updates, dropouts)
     real = RealAggregator(IDENTITIES, OPEN_POLICY, noise=noise).run(setup, updates, dropouts)
-    assert real.total.survivors == ideal.total.survivors
+    assert real.total.survivors == ideal.total.survivors == (0, 2, 3, 4, 5)
     assert np.array_equal(real.total.vector.elements, ideal.total.vector.elements)
+    assert real.refused == ideal.refused == {}
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -170,10 +163,6 @@ def test_a_source_may_use_one_array_for_all_updates() -> None:
     one = IdealAggregator(noise=noise).run(make_setup(), reused, {})
     each = IdealAggregator(noise=noise).run(make_setup(), lambda i: reused(i).copy(), {})
     assert np.array_equal(one.total.vector.elements, each.total.vector.elements)
-
-
-def test_nobody_is_refused_in_a_round_that_goes_well(aggregator: Aggregator) -> None:
-    assert aggregator.run(make_setup(), updates, {0: Stage.SHARE}).refused == {}
 
 
 def test_too_many_bad_updates_end_the_round_and_say_why(aggregator: Aggregator) -> None:

@@ -20,7 +20,6 @@ from protocol.exchange.in_step import InStep
 from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.ranks import Ranks
 from protocol.exchange.stages import RoundOutcome
-from protocol.round.history import ClientHistory
 from protocol.round.losses import Dropouts, Stage
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
@@ -380,9 +379,7 @@ def test_seals_go_to_the_rank_that_plays_the_member() -> None:
 
 def upload_of(world: World, setup: OneShotSetup, index: int) -> Upload:
     """A client's upload, decoded."""
-    policy, history = world.client_policy, ClientHistory(world.client_policy.goal)
-    who, registry = world.identities[index], frozenset(world.keys)
-    client = OneShotRoundClient(who, registry, policy, history, kit.Stream("client", index))
+    client = world.client(index)
     client.join(setup.announce(index), setup.parameters.model_digest)
     data = client.submit(update(index), rounding(index))
     return decode_upload(data, index, len(data))

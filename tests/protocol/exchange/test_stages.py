@@ -124,16 +124,17 @@ def test_clients_and_members_are_lost_each_by_their_own_kind() -> None:
     def carry(stage: Said, messages: Messages) -> Inbound:
         yield 1, b"bad" if stage is Said.SEND else Refusal("no")
         if stage is Said.SIGN:
-            yield 0, b"yes"
-            yield 0, b"bad"
+            yield from ((0, Refusal("early")), (0, b"yes"), (0, b"bad"))
 
     losses = {
         kind: lambda *lost, kind=kind: told.append((kind, *lost)) for kind in (CLIENT, MEMBER)
     }
     outcome = toy.run(carry, on_loss=losses)
     bad = str(RemoteProtocolError(1, Reason.BAD_SEAL))
-    assert told == [(CLIENT, 1, bad), (MEMBER, 1, "no"), (MEMBER, 1, "no")]
-    # What was understood in a step counts, whatever is sent after it.
+    # Who refuses is told of at once: nobody knows yet that a good message follows.
+    members = [(MEMBER, *lost) for lost in ((1, "no"), (1, "no"), (0, "early"))]
+    assert told == [(CLIENT, 1, bad), *members]
+    # What was understood in a step counts, whatever is sent before or after it.
     assert outcome.refused_members == {1: "no"}
     assert outcome.bytes_up == {0: 0, 1: 3, 2: 0} and outcome.member_bytes_up == {0: 6, 1: 0}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,46 +23,25 @@ from sketch.controllers import (
 )
 from sketch.controllers.adapt_tail import TailUpdate
 
-EXAMPLES = {
-    "adapt_budget": (
-        {"horizon": 50, "memory": 0.2, "gamma_low": 0.05, "gamma_high": 3.0},
-        AdaptBudget(horizon=50, memory=0.2, gamma_low=0.05, gamma_high=3.0),
+EXAMPLES: dict[str, Controller] = {
+    "adapt_budget": AdaptBudget(horizon=50, memory=0.2, gamma_low=0.05, gamma_high=3.0),
+    "adapt_norm": AdaptNorm(gamma=0.2, caution=2.0, first_rate=4.0),
+    "adapt_norm_two_sketches": AdaptNormTwoSketches(gamma=0.2, probe_size=100, probe_share=0.2),
+    "adapt_progress": AdaptProgress(
+        kappa=0.05, gamma_low=0.2, gamma_high=4.0, window=9, caution=1.0, momentum=0.9
     ),
-    "adapt_norm": (
-        {"gamma": 0.2, "caution": 2.0, "first_rate": 4.0},
-        AdaptNorm(gamma=0.2, caution=2.0, first_rate=4.0),
-    ),
-    "adapt_norm_two_sketches": (
-        {"gamma": 0.2, "probe_size": 100, "probe_share": 0.2},
-        AdaptNormTwoSketches(gamma=0.2, probe_size=100, probe_share=0.2),
-    ),
-    "adapt_progress": (
-        {
-            "kappa": 0.05,
-            "gamma_low": 0.2,
-            "gamma_high": 4.0,
-            "window": 9,
-            "caution": 1.0,
-            "momentum": 0.9,
-        },
-        AdaptProgress(
-            kappa=0.05, gamma_low=0.2, gamma_high=4.0, window=9, caution=1.0, momentum=0.9
-        ),
-    ),
-    "adapt_tail": (
-        {"eta": 0.5, "update": "linear", "relative": True, "rows": 7},
-        AdaptTail(eta=0.5, update=TailUpdate.LINEAR, relative=True, rows=7),
-    ),
-    "fixed": ({"rate": 30.0, "rows": 4}, FixedRate(30.0, rows=4)),
-    "published": (
-        {"gamma": 0.2, "window": 5, "step_factor": 3.0, "first_rate": 4.0},
-        Published(gamma=0.2, window=5, step_factor=3.0, first_rate=4.0),
-    ),
-    "two_stage": (
-        {"warmup": 4, "gamma": 0.3, "first_rate": 2.0},
-        TwoStage(warmup=4, gamma=0.3, first_rate=2.0),
-    ),
+    "adapt_tail": AdaptTail(eta=0.5, update=TailUpdate.LINEAR, relative=True, rows=7),
+    "fixed": FixedRate(30.0, rows=4),
+    "published": Published(gamma=0.2, window=5, step_factor=3.0, first_rate=4.0),
+    "two_stage": TwoStage(warmup=4, gamma=0.3, first_rate=2.0),
 }
+
+
+def written(name: str) -> dict[str, Any]:
+    """The parameters of an example as a configuration writes them, if they are set."""
+    values = dataclasses.asdict(EXAMPLES[name])  # type: ignore[call-overload]
+    values = {key: getattr(value, "value", value) for key, value in values.items()}
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def section(**values: object) -> Sketch:
@@ -70,8 +50,7 @@ def section(**values: object) -> Sketch:
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_parameters_reach_their_controller(name: str) -> None:
-    given, controller = EXAMPLES[name]
-    assert section(controller=name, **given).build(20) == controller
+    assert section(controller=name, **written(name)).build(20) == EXAMPLES[name]
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
@@ -94,7 +73,7 @@ def test_every_parameter_of_every_controller_can_be_configured() -> None:
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_a_parameter_of_another_controller_is_refused_by_name(name: str) -> None:
     known = {field.name for field in dataclasses.fields(CONTROLLERS[name])}
-    values = {key: value for given, _ in EXAMPLES.values() for key, value in given.items()}
+    values = {key: value for other in EXAMPLES for key, value in written(other).items()}
     foreign = set(values) - known
     assert foreign
     for key in foreign:

@@ -157,18 +157,17 @@ def test_the_plan_is_what_rounds_announce(tmp_path: Path) -> None:
     )
 
 
-def test_epsilons_are_those_of_the_fewest_survivors() -> None:
+def test_a_deployment_states_epsilons_of_the_fewest_survivors_and_the_excess_of_its_noise() -> None:
     """The goal is met, the others are ordered, and secure aggregation alone promises nothing."""
-    epsilons = plan_deployment(plan(), SketchSpec.identity(D)).epsilons
+    chosen = plan()
+    deployment = plan_deployment(chosen, SketchSpec.identity(D))
+    epsilons = deployment.epsilons
     assert 0.98 * 6.0 < epsilons.server <= 6.0
     assert epsilons.outsider < epsilons.server < epsilons.sybil < epsilons.secagg_alone == math.inf
-
-
-def test_noise_beyond_the_gaussian_is_that_of_colluders_and_the_share() -> None:
-    chosen = plan()
-    error = plan_deployment(chosen, SketchSpec.identity(D)).error
+    # Noise beyond the Gaussian is that of colluders and the share.
     colluders = (N - LOST) / (N - LOST - 1) - 1.0
-    assert colluders < error.excess <= (1 + colluders) * (1 + chosen.error_share) - 1.0
+    most = (1 + colluders) * (1 + chosen.error_share) - 1.0
+    assert colluders < deployment.error.excess <= most
 
 
 def test_noise_that_stays_when_nobody_is_lost() -> None:

@@ -63,8 +63,8 @@ def context(
 def test_what_is_planned_is_accepted_by_clients(clients: int, sparse: bool, mode: Mode) -> None:
     """Whatever the shares: either the plan is refused, or every client accepts it."""
     accepted = 0
-    for corrupt in (0.0, 0.05, 0.1, 0.3, 0.45):
-        for dropout in (0.0, 0.1, 0.2, 0.3, 0.4):
+    for corrupt in (0.0, 0.1, 0.3, 0.45):
+        for dropout in (0.0, 0.1, 0.3, 0.4):
             try:
                 plan = plan_graph(clients, corrupt, dropout, mode, sparse=sparse)
             except ParameterError:
@@ -78,12 +78,12 @@ def test_what_is_planned_is_accepted_by_clients(clients: int, sparse: bool, mode
                 mode,
             )
             accepted += 1
-    assert accepted >= 7
+    assert accepted >= 5
 
 
 def test_too_many_dropouts_for_a_sparse_graph_say_how_many_are_allowed() -> None:
-    with pytest.raises(ParameterError, match=r"dropout = 0.3: must be smaller.*452 of 500"):
-        plan_graph(500, 0.3, 0.3, Mode.ACTIVE)
+    with pytest.raises(ParameterError, match=r"dropout = 0.3: must be smaller.*272 of 300"):
+        plan_graph(300, 0.3, 0.3, Mode.ACTIVE)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -95,6 +95,6 @@ def test_the_default_graph_of_a_cohort(mode: Mode) -> None:
 
 
 def test_large_cohorts_that_no_sparse_graph_fits_use_the_complete_one() -> None:
-    degree, threshold = default_graph(500, 150, 150, Mode.ACTIVE)
-    assert (degree, threshold) == (0, 326)
-    context(500, degree, threshold, 350, 150, Mode.ACTIVE)
+    degree, threshold = default_graph(300, 90, 90, Mode.ACTIVE)
+    assert (degree, threshold) == (0, 196)
+    context(300, degree, threshold, 210, 90, Mode.ACTIVE)

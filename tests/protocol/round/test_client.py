@@ -21,6 +21,7 @@ from round_kit import (
     make_client,
     make_setup,
     updates,
+    waiting,
 )
 
 from dp import (
@@ -31,7 +32,6 @@ from dp import (
     NonFiniteUpdateError,
     SkellamMechanism,
 )
-from dp.keystream import NoiseSeed
 from dp.mechanisms import MECHANISMS, DistributedMechanism, mechanism_of
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
@@ -40,11 +40,9 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.clauses import PairwiseClauses
 from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
-from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
 from secagg import (
-    FieldVector,
     Identity,
     LocalProtocolError,
     Mode,
@@ -62,15 +60,9 @@ def ready(
     setup: RoundSetup | None = None, history: ClientHistory | None = None
 ) -> tuple[RoundClient, ServerSession]:
     """A client that has received its shares and waits for its update, and its server."""
-    setup = setup or make_setup()
     clients = [make_client(i, None if i else history) for i in range(len(IDENTITIES))]
-    server = ServerSession(setup.context)
-    for index, client in enumerate(clients):
-        server.receive_bytes(index, client.join(setup.announce(), MODEL))
-    for index, data in server.close_round_bytes():
-        server.receive_bytes(index, clients[index].receive(data))
-    for index, data in server.close_round_bytes():
-        assert clients[index].receive(data) is None
+    shares, server = waiting(setup or make_setup(), clients)
+    assert clients[0].receive(shares) is None
     return clients[0], server
 
 
@@ -82,36 +74,48 @@ def colluding(setup: RoundSetup, colluders: int = 1) -> RoundSetup:
     return RoundSetup(context, setup.parameters)
 
 
+def policy_of(**clauses: Any) -> ClientPolicy:
+    """A policy that asks for nothing but these clauses."""
+    return ClientPolicy(**{"minimum_noise_multiplier": 0.0, **clauses})
+
+
+SETUP = make_setup()
+ABOVE = math.sqrt(101.0) / SETUP.parameters.l2_bound + 1e-10
+"""Just more than the noise multiplier of that round; of a single client it is the half."""
+
+
 class TestClient:
     """One client against its own caller, its own policy, and a server that lies."""
 
     def client(self, registry: frozenset[bytes] = REGISTRY, **policy: Any) -> RoundClient:
-        values = {"minimum_noise_multiplier": 0.0, **policy}
-        history = ClientHistory(values.get("goal"))
-        return RoundClient(IDENTITIES[0], registry, ClientPolicy(**values), history)
+        chosen = policy_of(**policy)
+        return RoundClient(IDENTITIES[0], registry, chosen, ClientHistory(chosen.goal))
 
     @pytest.mark.parametrize(
-        ("policy", "parameter"),
+        ("clause", "accepts", "refuses", "parameter"),
         [
-            ({"minimum_survivors": 5}, "minimum_survivors"),
-            ({"registry_colluders": 1}, "tolerated_colluders"),
-            ({"smallest_cohort": 7}, "cohort_size"),
-            ({"largest_cohort": 5}, "cohort_size"),
-            ({"minimum_own_noise_multiplier": 1.0}, "own_noise_multiplier"),
-            ({"minimum_noise_multiplier": 1.0}, "noise_multiplier"),
-            ({"largest_clip_l2": 1.9}, "clip_l2"),
-            ({"largest_bits": 9}, "bits"),
-            ({"largest_length": 199}, "length"),
-            ({"largest_coins": 100}, "coins"),
-            ({"largest_variance": 25.0}, "variance"),
-            ({"largest_linf_bound": 99}, "linf_bound"),
-            ({"dimension": 201}, "dimension"),
-            ({"goal": PrivacyGoal(10.0, 1e-5, 1)}, "epsilon"),
+            ("minimum_survivors", 4, 5, "minimum_survivors"),
+            ("registry_colluders", 0, 1, "tolerated_colluders"),
+            ("smallest_cohort", 6, 7, "cohort_size"),
+            ("largest_cohort", 6, 5, "cohort_size"),
+            ("minimum_own_noise_multiplier", ABOVE / 2 - 1e-9, ABOVE / 2, "own_noise_multiplier"),
+            ("minimum_noise_multiplier", ABOVE - 1e-9, ABOVE, "noise_multiplier"),
+            ("largest_clip_l2", 2.0, 1.9, "clip_l2"),
+            ("largest_bits", SETUP.context.bits, SETUP.context.bits - 1, "bits"),
+            ("largest_length", 200, 199, "length"),
+            ("largest_coins", 101, 100, "coins"),
+            ("largest_variance", 25.25, 25.0, "variance"),
+            ("largest_linf_bound", 100, 99, "linf_bound"),
+            ("dimension", 200, 201, "dimension"),
+            ("goal", PrivacyGoal(1e6, 1e-5, 1), PrivacyGoal(10.0, 1e-5, 1), "epsilon"),
         ],
     )
-    def test_policy_refuses(self, policy: dict[str, Any], parameter: str) -> None:
+    def test_each_clause_accepts_up_to_its_bound(
+        self, clause: str, accepts: Any, refuses: Any, parameter: str
+    ) -> None:
+        assert self.client(**{clause: accepts}).join(SETUP.announce(), MODEL)
         with refused(PolicyError, parameter):
-            self.client(**policy).join(make_setup().announce(), MODEL)
+            self.client(**{clause: refuses}).join(SETUP.announce(), MODEL)
 
     @pytest.mark.parametrize("noise", [SkellamMechanism(1e4), DiscreteGaussianMechanism(1e4)])
     def test_policy_refuses_other_noise_than_it_names(
@@ -127,28 +131,27 @@ class TestClient:
         client = self.client(mechanisms=(noise.name,))
         assert client.join(announcement, MODEL)
 
-    @pytest.mark.parametrize("names", [(), "skellam", ("laplace",), ("binomial", "none")])
-    def test_a_policy_names_mechanisms_that_there_are(self, names: tuple[str, ...]) -> None:
-        with pytest.raises(ParameterError, match="mechanisms"):
-            ClientPolicy(minimum_noise_multiplier=0.0, mechanisms=names)
-
-    @pytest.mark.parametrize("schemes", [(), (PairwiseClauses(), PairwiseClauses())])
-    def test_a_policy_has_clauses_once_for_each_scheme(
-        self, schemes: tuple[PairwiseClauses, ...]
-    ) -> None:
-        with pytest.raises(ParameterError, match="schemes"):
-            ClientPolicy(minimum_noise_multiplier=0.0, schemes=schemes)
+    @pytest.mark.parametrize(
+        ("clause", "values"),
+        [
+            ("mechanisms", [(), "skellam", ("laplace",), ("binomial", "none")]),
+            ("schemes", [(), (PairwiseClauses(), PairwiseClauses())]),
+            ("minimum_noise_multiplier", [-0.1, np.nan]),
+            ("minimum_own_noise_multiplier", [-1.0, np.nan]),
+            ("smallest_cohort", [1, -5, 3.0, True, (1 << 20) + 1]),
+            ("largest_cohort", [1, 3, 20.5, None, (1 << 20) + 1]),
+            ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
+        ],
+    )
+    def test_a_clause_that_cannot_be_is_named(self, clause: str, values: list[Any]) -> None:
+        for value in values:
+            with refused(ParameterError, clause):
+                policy_of(**{"smallest_cohort": 4, clause: value})
 
     def test_policy_refuses_rounds_without_the_consistency_check(self) -> None:
         announcement = make_setup(mode=Mode.SEMI_HONEST).announce()
         with pytest.raises(PolicyError, match="mode"):
             self.client().join(announcement, MODEL)
-
-    def test_policy_accepts_what_it_should(self) -> None:
-        setup = make_setup()
-        exact = setup.released.noise_multiplier
-        client = self.client(minimum_noise_multiplier=exact)
-        assert client.join(setup.announce(), MODEL)
 
     def test_strangers_in_the_cohort_are_refused(self) -> None:
         with pytest.raises(PolicyError, match="unregistered"):
@@ -215,7 +218,7 @@ class TestPolicy:
         assert setup.released.noise_multiplier == pytest.approx(expected, rel=1e-12)
 
     def test_length_is_that_of_the_update_as_well_as_of_its_sketch(self) -> None:
-        policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_length=100)
+        policy = policy_of(largest_length=100)
         with pytest.raises(PolicyError, match="length = 200"):
             policy.check(make_setup(size=60))
 
@@ -260,7 +263,7 @@ class TestPolicy:
         )
         assert 1.8 * one < four < 4 * one
         goal = PrivacyGoal(four, 1e-5, 4)
-        policy = ClientPolicy(minimum_noise_multiplier=0.0, goal=goal, mechanisms=(name,))
+        policy = policy_of(goal=goal, mechanisms=(name,))
         policy.check(setup)
         with pytest.raises(PolicyError, match="epsilon"):
             policy.check(rounds(19_900.0))
@@ -271,30 +274,26 @@ class TestPolicy:
         history.charge(setup)
         assert history.epsilon == accountant.epsilon(1e-5)
 
-    def test_narrow_summands_pass_the_multiplier_and_fail_the_goal(self) -> None:
-        """A sum of very narrow discrete Gaussians has the variance of a wide one, not its law."""
-        coarse = {"scale": 0.5, "linf_bound": 4}
-        narrow, wide = (
-            make_setup(mechanism=kind(0.1), **coarse)
-            for kind in (DiscreteGaussianMechanism, SkellamMechanism)
-        )
-        goal = PrivacyGoal(60.0, 1e-5, 1)
-        multiplier = 0.5 * narrow.released.noise_multiplier
-        for setup in (narrow, wide):
-            policy = ClientPolicy(minimum_noise_multiplier=multiplier, mechanisms=MECHANISMS)
-            policy.check(setup)
-            with pytest.raises(PolicyError, match="epsilon"):
-                dataclasses.replace(policy, goal=goal).check(setup)
-
-    def test_coarse_noise_passes_the_multiplier_and_fails_the_goal(self) -> None:
-        """Noise of a few units, and coordinates that can stand out of it."""
-        setup = make_setup(coins=6, scale=0.8, linf_bound=5)
-        goal = PrivacyGoal(8.0, 1e-5, 1)
-        multiplier = 0.3
-        assert setup.released.noise_multiplier > multiplier
-        ClientPolicy(minimum_noise_multiplier=multiplier).check(setup)
+    @pytest.mark.parametrize(
+        ("round_", "epsilon"),
+        [
+            # A sum of very narrow discrete Gaussians has the variance of a wide one, not its law.
+            ({"mechanism": DiscreteGaussianMechanism(0.1), "scale": 0.5, "linf_bound": 4}, 60.0),
+            ({"mechanism": SkellamMechanism(0.1), "scale": 0.5, "linf_bound": 4}, 60.0),
+            # Noise of a few units, and coordinates that can stand out of it.
+            ({"coins": 6, "scale": 0.8, "linf_bound": 5}, 8.0),
+        ],
+        ids=["narrow", "skellam", "coarse"],
+    )
+    def test_noise_that_passes_the_multiplier_may_fail_the_goal(
+        self, round_: dict[str, Any], epsilon: float
+    ) -> None:
+        setup = make_setup(**round_)
+        multiplier = 0.5 * setup.released.noise_multiplier
+        policy = policy_of(minimum_noise_multiplier=multiplier, mechanisms=MECHANISMS)
+        policy.check(setup)
         with pytest.raises(PolicyError, match="epsilon"):
-            ClientPolicy(minimum_noise_multiplier=multiplier, goal=goal).check(setup)
+            dataclasses.replace(policy, goal=PrivacyGoal(epsilon, 1e-5, 1)).check(setup)
 
     def test_rounds_beyond_every_theorem_have_no_finite_epsilon(self) -> None:
         goal = PrivacyGoal(8.0, 1e-5, 1)
@@ -377,25 +376,6 @@ class TestHistory:
         assert history.epsilon == 0.0
 
 
-def test_every_submission_draws_its_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The vectors before masking: the same update twice, and hardly a coordinate alike."""
-    encoded = []
-    encode = Pipeline.encode
-
-    def watched(
-        pipeline: Pipeline, update: np.ndarray, seed: NoiseSeed, removable: list[Any]
-    ) -> FieldVector:
-        encoded.append(encode(pipeline, update, seed, removable))
-        return encoded[-1]
-
-    monkeypatch.setattr(Pipeline, "encode", watched)
-    for number in range(2):
-        client, _ = ready(make_setup(round_number=number))
-        client.submit(updates(0))
-    # The noise of 101 coins repeats in a coordinate with probability 0.056.
-    assert np.count_nonzero(encoded[0].elements == encoded[1].elements) < 60
-
-
 class TestHostileAnnouncements:
     """Any numbers whatever: accepted, refused, or malformed. Nothing else, and nothing large."""
 
@@ -424,8 +404,7 @@ class TestHostileAnnouncements:
             name: data.draw(kinds.get(type(ANNOUNCED[name]), self.SPECS), label=name)
             for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=4))
         }
-        policy = ClientPolicy(
-            minimum_noise_multiplier=0.0,
+        policy = policy_of(
             goal=data.draw(st.sampled_from([None, PrivacyGoal(1e9, 1e-5, 3)])),
             largest_length=1000,
         )
@@ -471,48 +450,16 @@ class TestHostileAnnouncements:
 class TestPolicyClauses:
     """What a client asks of cohorts, of colluders, and of its own noise."""
 
-    @pytest.mark.parametrize(
-        ("name", "values"),
-        [
-            ("minimum_noise_multiplier", [-0.1, np.nan]),
-            ("minimum_own_noise_multiplier", [-1.0, np.nan]),
-            ("smallest_cohort", [1, -5, 3.0, True, (1 << 20) + 1]),
-            ("largest_cohort", [1, 3, 20.5, None, (1 << 20) + 1]),
-            ("registry_colluders", [-1, 0.5, False, (1 << 20) + 1]),
-        ],
-    )
-    def test_what_is_no_bound_is_named(self, name: str, values: list[float | None]) -> None:
-        for value in values:
-            with pytest.raises(ParameterError, match=f"{name} = ") as caught:
-                ClientPolicy(**{"minimum_noise_multiplier": 0.0, "smallest_cohort": 4, name: value})
-            assert caught.value.argument == name
-
     def test_by_default_any_cohort_and_any_noise_of_ones_own_will_do(self) -> None:
-        ClientPolicy(minimum_noise_multiplier=0.0).check(make_setup(coins=0))
+        policy_of().check(make_setup(coins=0))
 
-    @pytest.mark.parametrize(
-        ("clause", "accepts", "refuses", "told"),
-        [
-            ("smallest_cohort", 6, 7, "at least 7"),
-            ("largest_cohort", 6, 5, "at most 5"),
-        ],
-    )
-    def test_sizes_of_cohorts(self, clause: str, accepts: int, refuses: int, told: str) -> None:
-        policy = ClientPolicy(minimum_noise_multiplier=0.0, **{clause: accepts})
-        policy.check(make_setup())
-        with pytest.raises(PolicyError, match=f"cohort_size = 6, .* accepts {told}"):
-            dataclasses.replace(policy, **{clause: refuses}).check(make_setup())
-
-    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self) -> None:
+    @pytest.mark.parametrize("bound", [2, 60])
+    def test_all_colluders_of_the_registry_may_be_in_one_cohort(self, bound: int) -> None:
         """The server picks the cohort: the bound is not scaled down to its size."""
         setup = colluding(make_setup())
-        policy = ClientPolicy(minimum_noise_multiplier=0.0, registry_colluders=1)
-        policy.check(setup)
-        for bound in (2, 60):
-            with pytest.raises(PolicyError) as caught:
-                dataclasses.replace(policy, registry_colluders=bound).check(setup)
-            assert caught.value.parameter == "tolerated_colluders"
-            assert f"at least {bound}" in str(caught.value) and "plan for" in str(caught.value)
+        policy_of(registry_colluders=1).check(setup)
+        with pytest.raises(PolicyError, match=f"at least {bound}.* plan for"):
+            policy_of(registry_colluders=bound).check(setup)
 
     def test_a_plan_asks_for_its_own_colluders_and_no_larger_cohort(self) -> None:
         plan = TrainingPlan(
@@ -527,25 +474,10 @@ class TestPolicyClauses:
 
     def test_only_coins_that_nobody_else_can_take_off_count_as_ones_own(self) -> None:
         """With removable noise that is batch 0: peers hold the shares of all other seeds."""
-        for removable in (False, True):
-            setup = make_setup(coins=20_000, removable=removable)
-            own = setup.schedule.batches[0] if removable else 20_000
-            assert (own < 20_000) == removable
-            multiplier = np.sqrt(own / 4.0) / setup.parameters.l2_bound
-            policy = ClientPolicy(
-                minimum_noise_multiplier=0.0, minimum_own_noise_multiplier=multiplier * (1 - 1e-9)
-            )
-            policy.check(setup)
-            policy = dataclasses.replace(
-                policy, minimum_own_noise_multiplier=multiplier * (1 + 1e-9)
-            )
-            with pytest.raises(PolicyError, match="more noise of each client") as caught:
-                policy.check(setup)
-            assert caught.value.parameter == "own_noise_multiplier"
-
-    def test_a_refused_round_has_cost_nothing_and_sent_nothing(self) -> None:
-        history = ClientHistory()
-        policy = ClientPolicy(minimum_noise_multiplier=0.0, largest_cohort=5)
-        with pytest.raises(PolicyError, match="cohort_size"):
-            make_client(0, history, policy).join(make_setup().announce(), bytes(32))
-        history.answer(make_setup())
+        setup = make_setup(coins=20_000, removable=True)
+        own = setup.schedule.batches[0]
+        multiplier = np.sqrt(own / 4.0) / setup.parameters.l2_bound
+        policy_of(minimum_own_noise_multiplier=multiplier * (1 - 1e-9)).check(setup)
+        assert own < 20_000
+        with pytest.raises(PolicyError, match="more noise of each client"):
+            policy_of(minimum_own_noise_multiplier=multiplier * (1 + 1e-9)).check(setup)

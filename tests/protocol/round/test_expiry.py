@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from round_kit import (
@@ -18,43 +15,36 @@ from round_kit import (
     OPEN_POLICY,
     OPENED,
     Watch,
+    expiring,
     make_client,
     make_setup,
+    messages_of,
     updates,
+    waiting,
 )
 
 from dp import Ledger
 from protocol.errors import PolicyError
-from protocol.exchange.aggregators import RealAggregator, UpdateSource
+from protocol.exchange.aggregators import RealAggregator
 from protocol.exchange.remote import RemoteClient, refuse
 from protocol.goal import PrivacyGoal
 from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round import stored_round
-from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.losses import Stage
-from protocol.round.setup import RoundSetup
 from protocol.training.power import PowerTraining
 from protocol.training.private import PrivateTraining
-from secagg import ParameterError, RemoteProtocolError, ServerSession, SessionAbortedError
+from secagg import ParameterError, SessionAbortedError
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.pairwise.transitions import ClientPhase
-from secagg.storage import StoredStateError, TokenFolder
 from sketch.controllers import FixedRate
 from sketch.factors import FactorShapes
 from sketch.layers import LayerShapes
 from tests.doubles.plans import plan_of_words
 from tests.doubles.refused import refused
 
-
-def with_an_end(setup: RoundSetup) -> RoundSetup:
-    """The same round, with an hour from its opening."""
-    context = dataclasses.replace(setup.context, opened_at=OPENED, lifetime_seconds=HOUR)
-    return RoundSetup(context, setup.parameters)
-
-
-SETUP = with_an_end(make_setup())
+ENDLESS = make_setup()
+SETUP = expiring(ENDLESS)
 
 
 @pytest.mark.parametrize("seconds", [-CLOCK_SKEW_SECONDS, 0.0, 17.5, HOUR])
@@ -73,35 +63,9 @@ def test_a_round_that_is_over_or_to_come_is_not(seconds: float) -> None:
     assert make_client(clock=Watch(), history=history).join(SETUP.announce(), MODEL)
 
 
-def test_without_a_clock_no_round_is_ever_over() -> None:
+def test_without_a_clock_or_a_lifetime_no_round_is_ever_over() -> None:
     assert make_client().join(SETUP.announce(), MODEL)
-
-
-def test_without_a_lifetime_no_round_is_ever_over() -> None:
-    assert make_client(clock=Watch(1e12)).join(make_setup().announce(), MODEL)
-
-
-def messages_of(
-    setup: RoundSetup, clients: list[RoundClient], updates: UpdateSource
-) -> Iterator[tuple[Stage, bytes] | None]:
-    """What the server of a whole round sends to client 0, stage by stage.
-
-    Client 0 is stopped before it answers; `act` does it.
-    """
-    server = ServerSession(setup.context)
-    down = [(index, setup.announce()) for index in range(len(clients))]
-    for stage in Stage:
-        yield stage, dict(down)[0]
-        for index, data in down:
-            client = clients[index]
-            if stage is Stage.ADVERTISE:
-                answer = client.join(data, MODEL)
-            else:
-                answer = client.receive(data)
-            server.receive_bytes(index, client.submit(updates(index)) if answer is None else answer)
-        if stage is Stage.UNMASK:
-            return
-        down = server.close_round_bytes()
+    assert make_client(clock=Watch(1e12)).join(ENDLESS.announce(), MODEL)
 
 
 STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
@@ -111,7 +75,7 @@ STAGES = [stage for stage in Stage if Stage.ADVERTISE < stage < Stage.RECOVER]
 def test_a_client_leaves_an_expired_round_at_every_stage(last: Stage) -> None:
     watch = Watch()
     clients = [make_client(i, clock=watch if i == 0 else None) for i in range(6)]
-    for stage, message in messages_of(SETUP, clients, updates):
+    for stage, message, _ in messages_of(SETUP, clients):
         if stage is last:
             watch.seconds = HOUR + 1
             with pytest.raises(PolicyError, match="by our clock"):
@@ -128,147 +92,14 @@ def test_a_client_leaves_an_expired_round_at_every_stage(last: Stage) -> None:
 def test_an_update_is_not_handed_over_after_the_end() -> None:
     watch, history = Watch(), ClientHistory(PrivacyGoal(1e6, 1e-5, 5))
     clients = [make_client(i, None if i else history, clock=watch) for i in range(6)]
-    for stage, message in messages_of(SETUP, clients, updates):
-        if stage is Stage.INPUT:
-            assert clients[0].receive(message) is None
-            watch.seconds = HOUR + 1  # training took too long
-            with pytest.raises(PolicyError, match="opened_at"):
-                clients[0].submit(updates(0))
-            break
+    assert clients[0].receive(waiting(SETUP, clients)[0]) is None
+    watch.seconds = HOUR + 1  # training took too long
+    with pytest.raises(PolicyError, match="opened_at"):
+        clients[0].submit(updates(0))
     assert history.epsilon == 0.0
     watch.seconds = 0
     with pytest.raises(SessionAbortedError):
         clients[0].submit(updates(0))
-
-
-def test_a_stored_round_is_used_up_by_the_end(tmp_path: Path) -> None:
-    watch, tokens = Watch(), TokenFolder(tmp_path)
-    client = make_client(clock=watch)
-    client.join(SETUP.announce(), MODEL)
-    stored = client.suspend(tokens)
-    watch.seconds = HOUR + 1
-    late = make_client(clock=watch)
-    with pytest.raises(PolicyError, match="opened_at"):
-        late.resume(stored, tokens)
-    assert late.phase is ClientPhase.FRESH
-    watch.seconds = 0
-    with pytest.raises(StoredStateError, match="before"):
-        make_client(clock=watch).resume(stored, tokens)
-
-
-def test_a_stored_round_goes_on_in_time(tmp_path: Path) -> None:
-    client, tokens = make_client(clock=Watch()), TokenFolder(tmp_path)
-    client.join(SETUP.announce(), MODEL)
-    again = make_client(clock=Watch(HOUR))
-    again.resume(client.suspend(tokens), tokens)
-    assert again.phase is ClientPhase.ADVERTISED
-
-
-class TestStoredWithAClock:
-    """A round that was joined with a clock ends by it, through restarts."""
-
-    @pytest.fixture
-    def stored(self, tokens: TokenFolder) -> bytes:
-        """Joined at the start, and stored ten minutes before the end."""
-        watch = Watch()
-        client = make_client(clock=watch)
-        client.join(SETUP.announce(), MODEL)
-        watch.seconds = HOUR - 600
-        return client.suspend(tokens)
-
-    def test_without_a_clock_it_is_not_resumed_and_not_used_up(
-        self, stored: bytes, tokens: TokenFolder
-    ) -> None:
-        for _ in range(2):
-            with pytest.raises(StoredStateError, match="pass `clock`"):
-                make_client().resume(stored, tokens)
-        again = make_client(clock=Watch(HOUR))
-        again.resume(stored, tokens)
-        assert again.phase is ClientPhase.ADVERTISED
-
-    def test_who_writes_that_there_was_none_does_not_open_it(
-        self, stored: bytes, tokens: TokenFolder
-    ) -> None:
-        plain = msgspec.msgpack.decode(stored, type=stored_round.Plain)
-        assert plain[3] == OPENED + HOUR - 600
-        for seen in (None, float(OPENED)):
-            changed = msgspec.msgpack.encode((*plain[:3], seen, plain[4]))
-            for client in (make_client(), make_client(clock=Watch())):
-                with pytest.raises(StoredStateError):
-                    client.resume(changed, tokens)
-        make_client(clock=Watch()).resume(stored, tokens)
-
-    def test_a_clock_that_went_back_does_not_lengthen_it(
-        self, stored: bytes, tokens: TokenFolder
-    ) -> None:
-        watch = Watch(-600)
-        client = make_client(clock=watch)
-        client.resume(stored, tokens)
-        for seconds in (-600, math.nan):  # whatever it shows while the round is stored again
-            watch.seconds = seconds
-            stored = client.suspend(tokens)
-            watch.seconds = -600
-            client = make_client(clock=watch)
-            client.resume(stored, tokens)
-        plain = msgspec.msgpack.decode(client.suspend(tokens), type=stored_round.Plain)
-        assert plain[3] == OPENED + HOUR - 600
-
-    def test_one_that_was_over_when_it_was_stored_stays_over(self, tokens: TokenFolder) -> None:
-        watch = Watch()
-        client = make_client(clock=watch)
-        client.join(SETUP.announce(), MODEL)
-        watch.seconds = HOUR + 1
-        stored = client.suspend(tokens)
-        watch.seconds = 0
-        with pytest.raises(PolicyError, match="opened_at"):
-            make_client(clock=watch).resume(stored, tokens)
-
-    def test_also_between_two_messages(self) -> None:
-        watch = Watch(HOUR)
-        client = make_client(clock=watch)
-        client.join(SETUP.announce(), MODEL)
-        watch.seconds = 0
-        with pytest.raises(RemoteProtocolError):
-            client.receive(b"")
-        assert client._time.seen == OPENED + HOUR
-
-    @pytest.mark.parametrize("joined_with", [True, False])
-    def test_a_round_without_an_end_needs_no_clock(
-        self, tokens: TokenFolder, joined_with: bool
-    ) -> None:
-        client = make_client(clock=Watch() if joined_with else None)
-        client.join(make_setup().announce(), MODEL)
-        make_client().resume(client.suspend(tokens), tokens)
-
-    def test_one_joined_without_a_clock_needs_none(self, tokens: TokenFolder) -> None:
-        client = make_client()
-        client.join(SETUP.announce(), MODEL)
-        make_client().resume(client.suspend(tokens), tokens)
-
-
-@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
-@pytest.mark.parametrize("use", ["receive", "submit", "suspend"])
-def test_a_clock_that_fails_ends_the_round(
-    tmp_path: Path, error: type[Exception], use: str
-) -> None:
-    class Broken(Watch):
-        def __call__(self) -> float:
-            if self.seconds:
-                raise error
-            return super().__call__()
-
-    watch = Broken()
-    client = make_client(clock=watch)
-    client.join(SETUP.announce(), MODEL)
-    watch.seconds = 1
-    uses = {
-        "receive": lambda: client.receive(b""),
-        "submit": lambda: client.submit(np.zeros(200)),
-        "suspend": lambda: client.suspend(TokenFolder(tmp_path)),
-    }
-    with pytest.raises(error):
-        uses[use]()
-    assert client.phase is ClientPhase.ABORTED
 
 
 def test_a_server_hears_that_a_policy_refused() -> None:
@@ -283,13 +114,12 @@ class TestPolicy:
     @pytest.mark.parametrize("longest", [HOUR, HOUR + 1])
     def test_it_takes_part_in_short_rounds(self, longest: int) -> None:
         policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=longest)
-        assert make_client(clock=Watch(), policy=policy).join(SETUP.announce(), MODEL)
-
-    def test_longer_ones_and_those_without_an_end_are_refused(self) -> None:
-        policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=HOUR - 1)
-        for announced in (SETUP, make_setup()):
-            with refused(PolicyError, "lifetime_seconds"):
-                make_client(clock=Watch(), policy=policy).join(announced.announce(), MODEL)
+        make_client(clock=Watch(), policy=policy).join(SETUP.announce(), MODEL)
+        with refused(PolicyError, "lifetime_seconds"):
+            make_client(clock=Watch(), policy=policy).join(ENDLESS.announce(), MODEL)
+        shorter = dataclasses.replace(policy, largest_lifetime_seconds=HOUR - 1)
+        with refused(PolicyError, "lifetime_seconds"):
+            make_client(clock=Watch(), policy=shorter).join(SETUP.announce(), MODEL)
 
     def test_it_needs_a_clock(self) -> None:
         policy = dataclasses.replace(OPEN_POLICY, largest_lifetime_seconds=HOUR)

@@ -122,18 +122,6 @@ def test_a_round_is_signed_for_while_it_is_the_last(noise: MemberNoise) -> None:
     noise.sign(second, record(1))
 
 
-def test_signing_late_would_break_the_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twin that signs for a round after a later one was begun: two lists that both hold."""
-    monkeypatch.setattr(module, "_require_last", lambda *_: None)
-    twin = MemberNoise()
-    twin.begin(round_of(0))
-    twin.begin(round_of(1))
-    twin.sign(round_of(1), record(1))
-    twin.sign(round_of(0), record(0))
-    # What it has signed for in round 1 is not in this list, and it begins the round all the same.
-    twin.begin(round_of(2, record(0)))
-
-
 def test_runs_are_apart(noise: MemberNoise) -> None:
     play(noise, round_of(5))
     other = tuple(
@@ -161,13 +149,6 @@ def test_no_list_without_what_was_signed(noise: MemberNoise) -> None:
     noise.begin(round_of(3, record(0), record(1, (1, 2, 3, 4)), record(2)))
     with pytest.raises(PolicyError, match="first 1 records"):
         noise.begin(round_of(4, record(1), record(2)))
-
-
-def test_the_twin_that_forgets_what_it_signed_begins_on_any_list() -> None:
-    twin = MemberNoise()
-    play(twin, round_of(0))
-    twin._memories[kit.SESSION] = msgspec.structs.replace(held(twin), head=b"", records=0)
-    twin.begin(round_of(1))
 
 
 @pytest.mark.parametrize(
@@ -273,9 +254,9 @@ STEPS = st.lists(
 )
 
 
-def opened_noise(make: Callable[[], MemberNoise], steps: Any) -> dict[int, list[int]]:
+def opened_noise(steps: Any) -> dict[int, list[int]]:
     """By round whose noise it is: how often it is in all sums that may be opened, with its sign."""
-    noise, told, number = make(), [], 0
+    noise, told, number = MemberNoise(), [], 0
     found: dict[int, list[int]] = {}
     for present, arrives, proposed, signs, skip in steps:
         number += skip
@@ -303,32 +284,11 @@ def opened_noise(make: Callable[[], MemberNoise], steps: Any) -> dict[int, list[
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_in_any_schedule_noise_goes_in_once_and_comes_back_at_most_once(steps: Any) -> None:
-    assert all(signs in ([1], [1, -1]) for signs in opened_noise(MemberNoise, steps).values())
+    assert all(signs in ([1], [1, -1]) for signs in opened_noise(steps).values())
 
 
-class Forgetful(MemberNoise):
-    """A twin that keeps every seed."""
-
-    def begin(self, context: OneShotContext) -> None:
-        before = self._read(context.session_id).added
-        super().begin(context)
-        memory = self._read(context.session_id)
-        self._write(context.session_id, msgspec.structs.replace(memory, added=before))
-
-    def may_take_back(self, context: OneShotContext, member: int, variance: float) -> Any:
-        del member, variance
-        added = [
-            each
-            for each in self._read(context.session_id).added
-            if any(each.round_number == one.round_number for one in context.records)
-        ]
-        return added[0] if added else None
-
-
-def test_the_twin_that_keeps_its_seeds_takes_noise_back_twice() -> None:
-    steps = [(True, True, True, True, 1)] * 4
-    assert opened_noise(Forgetful, steps)[1] == [1, -1, -1, -1]
-    assert opened_noise(MemberNoise, steps)[1] == [1, -1]
+def test_noise_comes_back_when_all_goes_well() -> None:
+    assert opened_noise([(True, True, True, True, 1)] * 3) == {1: [1, -1], 2: [1, -1], 3: [1]}
 
 
 # -- one memory, in one place ---------------------------------------------------------------------
@@ -338,22 +298,6 @@ def test_it_is_neither_copied_nor_pickled(noise: MemberNoise) -> None:
     for copied in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="comes back only once"):
             copied(noise)
-
-
-def test_it_is_refused_in_a_fork(noise: MemberNoise) -> None:
-    noise.begin(round_of(0))
-    child = os.fork()
-    if child == 0:
-        status = 0
-        try:
-            noise.begin(round_of(1))
-            status = 1
-        except LocalProtocolError:
-            pass
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
-    noise.begin(round_of(1))
 
 
 def test_of_threads_that_begin_one_round_one_succeeds(noise: MemberNoise) -> None:

@@ -8,8 +8,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import pytest
-from one_shot_rounds import Stream, identity
-from one_shot_worlds import DIGEST, DIMENSION, SESSION, World, plan_of, update
+from one_shot_rounds import identity
+from one_shot_worlds import DIGEST, SESSION, World, plan_of, update
 from returned_worlds import HEAD, changed
 
 from dp import LedgerError
@@ -27,22 +27,9 @@ from secagg import (
     RemoteProtocolError,
     SessionAbortedError,
 )
-from secagg.oneshot.committee import CommitteeKind, Member
+from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.context import fewest_survivors
 from tests.doubles.refused import refused
-
-
-def client_of(world: World, index: int = 0, **options: Any) -> OneShotRoundClient:
-    """One client with the plan's policy."""
-    policy = options.pop("policy", world.client_policy)
-    return OneShotRoundClient(
-        world.identities[index],
-        frozenset(world.keys),
-        policy,
-        options.pop("history", None) or ClientHistory(policy.goal),
-        Stream("client", index),
-        **options,
-    )
 
 
 def member_of(world: World, policy: MemberPolicy | None = None) -> RoundMember:
@@ -71,7 +58,7 @@ def test_an_announcement_is_read_back(world: World) -> None:
 
 
 def test_a_client_uploads_once_and_may_send_it_again(world: World) -> None:
-    client = client_of(world)
+    client = world.client()
     with pytest.raises(LocalProtocolError, match="join a round first"):
         client.submit(update(0))
     announcement = world.setup().announce(0)
@@ -97,7 +84,7 @@ def test_an_upload_is_not_sent_again_before_it_is_charged() -> None:
             super().charge(setup)
 
     asked: list[Future[bytes]] = []
-    client = client_of(world, history=Asked(world.client_policy.goal))
+    client = world.client(history=Asked(world.client_policy.goal))
     client.join(world.setup().announce(0), DIGEST)
     with ThreadPoolExecutor(1) as pool:
         sent = client.submit(update(0))
@@ -125,7 +112,7 @@ def test_an_upload_is_not_sent_again_before_it_is_charged() -> None:
 def test_a_client_refuses_other_terms(world: World, change: dict[str, Any], argument: str) -> None:
     announcement = changed(world.setup().announce(0), **change)
     with pytest.raises((PolicyError, RemoteProtocolError), match=argument):
-        client_of(world).join(announcement, DIGEST)
+        world.client().join(announcement, DIGEST)
 
 
 @pytest.mark.parametrize("cut", [0, 3, HEAD, HEAD + 1, -1])
@@ -194,9 +181,9 @@ def test_corrupt_members_of_everyone_are_corrupt_clients() -> None:
 def test_a_client_without_a_clock_takes_no_round_that_must_expire(world: World) -> None:
     policy = dataclasses.replace(world.client_policy, largest_lifetime_seconds=60)
     with pytest.raises(ParameterError, match="clock"):
-        client_of(world, policy=policy)
+        world.client(policy=policy)
     with pytest.raises(PolicyError, match="lifetime_seconds"):
-        client_of(world, policy=policy, clock=lambda: 0.0).join(world.setup().announce(0), DIGEST)
+        world.client(policy=policy, clock=lambda: 0.0).join(world.setup().announce(0), DIGEST)
 
 
 def test_a_policy_with_a_goal_needs_a_history_that_counts_against_it(world: World) -> None:
@@ -282,10 +269,3 @@ def test_infeasible_member_policies() -> None:
     for name, value in {**wrong, "largest_variance": 0.0}.items():
         with refused(ParameterError, name):
             MemberPolicy(**{**good, name: value})  # type: ignore[arg-type]
-
-
-def test_members_are_written_and_read() -> None:
-    entry = SealingKeys(identity("member", 1), SESSION, 3, 10).entry
-    assert Member.decode(entry.encode()) == entry
-    assert (entry.first_round, entry.last_round) == (3, 12)
-    assert DIMENSION == 40

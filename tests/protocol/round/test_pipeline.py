@@ -196,14 +196,9 @@ def test_released_noise_is_binomial_over_the_survivors(coins: int) -> None:
 
 
 @pytest.mark.statistical
-def test_a_reused_noise_seed_is_rejected() -> None:
-    noise = released_noise(5, 100, rounds=100, broken_twin=True)
-    assert not variance_is_plausible(noise, 500)
-
-
-@pytest.mark.statistical
-def test_half_the_coins_are_rejected() -> None:
-    noise = released_noise(5, 50, rounds=100)
+@pytest.mark.parametrize(("coins", "reused"), [(100, True), (50, False)])
+def test_a_reused_noise_seed_and_half_the_coins_are_rejected(coins: int, reused: bool) -> None:
+    noise = released_noise(5, coins, rounds=100, broken_twin=reused)
     assert not variance_is_plausible(noise, 500)
 
 
@@ -303,21 +298,17 @@ def test_a_mechanism_other_than_the_charged_one_is_refused(mechanism: Distribute
             pipeline.encode(updates(0), NoiseSeed.fresh())
 
 
-def test_the_noise_of_a_mean_is_that_of_its_mechanism(mechanism: DistributedMechanism) -> None:
-    pipeline = Pipeline(make_setup(mechanism=mechanism))
-    expected = (mechanism.variance + 1 / 6) / (5 * 64.0**2)
-    assert pipeline.noise_variance(5) == pytest.approx(expected, rel=1e-12)
-
-
 @pytest.mark.parametrize("survivors", [1, 3, 6])
-def test_the_noise_of_a_mean_is_that_of_its_survivors(survivors: int) -> None:
-    setup = make_setup(coins=400)
+def test_the_noise_of_a_mean_is_that_of_its_survivors(
+    survivors: int, mechanism: DistributedMechanism
+) -> None:
+    setup = make_setup(mechanism=mechanism)
     pipeline = Pipeline(setup)
     seeds = [NoiseSeed(bytes([i]) * 32) for i in range(survivors)]
     vectors = [pipeline.encode(updates(i), seeds[i]) for i in range(survivors)]
     release = pipeline.decode(ideal_sum(setup, pipeline, vectors))
-    # 400 coins and one rounding for each survivor, in units of the mean: 1 / (64 survivors).
-    expected = survivors * (400 / 4 + 1 / 6) / (64.0 * survivors) ** 2
+    # One mechanism's noise and one rounding for each survivor, in units of the mean.
+    expected = survivors * (mechanism.variance + 1 / 6) / (64.0 * survivors) ** 2
     assert release.noise_variance == pytest.approx(expected, rel=1e-12)
 
 

@@ -13,18 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_shot_rounds import identity
 from one_shot_worlds import DIGEST, SESSION, update
-from returned_worlds import EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, changed, plan_of, record
+from returned_worlds import EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld, changed, record
 
 from dp.sampling.laws import MAX_VARIANCE
 from protocol import ClientHistory
 from protocol.errors import PolicyError
-from protocol.noise.noise import Independent
 from protocol.round.field_size import bits_for, largest_sum
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.member_noise import MemberNoise, StoredMemberNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenReturns
 from protocol.round.returned_noise import ReturnedNoise, likely_returning
-from protocol.schemes.one_shot import one_shot_setup
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, centre
 from secagg.field import FieldVector
 from secagg.oneshot.messages import decode_upload
@@ -73,45 +71,41 @@ def test_what_is_announced_of_a_run_is_all_there_is(world: ReturnedWorld) -> Non
     assert written.uploads(setup.parameters, MEMBERS) == setup.context.member_uploads
 
 
-MALFORMED: list[dict[str, Any]] = [
-    {"variance": 0.0},
-    {"variance": -1.0},
-    {"variance": float("nan")},
-    {"variance": float("inf")},
-    {"variance": 1e300},
-    {"rounds": 0},
-    {"rounds": 1 << 40},
-    {"divisor": 0},
-    {"divisor": -8},
-    {"fewest": 4},
-    {"fewest": 9},
-    {"fewest": -1},
-    {"fewest_returning": 9},
-    {"fewest_returning": -1},
-    {"returning": False},
-    {"records": b"x"},
-    {"records": b""},
-    {"records": encode_records([record(3)], MEMBERS)},
-    {"records": encode_records([record(1), record(0)], MEMBERS)},
-    {"records": encode_records([record(0, (0, 1))], MEMBERS)},
-    {"records": encode_records([record(0, clients=6)], MEMBERS)},
-    {"records": encode_records([record(0, clients=9)], MEMBERS)},
-    {"records": encode_records([record(0, returned=(1,))], MEMBERS)},
-]
+MALFORMED: dict[str, list[Any]] = {
+    "variance": [0.0, -1.0, float("nan"), float("inf"), 1e300],
+    "rounds": [0, 1 << 40],
+    "divisor": [0, -8],
+    "fewest": [4, 9, -1],
+    "fewest_returning": [9, -1],
+    "returning": [False],
+    "records": [
+        *(b"x", b""),
+        encode_records([record(3)], MEMBERS),
+        encode_records([record(1), record(0)], MEMBERS),
+        encode_records([record(0, (0, 1))], MEMBERS),
+        encode_records([record(0, clients=6)], MEMBERS),
+        encode_records([record(0, clients=9)], MEMBERS),
+        encode_records([record(0, returned=(1,))], MEMBERS),
+    ],
+}
 
 
-@pytest.mark.parametrize("changes", MALFORMED, ids=str)
-def test_malformed_terms_are_refused(world: ReturnedWorld, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_terms_are_refused(world: ReturnedWorld, name: str) -> None:
     setup = world.setup(3, record(0))
-    for announcement in (setup.announce(0), setup.announce_to_member(0)):
-        read = OneShotAnnouncement.read(changed(announcement, returns=changes))
-        for reading in (lambda read=read: read.setup(DIGEST), read.member_context):
-            with pytest.raises(RemoteProtocolError):
-                reading()
-    with pytest.raises(RemoteProtocolError):
-        world.member().add_noise(changed(setup.announce_to_member(0), returns=changes))
-    with pytest.raises(RemoteProtocolError):
-        world.client(3 * N).join(changed(setup.announce(0), returns=changes), DIGEST)
+    for value in MALFORMED[name]:
+        told = [
+            changed(announced, returns={name: value})
+            for announced in (setup.announce(0), setup.announce_to_member(0))
+        ]
+        for read in map(OneShotAnnouncement.read, told):
+            for reading in (lambda read=read: read.setup(DIGEST), read.member_context):
+                with pytest.raises(RemoteProtocolError):
+                    reading()
+        with pytest.raises(RemoteProtocolError):
+            world.client(3 * N).join(told[0], DIGEST)
+        with pytest.raises(RemoteProtocolError):
+            world.member().add_noise(told[1])
 
 
 def test_vectors_are_as_long_as_their_parameters_say(world: ReturnedWorld) -> None:
@@ -203,20 +197,13 @@ def test_a_setup_whose_block_is_of_other_parameters_is_refused(world: ReturnedWo
 
 
 @pytest.mark.parametrize(
-    ("argument", "changes"),
-    [
-        ("variance", {"variance": 0.0}),
-        ("variance", {"variance": float("nan")}),
-        ("variance", {"variance": "1"}),
-        ("rounds", {"rounds": 0}),
-        ("rounds", {"rounds": 1.0}),
-        ("divisor", {"divisor": 0}),
-        ("divisor", {"divisor": True}),
-    ],
+    ("argument", "values"),
+    [("variance", [0.0, float("nan"), "1"]), ("rounds", [0, 1.0]), ("divisor", [0, True])],
 )
-def test_noise_that_cannot_be_is_named(argument: str, changes: dict[str, Any]) -> None:
-    with refused(ParameterError, argument):
-        ReturnedNoise(**{"variance": 9.0, "rounds": 12, "divisor": 8, **changes})
+def test_noise_that_cannot_be_is_named(argument: str, values: list[Any]) -> None:
+    for value in values:
+        with refused(ParameterError, argument):
+            ReturnedNoise(**{"variance": 9.0, "rounds": 12, "divisor": 8, argument: value})
 
 
 def test_members_that_are_likely_to_take_back() -> None:
@@ -309,33 +296,31 @@ def test_the_default_policy_of_members_takes_the_noise_that_plans_may_have() -> 
     assert policy.largest_variance == MAX_VARIANCE
 
 
-def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMember]) -> Any:
-    """A whole round of members alone in charge of their messages; gives its record and sum."""
-    world.of(setup)
-    server = OneShotServer(setup.context, setup.known_cohort())
+def uploaded(
+    world: ReturnedWorld,
+    setup: OneShotSetup,
+    server: OneShotServer,
+    members: dict[int, RoundMember],
+) -> None:
+    """All clients and these members upload."""
     for index in range(N):
-        who = world.keys.index(setup.known_cohort().keys[index])
-        client = world.client(who)
+        client = world.client(world.keys.index(setup.known_cohort().keys[index]))
         client.join(setup.announce(index), DIGEST)
         server.receive_upload(index, client.submit(update(index)))
     for index, member in members.items():
         server.receive_upload(N + index, member.add_noise(setup.announce_to_member(index)))
+
+
+def play(world: ReturnedWorld, setup: OneShotSetup, members: dict[int, RoundMember]) -> Any:
+    """A whole round of members alone in charge of their messages; gives its record and sum."""
+    world.of(setup)
+    server = OneShotServer(setup.context, setup.known_cohort())
+    uploaded(world, setup, server, members)
     for _ in range(3):
         for index, data in dict(server.close_round_bytes()).items():
             if index in members:
                 server.receive_from_member(index, members[index].receive(data))
     return server.record, server.open()
-
-
-def test_noise_comes_back_in_the_next_round(world: ReturnedWorld) -> None:
-    told: tuple[Any, ...] = ()
-    for number, returned in ((0, ()), (1, EVERYBODY), (2, (0, 2, 3, 4, 5, 6, 7))):
-        setup = world.setup(number, *told)
-        members = {i: world.member(i) for i in EVERYBODY if (number, i) != (1, 1)}
-        found, _ = play(world, setup, members)
-        entered = tuple(members)
-        assert found == record(number, entered, tuple(i for i in returned if i in entered))
-        told += (found,)
 
 
 def test_a_member_that_comes_late_joins_without_noise(world: ReturnedWorld) -> None:
@@ -354,23 +339,12 @@ def test_a_late_member_complains_about_an_upload_in_its_name(world: ReturnedWorl
     data = world.member(7).add_noise(setup.announce_to_member(7))
     # Another machine of the same member, which has lost its memory.
     other = world.member(7)
-    twin = RoundMember(
-        other._identity,
-        other._sealing,
-        world.committee.policy,
-        ClientHistory(),
-        noise=MemberNoise(),
-    )
+    policy, noise = world.committee.policy, MemberNoise()
+    twin = RoundMember(other._identity, other._sealing, policy, ClientHistory(), noise=noise)
     twin.join(setup.announce_to_member(7))
     server = OneShotServer(setup.context, setup.known_cohort())
     server.receive_upload(N + 7, data)
-    for index in range(N):
-        client = world.client(index)
-        client.join(setup.announce(index), DIGEST)
-        server.receive_upload(index, client.submit(update(index)))
-    for index in range(5):
-        member = world.member(index)
-        server.receive_upload(N + index, member.add_noise(setup.announce_to_member(index)))
+    uploaded(world, setup, server, {index: world.member(index) for index in range(5)})
     sent = dict(server.close_round_bytes())
     server.receive_from_member(7, twin.receive(sent[7]))
     assert server._complaints[7] == {N + 7}
@@ -400,63 +374,45 @@ def member_with(
     )
 
 
+OWN: dict[str, Any] = {"policy": {}, "announced": lambda setup: setup.announce_to_member(0)}
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("fewest_members", {"fewest_members": 6}),
-        ("minimum_survivors", {"minimum_survivors": 8}),
-        ("tolerated_colluders", {"tolerated_colluders": 2}),
-        ("corrupt", {"corrupt": 2}),
-        ("length", {"largest_length": 39}),
-        ("variance", {"largest_variance": 1.0}),
+        ("fewest_members", {"policy": {"fewest_members": 6}}),
+        ("minimum_survivors", {"policy": {"minimum_survivors": 8}}),
+        ("tolerated_colluders", {"policy": {"tolerated_colluders": 2}}),
+        ("corrupt", {"policy": {"corrupt": 2}}),
+        ("length", {"policy": {"largest_length": 39}}),
+        ("variance", {"policy": {"largest_variance": 1.0}}),
+        # It joins in its own place only.
+        ("cohort", {"announced": lambda setup: setup.announce_to_member(1)}),
+        ("cohort", {"announced": lambda setup: setup.announce_to_member()}),
+        ("cohort", {"announced": lambda setup: changed(OWN["announced"](setup), proof=b"")}),
+        # Nor does it without a memory of noise.
+        ("returns", {"noise": None}),
     ],
 )
-def test_a_member_refuses_what_its_policy_does(
+def test_what_a_member_refuses_does_not_use_up_the_number(
     world: ReturnedWorld, name: str, changes: dict[str, Any]
 ) -> None:
-    """And the number is not used up: all is looked at before the round is begun."""
-    setup, noise, history = world.setup(), MemberNoise(), ClientHistory()
-    for act in ("add_noise", "join"):
-        refusing = member_with(world, policy_of(world, **changes), noise, history)
-        with refused(PolicyError, name):
-            getattr(refusing, act)(setup.announce_to_member(0))
-    member_with(world, None, noise, history).add_noise(setup.announce_to_member(0))
-
-
-@pytest.mark.parametrize(("place", "proof"), [(1, None), (None, b""), (-1, None)])
-def test_a_member_joins_in_its_own_place_only(
-    world: ReturnedWorld, place: int | None, proof: bytes | None
-) -> None:
-    setup, noise, history = world.setup(), MemberNoise(), ClientHistory()
-    told = setup.announce_to_member(0 if place is None else place)
-    if place == -1:
-        told = setup.announce_to_member()
-    if proof is not None:
-        told = changed(told, proof=proof)
-    for act in ("add_noise", "join"):
-        with refused(PolicyError, "cohort"):
-            getattr(member_with(world, None, noise, history), act)(told)
-    member_with(world, None, noise, history).add_noise(setup.announce_to_member(0))
-
-
-def test_a_member_without_a_memory_of_noise_refuses(world: ReturnedWorld) -> None:
+    """All is looked at before the round is begun."""
     setup, history = world.setup(), ClientHistory()
+    terms = {**OWN, "noise": MemberNoise(), **changes}
+    policy = policy_of(world, **terms["policy"])
     for act in ("add_noise", "join"):
-        with refused(PolicyError, "returns"):
-            getattr(member_with(world, history=history), act)(setup.announce_to_member(0))
-    member_with(world, None, MemberNoise(), history).add_noise(setup.announce_to_member(0))
+        refusing = member_with(world, policy, terms["noise"], history)
+        with refused(PolicyError, name):
+            getattr(refusing, act)(terms["announced"](setup))
+    noise = terms["noise"] or MemberNoise()
+    member_with(world, None, noise, history).add_noise(setup.announce_to_member(0))
 
 
 def test_no_noise_goes_into_a_round_to_which_clients_alone_upload() -> None:
     """And the member can still sign for it."""
     world = ReturnedWorld()
-    plain = plan_of(noise=Independent(mechanism="discrete-gaussian"))
-    parameters = plain.calibrate(
-        world.setup().parameters.sketch, DIGEST, world.setup().parameters.public_seed
-    )
-    members = world.committee.members(SESSION, world.cohort(0), 0)
-    setup = one_shot_setup(plain, parameters, world.cohort(0), members, SESSION, 0)
-    noise, history = MemberNoise(), ClientHistory()
+    setup, noise, history = world.plain(), MemberNoise(), ClientHistory()
     policy = policy_of(world, fewest_members=0)
     with refused(PolicyError, "returns"):
         member_with(world, policy, noise, history).add_noise(setup.announce_to_member())
@@ -502,46 +458,48 @@ class Stage:
         self.setup = world.setup()
         self.server = OneShotServer(self.setup.context, self.setup.known_cohort())
         self.members = {i: world.member(i) for i in EVERYBODY}
-        for index in range(N):
-            client = world.client(index)
-            client.join(self.setup.announce(index), DIGEST)
-            self.server.receive_upload(index, client.submit(update(index)))
-        for index, member in self.members.items():
-            data = member.add_noise(self.setup.announce_to_member(index))
-            self.server.receive_upload(N + index, data)
+        uploaded(world, self.setup, self.server, self.members)
         for _ in range(stage):
             for index, data in dict(self.server.close_round_bytes()).items():
                 self.server.receive_from_member(index, self.members[index].receive(data))
         self.pending = dict(self.server.close_round_bytes())
 
 
-def test_a_round_is_answered_after_a_later_one_was_begun(world: ReturnedWorld) -> None:
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_round_is_answered_after_a_later_one_was_begun(
+    world: ReturnedWorld, tmp_path: Path, stored: bool
+) -> None:
     """What was signed for stands in all lists that come, so its sum may still be opened."""
     stage = Stage(world, 2)
     told = stage.server.record
     assert told is not None
+    keys, member = TokenFolder(tmp_path), stage.members[0]
+    kept = member.suspend(keys) if stored else b""
     for index in EVERYBODY:
         world.member(index).add_noise(world.setup(1, told).announce_to_member(index))
+    if stored:
+        stage.members[0] = world.member(0)
+        stage.members[0].resume(kept, keys)
+    for index in EVERYBODY:
         stage.server.receive_from_member(index, stage.members[index].receive(stage.pending[index]))
     assert stage.server.open().survivors == tuple(range(N))
 
 
+@pytest.mark.parametrize("stored", [False, True])
 @pytest.mark.parametrize("stage", [0, 1])
 def test_nothing_is_checked_or_signed_after_a_later_round_was_begun(
-    world: ReturnedWorld, stage: int
+    world: ReturnedWorld, tmp_path: Path, stage: int, stored: bool
 ) -> None:
     pending = Stage(world, stage)
+    member, keys = pending.members[0], TokenFolder(tmp_path)
+    kept = member.suspend(keys) if stored else b""
     world.member(0).add_noise(world.setup(1).announce_to_member(0))
     with refused(PolicyError, "round_number"):
-        pending.members[0].receive(pending.pending[0])
-    assert pending.members[0].phase is MemberPhase.ABORTED
-
-
-def test_the_twin_that_signs_late(world: ReturnedWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("protocol.round.member_noise._require_last", lambda *_: None)
-    pending = Stage(world, 1)
-    world.member(0).add_noise(world.setup(1).announce_to_member(0))
-    assert pending.members[0].receive(pending.pending[0])
+        if stored:
+            world.member(0).resume(kept, keys)
+        else:
+            member.receive(pending.pending[0])
+    assert member.phase is MemberPhase.ABORTED
 
 
 def test_what_is_signed_for_is_remembered_before_the_signature_leaves(
@@ -580,32 +538,6 @@ def test_a_stored_round_goes_on(world: ReturnedWorld, tmp_path: Path, stage: int
         assert world.committee._noise[_key(0)]._read(SESSION).records == 1
     with pytest.raises(LocalProtocolError, match="uploaded nothing"):
         again.resend()
-
-
-@pytest.mark.parametrize("stage", [0, 1])
-def test_a_stored_round_is_over_when_a_later_one_was_begun(
-    world: ReturnedWorld, tmp_path: Path, stage: int
-) -> None:
-    keys = TokenFolder(tmp_path / "keys")
-    pending = Stage(world, stage)
-    stored = pending.members[0].suspend(keys)
-    world.member(0).add_noise(world.setup(1).announce_to_member(0))
-    with refused(PolicyError, "round_number"):
-        world.member(0).resume(stored, keys)
-
-
-def test_a_stored_round_that_was_signed_for_is_answered_later(
-    world: ReturnedWorld, tmp_path: Path
-) -> None:
-    keys = TokenFolder(tmp_path / "keys")
-    pending = Stage(world, 2)
-    stored = pending.members[0].suspend(keys)
-    told = pending.server.record
-    assert told is not None
-    world.member(0).add_noise(world.setup(1, told).announce_to_member(0))
-    again = world.member(0)
-    again.resume(stored, keys)
-    pending.server.receive_from_member(0, again.receive(pending.pending[0]))
 
 
 def test_a_member_without_a_memory_resumes_nothing_and_spoils_nothing(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from one_shot_rounds import identity
 from one_shot_worlds import SESSION, World, plan_of
-from round_kit import HOUR, OPENED, Watch
+from round_kit import HOUR, MODEL, OPENED, Watch, expiring, make_client, make_setup
 
 from dp import LedgerError
 from protocol import ClientHistory
@@ -24,24 +26,23 @@ from secagg import LocalProtocolError, ProtocolError, SessionAbortedError
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
+from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import StoredStateError, TokenFolder
 
 WORLD = World(plan_of(CommitteeKind.NAMED))
 
 
 def _setup() -> OneShotSetup:
-    """A round of an hour; members' keys are those of `make`."""
+    """A round without an end; members' keys are those of `make`."""
     made = WORLD.setup()
     entry = SealingKeys(identity("member", 0), SESSION, key=AgreementKey(bytes([7]) * 32)).entry
     committee = made.context.committee
-    committee = dataclasses.replace(committee, members=(entry, *committee.members[1:]))
-    context = dataclasses.replace(
-        made.context, committee=committee, opened_at=OPENED, lifetime_seconds=HOUR
-    )
-    return OneShotSetup(context, made.parameters, made.cohort)
+    committee = replace(committee, members=(entry, *committee.members[1:]))
+    return replace(made, context=replace(made.context, committee=committee))
 
 
-SETUP = _setup()
+ENDLESS = _setup()
+SETUP = expiring(ENDLESS)
 
 
 def make(clock: Watch | None = None, last_second: float | None = None) -> RoundMember:
@@ -76,7 +77,7 @@ class TestRoundTime:
         assert time.seen is None
 
     def test_without_a_clock_or_an_end_none_is_kept(self) -> None:
-        endless = dataclasses.replace(SETUP.context, opened_at=0, lifetime_seconds=0)
+        endless = ENDLESS.context
         for time, context in ((RoundTime(None), SETUP.context), (RoundTime(Watch(9e9)), endless)):
             time.check(context)
             time.look(context)
@@ -84,88 +85,152 @@ class TestRoundTime:
         assert not RoundTime(None).keeps_time
 
 
-class TestMember:
-    def test_one_that_was_over_when_it_was_stored_stays_over(self, tokens: TokenFolder) -> None:
-        watch = Watch()
-        member = make(watch)
-        member.join(SETUP.announce_to_member())
-        watch.seconds = HOUR + 1
-        stored = member.suspend(tokens)
-        watch.seconds = 0
-        with pytest.raises(PolicyError, match="opened_at"):
-            make(watch).resume(stored, tokens)
-        # It is used up all the same.
-        with pytest.raises(StoredStateError, match="resumed before"):
-            make(watch).resume(stored, tokens)
+@dataclass(frozen=True)
+class Kind:
+    """A kind of party: how one is made, by its clock, and how it joins."""
 
-    def test_a_clock_that_went_back_between_messages_does_not_lengthen_it(
-        self, tokens: TokenFolder
+    make: Callable[[Watch | None], Any]
+    join: Callable[[Any, bool], object]  # a round that ends or not
+    waiting: Any  # its phase then
+    aborted: Any
+    uses: Sequence[str] = ("receive", "suspend")
+
+    def joined(self, clock: Watch | None, ends: bool = True) -> Any:
+        party = self.make(clock)
+        self.join(party, ends)
+        return party
+
+
+def _client_joins(client: Any, ends: bool) -> None:
+    setup = make_setup()
+    client.join((expiring(setup) if ends else setup).announce(), MODEL)
+
+
+KINDS = {
+    "client": Kind(
+        lambda clock: make_client(clock=clock),
+        _client_joins,
+        ClientPhase.ADVERTISED,
+        ClientPhase.ABORTED,
+        uses=("receive", "submit", "suspend"),
+    ),
+    "member": Kind(
+        make,
+        lambda member, ends: member.join((SETUP if ends else ENDLESS).announce_to_member()),
+        MemberPhase.WAITING,
+        MemberPhase.ABORTED,
+    ),
+}
+
+
+class TestStored:
+    """A round that was joined with a clock ends by it, through restarts, whoever the party is."""
+
+    @pytest.fixture(params=KINDS.values(), ids=KINDS)
+    def kind(self, request: pytest.FixtureRequest) -> Kind:
+        return request.param
+
+    @pytest.mark.parametrize("stored_at", [0, HOUR + 1])
+    def test_one_that_is_over_stays_over(
+        self, tokens: TokenFolder, kind: Kind, stored_at: float
+    ) -> None:
+        watch = Watch()
+        party, late = kind.joined(watch), kind.make(watch)
+        watch.seconds = stored_at
+        stored = party.suspend(tokens)
+        # Of one that was over when it was stored, a clock that goes back makes no other.
+        watch.seconds = 0 if stored_at else HOUR + 1
+        with pytest.raises(PolicyError, match="opened_at"):
+            late.resume(stored, tokens)
+        # It is used up all the same.
+        watch.seconds = 0
+        with pytest.raises(StoredStateError, match="resumed before"):
+            kind.make(watch).resume(stored, tokens)
+
+    def test_a_clock_that_went_back_does_not_lengthen_it(
+        self, tokens: TokenFolder, kind: Kind
     ) -> None:
         watch = Watch(HOUR - 1)
-        member = make(watch)
-        member.join(SETUP.announce_to_member())
+        party = kind.joined(watch)
         for seconds in (0, math.nan, 0):  # whatever it shows while the round is stored
             watch.seconds = seconds
-            stored = member.suspend(tokens)
+            stored = party.suspend(tokens)
             watch.seconds = 0
-            member = make(watch)
-            member.resume(stored, tokens)
-        assert member._time.seen == OPENED + HOUR - 1
+            party = kind.make(watch)
+            party.resume(stored, tokens)
+        assert party._time.seen == OPENED + HOUR - 1
 
-    def test_without_a_clock_it_is_not_resumed_and_not_used_up(self, tokens: TokenFolder) -> None:
-        member = make(Watch())
-        member.join(SETUP.announce_to_member())
-        stored = member.suspend(tokens)
+    def test_without_a_clock_it_is_not_resumed_and_not_used_up(
+        self, tokens: TokenFolder, kind: Kind
+    ) -> None:
+        stored = kind.joined(Watch()).suspend(tokens)
         for _ in range(2):
             with pytest.raises(StoredStateError, match="pass `clock`"):
-                make().resume(stored, tokens)
-        again = make(Watch(HOUR))
+                kind.make(None).resume(stored, tokens)
+        again = kind.make(Watch(HOUR))
         again.resume(stored, tokens)
-        assert again.phase is MemberPhase.WAITING and again.has_joined
+        assert again.phase is kind.waiting
 
-    def test_the_seal_covers_the_time(self, tokens: TokenFolder) -> None:
-        member = make(Watch(HOUR - 1))
-        member.join(SETUP.announce_to_member())
-        stored = member.suspend(tokens)
-        version, announcement, seen, sealed = msgspec.msgpack.decode(stored)
+    def test_the_seal_covers_the_time(self, tokens: TokenFolder, kind: Kind) -> None:
+        stored = kind.joined(Watch(HOUR - 1)).suspend(tokens)
+        *before, seen, sealed = msgspec.msgpack.decode(stored)
         assert seen == OPENED + HOUR - 1
         for other in (None, float(OPENED)):
-            changed = msgspec.msgpack.encode((version, announcement, other, sealed))
-            with pytest.raises(StoredStateError):
-                make(Watch()).resume(changed, tokens)
-        make(Watch()).resume(stored, tokens)
+            changed = msgspec.msgpack.encode((*before, other, sealed))
+            for clock in (None, Watch()):
+                with pytest.raises(StoredStateError):
+                    kind.make(clock).resume(changed, tokens)
+        kind.make(Watch()).resume(stored, tokens)
 
-    def test_a_clock_that_fails_ends_the_round(self, tokens: TokenFolder) -> None:
+    @pytest.mark.parametrize(("clock", "ends"), [(Watch(), False), (None, False), (None, True)])
+    def test_one_without_an_end_or_joined_without_a_clock_needs_none(
+        self, tokens: TokenFolder, kind: Kind, clock: Watch | None, ends: bool
+    ) -> None:
+        kind.make(None).resume(kind.joined(clock, ends).suspend(tokens), tokens)
+
+    @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+    def test_a_clock_that_fails_ends_the_round(
+        self, tokens: TokenFolder, kind: Kind, error: type[BaseException]
+    ) -> None:
         class Broken(Watch):
             def __call__(self) -> float:
                 if self.seconds:
-                    raise OSError
+                    raise error
                 return super().__call__()
 
-        for use in (lambda m: m.receive(b""), lambda m: m.suspend(tokens)):
+        given = {"receive": b"", "submit": np.zeros(200), "suspend": tokens}
+        for use in kind.uses:
             watch = Broken()
-            member = make(watch)
-            member.join(SETUP.announce_to_member())
+            party = kind.joined(watch)
             watch.seconds = 1
-            with pytest.raises(OSError):
-                use(member)
-            assert member.phase is MemberPhase.ABORTED
+            with pytest.raises(error):
+                getattr(party, use)(given[use])
+            assert party.phase is kind.aborted
 
-    def test_an_expired_round_answers_nothing(self) -> None:
+    def test_a_late_message_is_remembered(self, kind: Kind) -> None:
         watch = Watch(HOUR)
-        remote = RemoteMember(make(watch))
-        watch.seconds = HOUR + 1
-        with pytest.raises(PolicyError, match="opened_at"):
-            remote.answer(with_announcement(SETUP.announce_to_member(), b""))
-        member = make(watch)
-        watch.seconds = HOUR
-        member.join(SETUP.announce_to_member())
-        watch.seconds = HOUR + 1
-        with pytest.raises(PolicyError, match="opened_at"):
-            member.receive(b"")
+        party = kind.joined(watch)
         watch.seconds = 0
-        with pytest.raises(SessionAbortedError):
-            member.receive(b"")
+        with pytest.raises(ProtocolError):
+            party.receive(b"")
+        assert party._time.seen == OPENED + HOUR
+
+
+def test_an_expired_round_gets_no_answer_of_a_member() -> None:
+    watch = Watch(HOUR)
+    remote = RemoteMember(make(watch))
+    watch.seconds = HOUR + 1
+    with pytest.raises(PolicyError, match="opened_at"):
+        remote.answer(with_announcement(SETUP.announce_to_member(), b""))
+    member = make(watch)
+    watch.seconds = HOUR
+    member.join(SETUP.announce_to_member())
+    watch.seconds = HOUR + 1
+    with pytest.raises(PolicyError, match="opened_at"):
+        member.receive(b"")
+    watch.seconds = 0
+    with pytest.raises(SessionAbortedError):
+        member.receive(b"")
 
 
 class NosyWatch(Watch):

@@ -6,22 +6,19 @@ Whoever changes one of these bytes must read the old ones as well, or raise the 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import one_shot_rounds as kit
 import pytest
 from one_shot_worlds import SESSION, World, plan_of
-from round_kit import IDENTITIES, make_setup
+from round_kit import IDENTITIES, OPENED, expiring, make_setup
 
 from dp import NoiseSeed
 from protocol import ClientHistory, ClientPolicy, PairwiseClauses, PrivacyGoal, RoundClient
 from protocol.round.history import Failure
 from protocol.round.member import RoundMember, SealingKeys
 from protocol.round.member_noise import StoredMemberNoise
-from protocol.round.one_shot_setup import OneShotSetup
-from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadReceipt
@@ -30,9 +27,6 @@ from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.transitions import MemberPhase
 from secagg.pairwise.transitions import ClientPhase
 from secagg.storage import TokenFolder
-
-OPENED = 1_750_000_000
-
 
 CLIENT = (707, "37da1f975d20e9de")
 MEMBER = (1483, "91a51e9719854bc3")
@@ -69,7 +63,6 @@ def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TokenFolder:
 
 def test_a_round_of_a_client(tokens: TokenFolder) -> None:
     made = make_setup()
-    context = replace(made.context, opened_at=OPENED, lifetime_seconds=3600)
     policy = ClientPolicy(
         minimum_noise_multiplier=0.0,
         largest_lifetime_seconds=3600,
@@ -83,7 +76,7 @@ def test_a_round_of_a_client(tokens: TokenFolder) -> None:
         )
 
     joined = client()
-    joined.join(RoundSetup(context, made.parameters).announce(), made.parameters.model_digest)
+    joined.join(expiring(made).announce(), made.parameters.model_digest)
     stored = joined.suspend(tokens)
     assert digest(stored) == CLIENT
     resumed = client()
@@ -101,9 +94,8 @@ def test_a_round_of_a_member(tokens: TokenFolder) -> None:
         )
         return RoundMember(who, keys, world.member_policy, ClientHistory(), now)
 
-    context = replace(made.context, opened_at=OPENED, lifetime_seconds=3600)
     joined = member()
-    joined.join(OneShotSetup(context, made.parameters, made.cohort).announce_to_member())
+    joined.join(expiring(made).announce_to_member())
     stored = joined.suspend(tokens)
     assert digest(stored) == MEMBER
     assert RoundMember.round_of(stored) == (SESSION, 0)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
-from one_shot_rounds import Stream, secret
+from one_shot_rounds import secret
 from one_shot_worlds import DIGEST, SESSION, World, plan_of, update
-from round_kit import HOUR, OPENED
+from round_kit import HOUR, OPENED, expiring
 
-from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.round.one_shot_client import OneShotRoundClient
-from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.stored_upload import UploadFolder, UploadReceipt, announced_as
 from secagg.oneshot.committee import CommitteeKind
 from secagg.storage import StoredStateError
@@ -21,14 +18,7 @@ from secagg.storage import StoredStateError
 WORLD = World(plan_of(CommitteeKind.NAMED))
 
 
-def _setup() -> OneShotSetup:
-    """A round of an hour."""
-    made = WORLD.setup()
-    context = dataclasses.replace(made.context, opened_at=OPENED, lifetime_seconds=HOUR)
-    return OneShotSetup(context, made.parameters, made.cohort)
-
-
-SETUP = _setup()
+SETUP = expiring(WORLD.setup())
 ANNOUNCEMENT = SETUP.announce(0)
 
 
@@ -44,14 +34,7 @@ def folder(tmp_path: Path) -> UploadFolder:
 
 def client_of() -> OneShotRoundClient:
     """Client 0, which has joined the round."""
-    policy = WORLD.client_policy
-    client = OneShotRoundClient(
-        WORLD.identities[0],
-        frozenset(WORLD.keys),
-        policy,
-        ClientHistory(policy.goal),
-        Stream("client", 0),
-    )
+    client = WORLD.client()
     client.join(ANNOUNCEMENT, DIGEST)
     return client
 

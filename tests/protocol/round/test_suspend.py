@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from round_kit import (
     IDENTITIES,
     MODEL,
+    expiring,
     make_client,
     make_setup,
     noise,
     updates,
 )
 
-from dp.mechanisms import DistributedMechanism
 from protocol.exchange.aggregators import IdealAggregator, _Peer
 from protocol.exchange.in_memory import MemoryRound
 from protocol.round import stored_round
@@ -84,33 +84,21 @@ def run_restarted(
     return outcome.total, keep
 
 
+@pytest.mark.parametrize("removable", [False, True])
 @pytest.mark.parametrize("mode", list(Mode))
 def test_a_round_with_restarts_gives_the_same_sum(
-    tokens: TokenFolder,
-    mode: Mode,
-    mechanism: DistributedMechanism,
+    tokens: TokenFolder, mode: Mode, removable: bool
 ) -> None:
-    _same_sum(make_setup(mode=mode, mechanism=mechanism), tokens)
-
-
-@pytest.mark.parametrize("mode", list(Mode))
-def test_so_does_one_with_noise_to_be_taken_off(tokens: TokenFolder, mode: Mode) -> None:
-    setup = make_setup(mode=mode, removable=True, coins=20_000)
-    _same_sum(setup, tokens)
-
-
-def _same_sum(setup: RoundSetup, tokens: TokenFolder) -> None:
-    mode, removable = setup.context.mode, bool(setup.context.removal)
+    setup = make_setup(mode=mode, removable=removable, coins=20_000 if removable else 101)
     lost = {3: Stage.UNMASK, 5: Stage.INPUT}
     total, stored = run_restarted(tokens, setup, lost)
     assert total.survivors == (0, 1, 2, 3, 4)
     if not removable:
         ideal = IdealAggregator(noise=noise).run(setup, updates, lost).total
         assert np.array_equal(total.vector.elements, ideal.vector.elements)
-    expected = {ClientPhase.ADVERTISED, ClientPhase.SHARED, ClientPhase.READY, ClientPhase.MASKED}
-    expected |= {ClientPhase.CONFIRMED} if mode is Mode.ACTIVE else set()
-    expected |= {ClientPhase.RELEASED} if removable else set()
-    assert set(stored) == expected
+    left_out = {ClientPhase.CONFIRMED} if mode is not Mode.ACTIVE else set()
+    left_out |= {ClientPhase.RELEASED} if not removable else set()
+    assert set(stored) == set(PHASES) - left_out
 
 
 @pytest.fixture(scope="module")
@@ -136,12 +124,6 @@ def stored(
     return whole_round[1]
 
 
-def expiring(setup: RoundSetup) -> RoundSetup:
-    """The same round with an end, which these clients have no clock to keep."""
-    times = {"opened_at": 1_750_000_000, "lifetime_seconds": 3600}
-    return RoundSetup(dataclasses.replace(setup.context, **times), setup.parameters)
-
-
 PHASES = [
     ClientPhase.ADVERTISED,
     ClientPhase.SHARED,
@@ -157,22 +139,21 @@ class TestStoredRounds:
     """What holds in whatever phase a round was stored."""
 
     def test_it_is_resumed_once(
-        self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
+        self,
+        tokens: TokenFolder,
+        tmp_path: Path,
+        stored: dict[ClientPhase, bytes],
+        phase: ClientPhase,
     ) -> None:
         first = make_client()
         first.resume(stored[phase], tokens)
         assert first.phase is phase
-        second = make_client()
-        with pytest.raises(StoredStateError, match="before"):
-            second.resume(stored[phase], tokens)
-        assert second.phase is ClientPhase.FRESH
-
-    def test_another_process_knows_that_it_was(
-        self, tmp_path: Path, stored: dict[ClientPhase, bytes], phase: ClientPhase
-    ) -> None:
-        make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
-        with pytest.raises(StoredStateError, match="before"):
-            make_client().resume(stored[phase], TokenFolder(tmp_path / "tokens"))
+        # Another process knows that it was, too.
+        for again in (tokens, TokenFolder(tmp_path / "tokens")):
+            second = make_client()
+            with pytest.raises(StoredStateError, match="before"):
+                second.resume(stored[phase], again)
+            assert second.phase is ClientPhase.FRESH
 
     def test_it_is_no_use_to_another_client(
         self, tokens: TokenFolder, stored: dict[ClientPhase, bytes], phase: ClientPhase
@@ -317,20 +298,25 @@ class TestChangedBytes:
             make_client().resume(changed, tokens)
 
 
+def joined() -> RoundClient:
+    """Client 0, which has joined a round."""
+    client = make_client()
+    client.join(make_setup().announce(), MODEL)
+    return client
+
+
 class TestObjects:
     """What becomes of the objects on both sides."""
 
     def test_secrets_are_not_readable(self, tokens: TokenFolder) -> None:
-        client = make_client()
-        client.join(make_setup().announce(), MODEL)
+        client = joined()
         state = client._joined_round[0]._state
         stored = client.suspend(tokens)
         for secret in (state.sealing, state.masking):
             assert secret.expose() not in stored
 
     def test_a_suspended_client_is_of_no_use(self, tokens: TokenFolder) -> None:
-        client = make_client()
-        client.join(make_setup().announce(), MODEL)
+        client = joined()
         client.suspend(tokens)
         assert client.phase is ClientPhase.ABORTED
         with pytest.raises(SessionAbortedError):
@@ -352,9 +338,7 @@ class TestObjects:
             client.suspend(tokens)
 
     def test_a_client_with_a_round_takes_no_other(self, tokens: TokenFolder) -> None:
-        first, second = make_client(), make_client()
-        first.join(make_setup().announce(), MODEL)
-        second.join(make_setup().announce(), MODEL)
+        first, second = joined(), joined()
         stored = first.suspend(tokens)
         for busy in (first, second):
             with pytest.raises(LocalProtocolError, match="already"):
@@ -369,8 +353,7 @@ class TestObjects:
             def consume(self, token: bytes) -> NoReturn:
                 raise OSError("disk full")
 
-        client, other = make_client(), make_client()
-        client.join(make_setup().announce(), MODEL)
+        client, other = joined(), make_client()
         with pytest.raises(OSError, match="disk full"):
             other.resume(client.suspend(tokens), Failing(tmp_path / "tokens"))
         assert other.phase is ClientPhase.FRESH
@@ -395,8 +378,7 @@ class TestObjects:
 
     def test_stored_rounds_of_one_client_differ(self, tokens: TokenFolder) -> None:
         """A fresh token each time: two stored states never share a key."""
-        client = make_client()
-        client.join(make_setup().announce(), MODEL)
+        client = joined()
         seals = []
         for _ in range(3):
             stored = client.suspend(tokens)
@@ -408,8 +390,7 @@ class TestObjects:
     def test_nothing_is_left_of_a_round_that_was_resumed(
         self, tmp_path: Path, tokens: TokenFolder
     ) -> None:
-        client = make_client()
-        client.join(make_setup().announce(), MODEL)
+        client = joined()
         stored = client.suspend(tokens)
         (path,) = (tmp_path / "tokens").iterdir()
         assert os.stat(path).st_mode & 0o077 == 0
@@ -419,8 +400,7 @@ class TestObjects:
     def test_a_round_that_is_given_up_opens_for_nobody(
         self, tmp_path: Path, tokens: TokenFolder
     ) -> None:
-        client = make_client()
-        client.join(make_setup().announce(), MODEL)
+        client = joined()
         stored = client.suspend(tokens)
         for nothing in (b"", b"\x00", stored[:-30], stored + b"\0"):
             RoundClient.discard(nothing, tokens)

@@ -30,12 +30,12 @@ NAMED = Named(size=20, corrupt=2, away=1)
     ("scheme", "cohort", "length", "exact", "lost"),
     [
         (Pairwise(mode=Mode.SEMI_HONEST), 12, 300, False, 0),
-        (Pairwise(mode=Mode.ACTIVE), 40, 300, True, 0),
+        (Pairwise(mode=Mode.ACTIVE), 24, 300, True, 0),
         (Pairwise(mode=Mode.ACTIVE), 12, 300, True, 2),
-        (Pairwise(mode=Mode.ACTIVE, degree=36), 60, 70_000, False, 0),
+        (Pairwise(mode=Mode.ACTIVE, degree=36), 60, 20_000, False, 0),
         (OneShot(), 12, 300, True, 0),
         (OneShot(), 12, 300, True, 2),
-        (OneShot(), 40, 300, False, 0),
+        (OneShot(), 24, 300, False, 0),
         (OneShot(committee=NAMED), 40, 5000, False, 2),
     ],
 )

@@ -42,11 +42,14 @@ def test_disjoint_cohorts_do_not_add_up() -> None:
     assert (spent.secagg_alone, spent.colluders) == (math.inf, 1)
 
 
-def test_the_busiest_client_is_reported() -> None:
+def test_the_busiest_client_is_reported_and_its_pair_stated() -> None:
     accounts = ClientAccounts(RESERVE)
     accounts.record(["a", "b"], EVENTS)
     accounts.record(["b", "c"], EVENTS)
-    assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
+    spent = accounts.epsilons(1e-5, 1)
+    assert spent.server == epsilon_of(EVENT, EVENT) == spent.gaussian.epsilon(1e-5)
+    assert spent.gaussian.failure == RESERVE.total
+    assert spent.as_json()["gaussian"] == {"failure": RESERVE.total, "mu": spent.gaussian.mu}
 
 
 def test_the_budget_is_checked_for_everybody_invited() -> None:
@@ -65,16 +68,6 @@ def test_an_entry_without_a_cohort_is_charged_to_everybody() -> None:
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
     accounts.record(["new"], EVENTS)
     assert accounts.epsilons(1e-5, 1).server == epsilon_of(EVENT, EVENT)
-
-
-def test_the_pair_of_the_busiest_client_is_stated() -> None:
-    accounts = ClientAccounts(RESERVE)
-    accounts.record(["a", "b"], EVENTS)
-    accounts.record(["b", "c"], EVENTS)
-    spent = accounts.epsilons(1e-5, 1)
-    assert spent.gaussian.failure == RESERVE.total
-    assert spent.gaussian.epsilon(1e-5) == spent.server
-    assert spent.as_json()["gaussian"] == {"failure": RESERVE.total, "mu": spent.gaussian.mu}
 
 
 def test_a_reserve_for_moments_is_counted_by_moments() -> None:

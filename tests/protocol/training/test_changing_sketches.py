@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from round_kit import IDENTITIES, REGISTRY, make_setup, noise, updates
+from round_kit import IDENTITIES, make_setup, noise, updates
 from training_doubles import keys, plan_of
 
 from dp import Ledger
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
 from protocol.planning.policies import client_policy
-from protocol.round.client import RoundClient
-from protocol.round.losses import stages_of
-from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.training.private import PrivateTraining
-from secagg import RemoteProtocolError, ServerSession
 from sketch import Probe, SketchKind, SketchSpec
 from sketch.controllers import ControllerState, Decision, Prior, Rationale, ReleasedStats
 
@@ -81,27 +77,3 @@ def test_rounds_of_a_run_have_the_shapes_that_were_decided(ledger: Ledger) -> No
         assert shown.size == spec.main_size
         assert (shown.probe is None) == (spec.probe is None)
         assert (shown.previous_inner is None) == (number == 0)
-
-
-@pytest.mark.parametrize("changed", range(1, len(SPECS)))
-def test_a_client_that_was_told_another_shape_cannot_contribute(changed: int) -> None:
-    """Its messages are bound to another context; the others finish without it."""
-    told = [make_setup(sketch=SPECS[0])] * len(IDENTITIES)
-    told[2] = make_setup(sketch=SPECS[changed], bits=told[0].context.bits)
-    clients = [RoundClient(identity, REGISTRY, OPEN_POLICY) for identity in IDENTITIES]
-    server = ServerSession(told[0].context)
-    for index, client in enumerate(clients):
-        message = client.join(told[index].announce(), bytes(32))
-        if index == 2:
-            with pytest.raises(RemoteProtocolError):
-                server.receive_bytes(index, message)
-        else:
-            server.receive_bytes(index, message)
-    for _ in stages_of(told[0].context.mode)[1:]:
-        for index, data in server.close_round_bytes():
-            assert index != 2
-            answer = clients[index].receive(data)
-            server.receive_bytes(index, answer or clients[index].submit(updates(index)))
-    total = server.unmask()
-    assert total.survivors == (0, 1, 3, 4, 5)
-    assert Pipeline(told[0]).decode(total).survivors == 5

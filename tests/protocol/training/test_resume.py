@@ -60,16 +60,23 @@ def test_a_charged_round_is_released_again_at_no_cost(tmp_path: Path, kind: str)
         assert following.epsilons.server > result.epsilons.server
 
 
-def test_another_release_under_the_same_number_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [({}, {1: Stage.INPUT}), ({2: Stage.INPUT}, {5: Stage.INPUT})]
+)
+def test_another_release_under_the_same_number_is_refused(
+    tmp_path: Path, before: dict[int, Stage], after: dict[int, Stage]
+) -> None:
+    """Of as many survivors, but others, too: their difference would be naked."""
     secrets = Secrets()
     with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         run = training(ledger, KilledIn(secrets.aggregator()), secrets)
         state = run.state
         with pytest.raises(Killed9Error):
-            run.run_round(KEYS, MODEL, update, {})
+            run.run_round(KEYS, MODEL, update, before)
+    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
         again = training(ledger, secrets.aggregator(), secrets, state)
         with pytest.raises(LocalProtocolError, match="another release"):
-            again.run_round(KEYS, MODEL, update, {1: Stage.INPUT})
+            again.run_round(KEYS, MODEL, update, after)
 
 
 def test_a_round_under_another_number_or_session_is_charged(tmp_path: Path) -> None:
@@ -111,17 +118,3 @@ def test_the_last_round_of_a_budget_can_be_finished_after_a_kill(tmp_path: Path)
         again = training(ledger, secrets.aggregator(), secrets, state)
         assert again.run_round(KEYS, MODEL, update, lost).epsilons.server <= 8.0
         assert len(ledger.entries()) == 3
-
-
-def test_other_survivors_are_another_release(tmp_path: Path) -> None:
-    """With the same secrets and as many survivors, but others: their difference would be naked."""
-    secrets = Secrets()
-    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-        run = training(ledger, KilledIn(secrets.aggregator()), secrets)
-        state = run.state
-        with pytest.raises(Killed9Error):
-            run.run_round(KEYS, MODEL, update, {2: Stage.INPUT})
-    with Ledger.open(tmp_path / "ledger.jsonl") as ledger:
-        again = training(ledger, secrets.aggregator(), secrets, state)
-        with pytest.raises(LocalProtocolError, match="another release"):
-            again.run_round(KEYS, MODEL, update, {5: Stage.INPUT})

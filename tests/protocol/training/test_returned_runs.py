@@ -8,7 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -173,6 +174,7 @@ class Run:
 
     def __init__(self, folder: Path, kind: str, **options: Any) -> None:
         self.world = ReturnedWorld(**options)
+        folder.mkdir(exist_ok=True)
         self.ledger = open_ledger(folder)
         ideal = IdealAggregator(
             committee=self.world.committee,
@@ -187,6 +189,12 @@ class Run:
             self.ledger, self.world.real if kind == "real" else ideal
         )
         self.number = 0
+
+    def fails(self, dropouts: Mapping[int, Stage] = NOBODY) -> TooFewSurvivorsError:
+        """The next attempt, which does."""
+        with pytest.raises(TooFewSurvivorsError) as raised:
+            self.round(dropouts)
+        return raised.value
 
     def round(self, dropouts: Mapping[int, Stage] = NOBODY) -> RoundResult:
         """The next attempt; the groups of clients take turns."""
@@ -208,8 +216,7 @@ def test_an_attempt_that_fails_before_its_proposal_costs_nothing(tmp_path: Path,
     run = Run(tmp_path, kind)
     run.round()
     before = run.training._sums.epsilons().server
-    with pytest.raises(TooFewSurvivorsError):
-        run.round(LOST)
+    run.fails(LOST)
     assert len(run.written) == 1
     assert run.training._sums.epsilons().server == before
     result = run.round()
@@ -228,8 +235,7 @@ def test_a_round_that_fails_after_its_proposal_is_paid_for_and_is_not_taken_back
     """Its noise is in no sum: taken back, it would only be added to the next."""
     run = Run(tmp_path, "real", absences={1: away(stage, 0, 1, 2, 3, 4)})
     run.round()
-    with pytest.raises(TooFewSurvivorsError):
-        run.round()
+    run.fails()
     assert [each[0] for each in run.written] == [0, 1]
     third = run.round()
     assert third.outcome.record == record(2)
@@ -241,12 +247,10 @@ def test_a_round_that_fails_after_its_proposal_is_paid_for_and_is_not_taken_back
 
 def test_too_few_members_fail_a_round_before_anything_is_charged(tmp_path: Path) -> None:
     for kind in ("real", "ideal"):
-        (tmp_path / kind).mkdir()
         run = Run(tmp_path / kind, kind, absences={1: away(NOISE, 0, 1, 2, 3)})
         run.round()
-        with pytest.raises(TooFewSurvivorsError) as raised:
-            run.round()
-        assert (raised.value.survivors, raised.value.needed) == (4, 5)
+        error = run.fails()
+        assert (error.survivors, error.needed) == (4, 5)
         assert len(run.written) == 1
 
 
@@ -255,9 +259,8 @@ def test_members_that_have_forgotten_end_one_attempt_and_not_the_run(tmp_path: P
     run = Run(tmp_path, "real")
     run.round()
     run.world.committee._noise.clear()
-    with pytest.raises(TooFewSurvivorsError) as raised:
-        run.round()
-    assert (raised.value.stage, raised.value.survivors, raised.value.needed) == ("upload", 0, 2)
+    error = run.fails()
+    assert (error.stage, error.survivors, error.needed) == ("upload", 0, 2)
     assert run.round().outcome.record == record(2)
     assert run.round().outcome.record == record(3, EVERYBODY, EVERYBODY)
 
@@ -275,7 +278,6 @@ def test_two_runs_of_either_kind_write_the_same_books(tmp_path: Path) -> None:
     absences = {1: away(NOISE, 0), 3: away(NOISE, 1, 2)}
     entries = []
     for kind in ("real", "ideal"):
-        (tmp_path / kind).mkdir()
         run = Run(tmp_path / kind, kind, absences=absences)
         for number in range(4):
             run.round({2: Stage.INPUT} if number == 2 else {})
@@ -319,14 +321,20 @@ def test_an_auditor_comes_to_the_same_epsilon(tmp_path: Path) -> None:
 
 
 def test_reopened_books_say_the_same(tmp_path: Path) -> None:
+    """Of all adversaries: without the members' noise more is known, with one's own alone most."""
     run, results = rounds(tmp_path)
-    plan = run.world.plan
+    plan, first, last = run.world.plan, results[0].epsilons, results[-1].epsilons
+    assert first.without_members is not None and last.without_members is not None
+    assert 0.0 < last.outsider == last.server <= GOAL.epsilon
+    assert last.server < last.without_members < last.sybil
+    # Each of the worst client's rounds is charged to both.
+    assert first.without_members < last.without_members
     told = Records(run.ledger, plan.goal).run_records(SESSION, 8)
     assert told == tuple(result.outcome.record for result in results)
     run.ledger.close()
     with open_ledger(tmp_path) as ledger:
         again = Records(ledger, plan.goal)
-        assert again.epsilons(plan.tolerated_colluders) == results[-1].epsilons
+        assert again.epsilons(plan.tolerated_colluders) == last
         assert again.run_records(SESSION, 8) == told
         assert again.run_records(SESSION, 5) == told[:5]
         assert again.run_records(bytes(16), 8) == ()
@@ -376,8 +384,7 @@ def test_absent_clients_accounts_grow_with_the_run_but_not_their_epsilon(tmp_pat
     [None, [], [0, 8, [0]], [0, 8, [0], ["1"]], ["0", 8, [], []], [0, 8, [0], 5], {"round": 0}],
 )
 def test_a_malformed_record_in_a_ledger_is_refused(tmp_path: Path, written: Any) -> None:
-    run = Run(tmp_path / "first", "ideal") if (tmp_path / "first").mkdir() is None else None
-    assert run is not None
+    run = Run(tmp_path / "first", "ideal")
     run.round()
     (entry,) = run.ledger.entries()
     (tmp_path / "second").mkdir()
@@ -387,28 +394,13 @@ def test_a_malformed_record_in_a_ledger_is_refused(tmp_path: Path, written: Any)
             Records(other, GOAL).run_records(SESSION, 5)
 
 
-def test_the_figures_of_the_four_adversaries(tmp_path: Path) -> None:
-    """Without the members' noise more is known, and with one's own alone most."""
-    run, results = rounds(tmp_path)
-    del run
-    last = results[-1].epsilons
-    assert last.without_members is not None
-    assert 0.0 < last.server <= GOAL.epsilon
-    assert last.outsider == last.server
-    assert last.server < last.without_members < last.sybil
-    # Each of the worst client's rounds is charged to both.
-    assert results[0].epsilons.without_members < last.without_members  # type: ignore[operator]
-
-
 # -- interrupted runs -----------------------------------------------------------------------------
 
 
 def test_a_run_goes_on_from_its_state(tmp_path: Path) -> None:
     """With the seeds of its members it ends with the very same sums."""
-    (tmp_path / "whole").mkdir()
     whole = Run(tmp_path / "whole", "ideal")
     expected = [whole.round() for _ in range(5)]
-    (tmp_path / "cut").mkdir()
     run = Run(tmp_path / "cut", "ideal")
     for _ in range(3):
         run.round()
@@ -429,8 +421,7 @@ def test_a_state_says_which_sum_was_opened_last(tmp_path: Path, stage: MemberSta
     """After a round that was lost nobody takes back what is in no sum, restart or not."""
     run = Run(tmp_path, "real", absences={1: away(stage, 0, 1, 2, 3, 4)})
     run.round()
-    with pytest.raises(TooFewSurvivorsError):
-        run.round()
+    run.fails()
     state = run.training.state
     assert (state.attempts, state.opened) == (2, 0)
     training = run.world.training(run.ledger, run.world.real, state)
@@ -448,23 +439,6 @@ class Died(Exception):  # noqa: N818 - the process, and no error of it
     """The process was killed."""
 
 
-class DiesAfterCharge:
-    """An aggregator whose process dies when it has paid and not yet opened."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def members(self, *of: Any) -> Any:
-        return self.inner.members(*of)
-
-    def run(self, setup: OneShotSetup, updates: Any, dropouts: Any, *, before_release: Any) -> Any:
-        def pay(*of: Any) -> None:
-            before_release(*of)
-            raise Died
-
-        return self.inner.run(setup, updates, dropouts, before_release=pay)
-
-
 def interrupted(folder: Path, rand: Callable[[int], bytes]) -> tuple[Run, Ledger, PrivateTraining]:
     """A run that died in round 2, just when it had paid; and one that goes on from its state."""
     run = Run(folder, "ideal")
@@ -472,23 +446,29 @@ def interrupted(folder: Path, rand: Callable[[int], bytes]) -> tuple[Run, Ledger
     run.round()
     state = run.training.state
     inner = IdealAggregator(committee=run.world.committee, members_noise=noise_of)
-    dying = PrivateTraining(
-        run.world.plan,
-        DIMENSION,
-        run.training._controller,
-        DiesAfterCharge(inner),
-        run.ledger,
-        state,
-        rand=lambda count: secret("public")[:count],
-    )
+
+    def going_on(aggregator: Any, ledger: Ledger, rand: Callable[[int], bytes]) -> PrivateTraining:
+        controller = run.training._controller
+        return PrivateTraining(
+            run.world.plan, DIMENSION, controller, aggregator, ledger, state, rand=rand
+        )
+
+    def dies(setup: OneShotSetup, updates: Any, dropouts: Any, *, before_release: Any) -> NoReturn:
+        def pay(*of: Any) -> NoReturn:
+            before_release(*of)
+            raise Died
+
+        inner.run(setup, updates, dropouts, before_release=pay)
+        raise AssertionError("nothing was paid")
+
+    dying = SimpleNamespace(members=inner.members, run=dies)
     with pytest.raises(Died):
-        dying.run_round(run.world.cohort(2), DIGEST, update)
+        going_on(dying, run.ledger, lambda count: secret("public")[:count]).run_round(
+            run.world.cohort(2), DIGEST, update
+        )
     run.ledger.close()
     ledger = open_ledger(folder)
-    again = PrivateTraining(
-        run.world.plan, DIMENSION, run.training._controller, inner, ledger, state, rand=rand
-    )
-    return run, ledger, again
+    return run, ledger, going_on(inner, ledger, rand)
 
 
 def test_a_round_that_was_paid_for_is_run_again_with_the_same_secrets(tmp_path: Path) -> None:
@@ -519,18 +499,6 @@ def test_a_round_that_was_paid_for_is_not_run_again_with_other_secrets(tmp_path:
         assert uploads.records[-1].round_number == 2
         assert uploads.returning is False
         assert len(ledger.entries()) == 4
-
-
-def test_the_twin_that_draws_nothing_pays_once_for_two_sums(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The context alone does not tell them apart: its public seed is that of the session."""
-    prepare = Records.prepare
-    monkeypatch.setattr(Records, "prepare", lambda *of: prepare(*of[:4]))
-    run, ledger, again = interrupted(tmp_path, lambda count: secret("another")[:count])
-    with ledger:
-        again.run_round(run.world.cohort(2), DIGEST, update)
-        assert len(ledger.entries()) == 3
 
 
 def test_scale_and_clip_stay_over_a_run(tmp_path: Path) -> None:
