@@ -133,28 +133,17 @@ def test_every_name_is_covered_here() -> None:
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
-def test_layout_round_trip(name: str, shape: DataShape) -> None:
-    task = build_task(name, shape)
-    vector = torch.arange(float(task.dimension))
-    assert np.array_equal(task.layout.flatten(task.layout.unflatten(vector)), vector.numpy())
-
-
-@pytest.mark.parametrize(("name", "shape"), CASES)
 def test_first_parameters_depend_on_the_generator_alone(name: str, shape: DataShape) -> None:
+    """And a task that has travelled draws the same."""
     task, state = build_task(name, shape), torch.get_rng_state()
+    copy = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own bytes
+    assert copy == task and copy.layout == task.layout
     first = task.initial(seeded(1))
     assert first.shape == (task.dimension,) and first.dtype == np.float32
-    assert np.array_equal(first, task.initial(seeded(1)))
+    assert np.array_equal(first, copy.initial(seeded(1)))
     assert torch.equal(state, torch.get_rng_state())
     if name not in ("svm", "logistic"):
         assert not np.array_equal(first, task.initial(seeded(2)))
-
-
-@pytest.mark.parametrize(("name", "shape"), CASES)
-def test_tasks_travel(name: str, shape: DataShape) -> None:
-    task = build_task(name, shape)
-    copy = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own bytes
-    assert copy == task and copy.layout == task.layout
 
 
 @pytest.mark.parametrize(("name", "shape"), CASES)
@@ -201,9 +190,10 @@ def test_descent_lowers_the_loss(name: str, shape: DataShape) -> None:
     assert task.loss(vector, inputs, labels, weights) < 0.95 * first
 
 
-@pytest.mark.parametrize(("name", "shape"), CASES)
-def test_evaluation_does_not_depend_on_the_batch(name: str, shape: DataShape) -> None:
-    task, (inputs, labels) = build_task(name, shape), examples(shape, 23)
+@pytest.mark.parametrize("name", ["mlp", "svm", "lstm"])
+def test_evaluation_does_not_depend_on_the_batch(name: str) -> None:
+    """Whichever way losses are averaged."""
+    task, (inputs, labels) = build_task(name, SHAPES[name]), examples(SHAPES[name], 23)
     vector, split = nonzero_start(task).numpy(), Split(inputs.numpy(), labels.numpy())
     whole = task.evaluate(vector, split)
     for batch in (1, 5, 23):
