@@ -9,13 +9,14 @@ from typing import NoReturn
 
 import pytest
 from command_line import Refused, invoke, run_json
+from small_runs import small_demo
 
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.planning.configuration import load
 from protocol.round.policy import ClientPolicy
 from protocol.training import local
 from simulations.commands import cli
-from simulations.learning.configuration import PowerSgd, RunConfig, demo_config, write_config
+from simulations.learning.configuration import RunConfig, demo_config, write_config
 from veilsum.extras import install_command
 
 TUTORIAL = Path(__file__).parents[3] / "docs" / "tutorial" / "1-demo.md"
@@ -121,15 +122,6 @@ def test_the_demo_from_end_to_end(tmp_path: Path) -> None:
     assert len({*kept, (out / "ledger.jsonl").read_text()}) == 3
 
 
-def small(**scheme: str) -> RunConfig:
-    raw = demo_config().model_dump()
-    raw["rounds"] = 1
-    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
-    raw["scheme"] |= scheme
-    raw["task"] |= {"population": 24, "hidden": 4}
-    return RunConfig.model_validate(raw)
-
-
 @pytest.mark.parametrize(
     ("mode", "words"),
     [
@@ -140,7 +132,8 @@ def small(**scheme: str) -> RunConfig:
 def test_the_demo_says_what_it_trusts_the_server_with(
     tmp_path: Path, mode: str, words: str
 ) -> None:
-    given = write_config(small(mode=mode), tmp_path / "given.toml")
+    config = small_demo(rounds=1, scheme__mode=mode)
+    given = write_config(config, tmp_path / "given.toml")
     out = tmp_path / "report"
     result = invoke("demo", "--config", str(given), "--out", str(out))
     assert result.exit_code == 0, result.output
@@ -150,7 +143,7 @@ def test_the_demo_says_what_it_trusts_the_server_with(
 
 
 def test_the_demo_refuses_what_it_does_not_run(tmp_path: Path) -> None:
-    config = small().model_copy(update={"powersgd": PowerSgd(rank=2)})
+    config = small_demo(powersgd={"rank": 2})
     given = write_config(config, tmp_path / "given.toml")
     arguments = ["demo", "--config", str(given), "--out", str(tmp_path / "report")]
     result = invoke(*arguments)
@@ -165,7 +158,7 @@ def test_clients_that_refuse_are_one_line_and_status_2(
     """A server that forgets the noise gets no round, and the reason is told."""
     strict = ClientPolicy(minimum_noise_multiplier=1e9)
     monkeypatch.setattr(local, "client_policy", lambda *_: strict)
-    given = write_config(small(), tmp_path / "given.toml")
+    given = write_config(small_demo(rounds=1), tmp_path / "given.toml")
     error = refused("demo", "--config", given, "--out", tmp_path / "report", "--quiet")
     assert "TooFewSurvivorsError" in error and "noise_multiplier" in " ".join(error.split())
 

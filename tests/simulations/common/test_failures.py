@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import Refused, invoke
+from small_runs import small_demo
 
 from protocol.errors import ConfigurationError, PolicyError, RankFailedError
 from simulations.__main__ import main
@@ -34,7 +35,7 @@ from simulations.common.failures import (
     one_line,
 )
 from simulations.common.files import append_durably, write_whole
-from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data.errors import DataError, DataProblem
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.training import require_device
@@ -66,13 +67,8 @@ def full_disk(room_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def small(**engine: object) -> RunConfig:
-    raw = demo_config().model_dump()
-    raw["rounds"] = 3
-    raw["cohort"] |= {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
-    raw["task"] |= {"population": 24, "hidden": 4}
-    raw["engine"] |= {"workers": 1, **engine}
-    return RunConfig.model_validate(raw)
+def small(aggregator: str = "real") -> RunConfig:
+    return small_demo(rounds=3, engine__workers=1, engine__aggregator=aggregator)
 
 
 def test_every_extra_of_a_user_is_known() -> None:
