@@ -82,7 +82,12 @@ SKELLAM, GAUSSIAN = (
 @pytest.mark.parametrize(
     ("valid", "more", "key", "said"),
     [
-        ({"faults.dropout": 0.04}, {"cohort.size": 193}, "cohort.size", "at most 192"),
+        (
+            {"faults.dropout": 0.04, "cohort.size": 192},
+            {"cohort.size": 193},
+            "cohort.size",
+            "at most 192",
+        ),
         (
             {"faults.dropout": 0.125},
             {"faults.dropout": 0.15},
