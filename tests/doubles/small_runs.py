@@ -11,7 +11,7 @@ from rank_doubles import on_ranks
 
 from protocol.exchange.ranks import Ranks
 from protocol.planning.configuration import parse
-from simulations.learning.configuration import RunConfig
+from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.data import Dataset
 from simulations.learning.run.callbacks import RunCallback
 from simulations.learning.run.experiment import RunResult, assist, run_experiment
@@ -36,6 +36,14 @@ def config_of(raw: Mapping[str, Any], *kinds: Mapping[str, Any], **changes: Any)
     named = {key.replace("__", "."): value for key, value in changes.items()}
     pairs = [pair for each in (*kinds, named) for pair in each.items()]
     return changed(parse(raw, RunConfig), pairs)
+
+
+def small_demo(**changes: Any) -> RunConfig:
+    """The demo's configuration with a cohort and a network that take a second."""
+    cohort = {"size": 12, "tolerated_dropouts": 3, "tolerated_colluders": 1}
+    smaller = {f"cohort.{name}": value for name, value in cohort.items()}
+    smaller |= {"task.population": 24, "task.hidden": 4}
+    return config_of(demo_config().model_dump(), smaller, **changes)
 
 
 def run(config: RunConfig, data: Dataset, path: Path, *callbacks: RunCallback) -> RunResult:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from simulations.common.pages import Chart
 from simulations.learning.configuration import demo_config, write_config
 from simulations.learning.records import Record
 from simulations.learning.run.overrides import changed
+from simulations.reports.run.folders import Run, read_run
 
 ENVIRONMENT = {
     "python": "3.11.7",
@@ -78,3 +80,10 @@ def folder_of(path: Path, records: Sequence[Record], **tables: dict[str, Any]) -
     (path / "environment.json").write_text(json.dumps(ENVIRONMENT))
     (path / "rounds.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
     return path
+
+
+def drawn(
+    make: Callable[[Run, str], Chart | None], path: Path, records: Sequence[Record], **tables: Any
+) -> Any:
+    """The one plot of a run with these records, or None: a whole page takes half a second."""
+    return make(read_run(folder_of(path / "run", records, **tables)), "plot")

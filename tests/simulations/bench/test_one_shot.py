@@ -136,13 +136,6 @@ def test_a_round_that_warms_up_wrongly_is_not_measured(monkeypatch: pytest.Monke
         bench_one_shot_round(5, 10, 0.0, 16, NUMBERS)
 
 
-def test_the_default_is_the_pairwise_protocol_with_its_own_figures() -> None:
-    figures = run_json(*ROUND)
-    assert figures["degree"] == 11
-    assert "round_trips" not in figures
-    assert not [name for name in figures if "cpu" in name]
-
-
 @pytest.mark.parametrize(("mode", "exchanges"), [("active", 5), ("semi_honest", 4)])
 def test_both_protocols_are_compared(mode: str, exchanges: int) -> None:
     figures = run_json(*ROUND, "--scheme", "both", "--mode", mode)

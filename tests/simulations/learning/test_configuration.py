@@ -10,17 +10,12 @@ import pytest
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import build_plan, load, parse, read
 from simulations.learning.configuration import RunConfig, demo_config, write_config
+from simulations.learning.run.overrides import with_changes
 from sketch.controllers import AdaptNorm, FixedRate
 
 
 def changed(key: str, value: Any) -> dict[str, Any]:
-    raw = demo_config().model_dump()
-    *sections, last = key.split(".")
-    table = raw
-    for section in sections:
-        table = table[section]
-    table[last] = value
-    return raw
+    return with_changes(demo_config().model_dump(), [(key, value)])
 
 
 def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
@@ -79,48 +74,47 @@ def test_a_missing_key_is_named() -> None:
     assert caught.value.key == "privacy.delta"
 
 
-def test_a_cohort_beyond_the_population_is_refused() -> None:
-    config = parse(changed("cohort.size", 193), RunConfig)
-    with pytest.raises(ConfigurationError, match=r"cohort\.size.*at most 192"):
-        config.check()
-
-
-def test_more_lost_clients_than_the_noise_was_made_for_are_refused() -> None:
-    parse(changed("faults.dropout", 0.125), RunConfig).check()
-    config = parse(changed("faults.dropout", 0.15), RunConfig)
-    with pytest.raises(
-        ConfigurationError, match=r"loses 10 of 64.*tolerated_dropouts = 8"
-    ) as caught:
-        config.check()
-    assert caught.value.key == "faults.dropout"
-
-
-def test_a_cohort_that_cannot_lose_so_many_is_refused() -> None:
-    config = parse(changed("cohort.tolerated_dropouts", 40), RunConfig)
-    with pytest.raises(ConfigurationError, match=r"cohort\.tolerated_dropouts"):
-        build_plan(config, config.participations)
-
-
-@pytest.mark.parametrize("aggregator", ["central", "plain"])
-def test_noise_that_no_client_adds_is_refused(aggregator: str) -> None:
-    config = parse(changed("noise.mechanism", "skellam"), RunConfig)
-    config.check()
-    other = config.model_copy(
-        update={"engine": config.engine.model_copy(update={"aggregator": aggregator})}
-    )
-    with pytest.raises(ConfigurationError, match=r"noise\.mechanism"):
-        other.check()
+SKELLAM, GAUSSIAN = (
+    {"noise.mechanism": mechanism} for mechanism in ("skellam", "discrete-gaussian")
+)
 
 
 @pytest.mark.parametrize(
-    ("key", "value"), [("privacy.wrap_probability", 0.0), ("noise.exact", True)]
+    ("valid", "more", "key", "said"),
+    [
+        (
+            {"faults.dropout": 0.04, "cohort.size": 192},
+            {"cohort.size": 193},
+            "cohort.size",
+            "at most 192",
+        ),
+        (
+            {"faults.dropout": 0.125},
+            {"faults.dropout": 0.15},
+            "faults.dropout",
+            "loses 10 of 64.*tolerated_dropouts = 8",
+        ),
+        ({}, {"cohort.tolerated_dropouts": 40}, "cohort.tolerated_dropouts", "value 40"),
+        # Noise that no client adds.
+        (SKELLAM, {"engine.aggregator": "central"}, "noise.mechanism", "central"),
+        (SKELLAM, {"engine.aggregator": "plain"}, "noise.mechanism", "plain"),
+        # What coins alone can do.
+        ({"privacy.wrap_probability": 0.0}, GAUSSIAN, "privacy.wrap_probability", "wrap"),
+        ({"noise.exact": True}, GAUSSIAN, "noise.exact", "exact"),
+    ],
 )
-def test_what_coins_alone_can_do_is_named_by_its_key(key: str, value: object) -> None:
-    config = parse(changed(key, value), RunConfig)
-    build_plan(config, config.participations)
-    noise = config.noise.model_copy(update={"mechanism": "discrete-gaussian"})
-    with pytest.raises(ConfigurationError) as caught:
-        build_plan(config.model_copy(update={"noise": noise}), config.participations)
+def test_what_does_not_go_together_is_named(
+    valid: dict[str, Any], more: dict[str, Any], key: str, said: str
+) -> None:
+    def plan(*changes: dict[str, Any]) -> None:
+        raw = with_changes(demo_config().model_dump(), [p for c in changes for p in c.items()])
+        config = parse(raw, RunConfig)
+        config.check()
+        build_plan(config, config.participations)
+
+    plan(valid)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        plan(valid, more)
     assert caught.value.key == key
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -139,21 +141,6 @@ def test_parts_are_sorted_and_read_only() -> None:
         part[0] = 0
 
 
-@pytest.mark.parametrize("alpha", [0.0, -1.0, float("inf"), float("nan")])
-def test_bad_alpha_is_refused(alpha: float) -> None:
-    with pytest.raises(ValueError, match="alpha must be positive"):
-        partition_dirichlet(digits(), 10, alpha, rng())
-
-
-def test_bad_counts_are_refused() -> None:
-    with pytest.raises(ValueError, match="clients must be at least 1, got 0"):
-        partition_iid(10, 0, rng())
-    with pytest.raises(ValueError, match="minimum must not be negative, got -1"):
-        partition_iid(10, 2, rng(), minimum=-1)
-    with pytest.raises(ValueError, match="5 clients with at least 3 examples each need 15"):
-        partition_iid(14, 5, rng(), minimum=3)
-
-
 @settings(deadline=None, max_examples=60)
 @given(
     count=st.integers(1, 300),
@@ -189,15 +176,6 @@ def test_shards_are_dealt_at_random_and_repeat_with_the_seed() -> None:
     assert not all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
 
 
-def test_bad_shards_are_refused() -> None:
-    with pytest.raises(ValueError, match="shards_each must be at least 1, got 0"):
-        partition_shards(digits(), 10, 0, rng())
-    with pytest.raises(ValueError, match="clients must be at least 1, got 0"):
-        partition_shards(digits(), 0, 2, rng())
-    with pytest.raises(ValueError, match="shards_each = 3 for 4 clients needs 12 examples"):
-        partition_shards(digits(11), 4, 3, rng())
-
-
 @given(st.lists(st.integers(-3, 12), min_size=1, max_size=80))
 def test_natural_clients_are_the_owners_in_order(numbers: list[int]) -> None:
     owners = np.array(numbers, dtype=np.int64)
@@ -212,13 +190,33 @@ def test_small_natural_clients_are_left_out() -> None:
     assert [part.tolist() for part in partition_natural(owners, minimum=2)] == [[1, 5], [0, 2, 4]]
 
 
-def test_natural_clients_that_are_not_there_are_refused() -> None:
-    with pytest.raises(ValueError, match="no natural clients"):
-        partition_natural(None)
-    with pytest.raises(ValueError, match="minimum must be at least 1, got 0"):
-        partition_natural(digits(), minimum=0)
-    with pytest.raises(ValueError, match="minimum = 141"):
-        partition_natural(digits(1400), minimum=141)
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: partition_dirichlet(digits(), 10, 0.0, rng()), "alpha must be positive"),
+        (lambda: partition_dirichlet(digits(), 10, -1.0, rng()), "alpha must be positive"),
+        (lambda: partition_dirichlet(digits(), 10, np.inf, rng()), "alpha must be positive"),
+        (lambda: partition_dirichlet(digits(), 10, np.nan, rng()), "alpha must be positive"),
+        (lambda: partition_iid(10, 0, rng()), "clients must be at least 1, got 0"),
+        (lambda: partition_iid(10, 2, rng(), minimum=-1), "minimum must not be negative, got -1"),
+        (
+            lambda: partition_iid(14, 5, rng(), minimum=3),
+            "5 clients with at least 3 examples each need 15",
+        ),
+        (lambda: partition_shards(digits(), 10, 0, rng()), "shards_each must be at least 1, got 0"),
+        (lambda: partition_shards(digits(), 0, 2, rng()), "clients must be at least 1, got 0"),
+        (
+            lambda: partition_shards(digits(11), 4, 3, rng()),
+            "shards_each = 3 for 4 clients needs 12 examples",
+        ),
+        (lambda: partition_natural(None), "no natural clients"),
+        (lambda: partition_natural(digits(), minimum=0), "minimum must be at least 1, got 0"),
+        (lambda: partition_natural(digits(1400), minimum=141), "minimum = 141"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused(make: Callable[[], Partition], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
 
 
 def test_cohorts_need_enough_clients_and_every_client_examples() -> None:

@@ -29,6 +29,11 @@ from simulations.reproduce.correlated.training import held_out, run
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
 
 ALL = replace(Plan(), arms=tuple(ARMS))
+# Matrices of sixty rounds take seconds; `make test` has a small one of the digits.
+SETTINGS = [
+    pytest.param(each, id=each.title, marks=pytest.mark.slow if each.arm == "banded" else ())
+    for each in ALL.settings()
+]
 TINY = replace(
     PRESETS["quick"], arms=("independent", "returned", "banded", "plain"), climb=0, seeds=2
 )
@@ -48,7 +53,7 @@ class TestPlan:
             assert config.task.data != "digits"
         assert len(Plan().tasks) == len(Plan().epsilons) == 2 and Plan().seeds >= 5
 
-    @pytest.mark.parametrize("setting", list(ALL.settings()), ids=lambda setting: setting.title)
+    @pytest.mark.parametrize("setting", SETTINGS)
     def test_every_configuration_fits_together(self, setting: Setting) -> None:
         config = ALL.config(setting, 1, 3)
         config.check()

@@ -362,12 +362,17 @@ def test_the_command_prints_counts_for_each_behaviour() -> None:
     assert "server:" in table
 
 
-def test_the_command_fails_when_the_campaign_does(monkeypatch: Patch) -> None:
+def test_failures_are_an_exit_status_and_are_kept(tmp_path: Path, monkeypatch: Patch) -> None:
     believes_rebuilt(monkeypatch)
-    arguments = ["--schedules", "20", "--rate", "0", "--play", "client: answers with wrong shares"]
+    name = "client: answers with wrong shares"
+    arguments = ["--schedules", "20", "--rate", "0", "--play", name, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, ["bench", "faults", *arguments, "--json"])
     assert result.exit_code == 1
-    assert json.loads(result.stdout)["failures"]
+    told: list[int] = []
+    kept = run_kept(Question(("pairwise",), (name,), 1, 0.0, 0), 20, tmp_path, told.append)
+    failures = json.loads(result.stdout)["failures"]
+    assert failures == {str(number): what for number, what in kept.failures.items()} != {}
+    assert told == [20]
 
 
 def test_the_behaviours_of_both_protocols_take_turns() -> None:
@@ -406,16 +411,6 @@ def test_a_campaign_of_other_sources_is_not_continued(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(provenance().source, "0" * 16))
     with pytest.raises(OtherCampaignError, match="other sources"):
         run_kept(question, 2, tmp_path, lambda _: None)
-
-
-def test_failures_are_kept(tmp_path: Path, monkeypatch: Patch) -> None:
-    believes_rebuilt(monkeypatch)
-    question = Question(("pairwise",), ("client: answers with wrong shares",), 1, 0.0, 0)
-    before = run_kept(question, 20, tmp_path, lambda _: None)
-    assert before.failures
-    told: list[int] = []
-    assert run_kept(question, 20, tmp_path, told.append) == before
-    assert told == [20]
 
 
 def test_an_unknown_behaviour_is_refused() -> None:

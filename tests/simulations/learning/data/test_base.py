@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -49,83 +50,64 @@ def test_other_dtypes_are_refused(inputs: type, labels: type, owners: type, name
         Split(np.zeros((1, 2), inputs), np.zeros(1, labels), np.zeros(1, owners))
 
 
-@pytest.mark.parametrize(("inputs", "labels"), [((2, 3), (3,)), ((6,), (6,)), ((2, 3), (2, 1, 1))])
-def test_shapes_that_disagree_are_refused(inputs: tuple[int, ...], labels: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="inputs must be"):
-        Split(np.zeros(inputs, dtype=np.float32), np.zeros(labels, dtype=np.int64))
+def values(*numbers: float) -> Split:
+    """Return a split of one example with these values."""
+    return replace(split(1), inputs=np.array([numbers], dtype=np.float32))
 
 
-def test_owners_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match="owners must be"):
-        replace(split(3), owners=np.zeros(2, dtype=np.int64))
+def zeros(inputs: tuple[int, ...], labels: tuple[int, ...], kind: type = np.float32) -> Split:
+    """Return a split of these shapes."""
+    return Split(np.zeros(inputs, kind), np.zeros(labels, np.int64))
 
 
-def test_tokens_are_rows_of_numbers_from_zero() -> None:
-    with pytest.raises(ValueError, match="tokens must be"):
-        Split(np.zeros((1, 2, 3), dtype=np.int64), np.zeros(1, dtype=np.int64))
-    with pytest.raises(ValueError, match="negative, got -2"):
-        tokens([0, -2])
+def words(vocabulary: int | None) -> Dataset:
+    """Return a data set of texts with tokens up to 4."""
+    text = tokens([0, 4], [1, 2])
+    return toy(kind=DataKind.TEXT, train=text, test=text, vocabulary=vocabulary)
 
 
-@pytest.mark.parametrize(("count", "features"), [(0, 2), (2, 0)])
-def test_empty_splits_are_refused(count: int, features: int) -> None:
-    with pytest.raises(ValueError, match="at least one example"):
-        split(count, features)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused(value: float) -> None:
-    inputs = np.zeros((4, 3), dtype=np.float32)
-    inputs[2, 1] = value
-    with pytest.raises(ValueError, match="finite"):
-        Split(inputs, np.zeros(4, dtype=np.int64))
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: zeros((2, 3), (3,)), "inputs must be"),
+        (lambda: zeros((6,), (6,)), "inputs must be"),
+        (lambda: zeros((2, 3), (2, 1, 1)), "inputs must be"),
+        (lambda: replace(split(3), owners=np.zeros(2, np.int64)), "owners must be"),
+        (lambda: zeros((1, 2, 3), (1,), np.int64), "tokens must be"),
+        (lambda: tokens([0, -2]), "negative, got -2"),
+        (lambda: split(0), "at least one example"),
+        (lambda: split(2, 0), "at least one example"),
+        (lambda: values(0.0, np.nan), "finite"),
+        (lambda: values(0.0, np.inf), "finite"),
+        (lambda: values(0.0, -np.inf), "finite"),
+        (lambda: toy(test=split(features=3)), "features"),
+        (lambda: toy(classes=1), "at least 2"),
+        (lambda: toy(test=replace(split(1), labels=np.array([-1]))), "labels must lie"),
+        (lambda: toy(test=replace(split(1), labels=np.array([2]))), "labels must lie"),
+        (lambda: toy(kind=DataKind.IMAGE, test=values(0.0, -0.001)), "pixels"),
+        (lambda: toy(kind=DataKind.IMAGE, test=values(0.0, 1.001)), "pixels"),
+        (lambda: words(4), r"tokens must lie in \[0, 4\)"),
+        (lambda: words(None), "given for text, and only for text"),
+        (lambda: toy(vocabulary=5), "vocabulary must be given for text"),
+        (lambda: toy(kind=DataKind.TEXT, vocabulary=5), "text inputs cannot be float32"),
+        (lambda: toy(test=tokens([0, 1])), "tabular inputs cannot be int64"),
+        (
+            lambda: toy(train=zeros((1, 2, 2), (1,)), test=zeros((1, 2, 2), (1,))),
+            r"tabular inputs must be \[m, features\]",
+        ),
+    ],
+)
+def test_what_is_not_in_order_is_refused(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()
 
 
 def test_the_largest_numbers_are_finite() -> None:
-    inputs = np.full((4, 3), np.finfo(np.float32).max)
-    assert len(Split(inputs, np.zeros(4, dtype=np.int64))) == 4
-
-
-def test_splits_of_different_problems_are_refused() -> None:
-    with pytest.raises(ValueError, match="features"):
-        toy(test=split(features=3))
-    with pytest.raises(ValueError, match="at least 2"):
-        toy(classes=1)
-    for label in (-1, 2):
-        with pytest.raises(ValueError, match="labels must lie"):
-            toy(test=replace(split(1), labels=np.array([label])))
+    assert len(values(0.0, np.finfo(np.float32).max)) == 1
 
 
 def test_shape_and_features_are_those_of_one_example() -> None:
     images = Split(np.ones((5, 4, 3), dtype=np.float32), np.zeros(5, dtype=np.int64))
     data = toy(kind=DataKind.IMAGE, train=images, test=images)
     assert data.shape == (4, 3) and data.features == 12
-
-
-@pytest.mark.parametrize("pixel", [-0.001, 1.001])
-def test_pixels_lie_between_zero_and_one(pixel: float) -> None:
-    image = replace(split(1), inputs=np.full((1, 2), pixel, dtype=np.float32))
-    with pytest.raises(ValueError, match="pixels"):
-        toy(kind=DataKind.IMAGE, test=image)
-
-
-def test_text_needs_a_vocabulary_that_covers_its_tokens() -> None:
-    text = tokens([0, 4], [1, 2])
-    data = toy(kind=DataKind.TEXT, train=text, test=text, vocabulary=5)
-    assert data.shape == (2,)
-    with pytest.raises(ValueError, match=r"tokens must lie in \[0, 4\)"):
-        replace(data, vocabulary=4)
-    with pytest.raises(ValueError, match="given for text, and only for text"):
-        replace(data, vocabulary=None)
-    with pytest.raises(ValueError, match="vocabulary must be given for text"):
-        toy(vocabulary=5)
-
-
-def test_inputs_are_of_their_kind() -> None:
-    with pytest.raises(ValueError, match="text inputs cannot be float32"):
-        toy(kind=DataKind.TEXT, vocabulary=5)
-    with pytest.raises(ValueError, match="tabular inputs cannot be int64"):
-        toy(test=tokens([0, 1]))
-    cube = Split(np.zeros((1, 2, 2), dtype=np.float32), np.zeros(1, dtype=np.int64))
-    with pytest.raises(ValueError, match=r"tabular inputs must be \[m, features\]"):
-        toy(train=cube, test=cube)
+    assert words(5).shape == (2,)

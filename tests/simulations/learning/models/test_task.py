@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from simulations.learning.data import Split, load_digits_dataset
 from simulations.learning.models import MlpTask, ParameterLayout
@@ -108,20 +108,6 @@ def test_initial_prediction_is_uniform() -> None:
     evaluation = task.evaluate(task.initial(seeded()), test)
     assert evaluation.loss == pytest.approx(math.log(10), rel=1e-5)
     assert evaluation.accuracy == pytest.approx(float((test.labels == 0).mean()))
-
-
-def test_logits_equal_a_plain_torch_model() -> None:
-    task, test = MlpTask(hidden=5), load_digits_dataset().test
-    vector = torch.randn(task.dimension, generator=seeded(3))
-    plain = nn.Sequential(nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 10))
-    parts = task.layout.unflatten(vector)
-    with torch.no_grad():
-        for index, layer in ((0, "hidden"), (2, "output")):
-            plain[index].weight.copy_(parts[f"{layer}.weight"])
-            plain[index].bias.copy_(parts[f"{layer}.bias"])
-        images = torch.tensor(test.inputs)
-        expected = plain(2 * images - 1)
-    torch.testing.assert_close(task.scores(task.layout.unflatten(vector), images), expected)
 
 
 def test_loss_weighs_examples_and_skips_padding() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,7 +27,6 @@ from run_kit import folder_of
 from small_runs import SMALL, config_of, lines, run, timeless
 
 from dp import Ledger
-from dp.ledger import Entry
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load, parse
 from protocol.planning.training_plan import TrainingPlan
@@ -35,7 +35,7 @@ from secagg import LocalProtocolError
 from simulations.common.failures import DivergedError
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
-from simulations.learning.configuration import RunConfig
+from simulations.learning.configuration import RunConfig, write_config
 from simulations.learning.data import Dataset
 from simulations.learning.federated import Federation, load_data
 from simulations.learning.records import Record
@@ -96,6 +96,12 @@ class Listener(RunCallback):
 
     def round(self, record: Record) -> None:
         self.records.append(record)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with the configuration of a small run."""
+    return write_config(small(), tmp_path / "config.toml")
 
 
 Uncut: TypeAlias = Callable[[str], tuple[RunConfig, RunResult, Path]]
@@ -169,6 +175,14 @@ class Stopped(Exception):  # noqa: N818 - what a kill looks like from inside
     """The process went away."""
 
 
+MOMENTS: dict[str, tuple[type[Ledger | RunFolder | Checkpoint], str, bool]] = {
+    "charge": (Ledger, "append", True),
+    "checkpoint": (Checkpoint, "save", False),
+    "record": (RunFolder, "append", False),
+    "after": (RunFolder, "append", True),
+}
+"""Whose method is called there, and whether it is still carried out."""
+
 EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd")
 """Kinds that are cut at every moment by `make test`; the others are by `make test-long`."""
 
@@ -182,7 +196,7 @@ EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd")
             marks=() if kind in EVERY_MOMENT or moment == "checkpoint" else pytest.mark.slow,
         )
         for kind in KINDS
-        for moment in ("charge", "checkpoint", "record", "after")
+        for moment in MOMENTS
         if moment != "charge" or kind in SUMS
     ],
 )
@@ -210,66 +224,31 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
                 assert len(ledger.entries()) == 4 * SUMS[kind]
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda found: found.update(processor="another"), "begun with processor another, and here"),
-        (lambda found: found["packages"].update(numpy="1.0"), "begun with numpy 1.0"),
-        (lambda found: found["packages"].pop("numba"), "begun with numba None"),
-        (lambda found: found.clear(), "no readable environment.json"),
-    ],
-)
 def test_a_run_with_secrets_goes_on_where_it_began(
-    data: Dataset,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[dict[str, Any]], object],
-    said: str,
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Elsewhere, training may come to other updates, released with the noise that was seen."""
     private, plain = of_kind("ideal"), of_kind("plain")
-    for config, folder in ((private, tmp_path / "private"), (plain, tmp_path / "plain")):
-        cut_short(config, data, folder, monkeypatch, "after", 2)
-        environment = folder / "environment.json"
-        found = json.loads(environment.read_text())
-        found["cores"] = 77
-        change(found)
-        environment.write_text(json.dumps(found))
-    with pytest.raises(ConfigurationError, match=said):
-        run(private, data, tmp_path / "private")
+    for config, name in ((private, "private"), (plain, "plain")):
+        cut_short(config, data, tmp_path / name, monkeypatch, "after", 2)
+    environment = tmp_path / "private" / "environment.json"
+    here = {**json.loads(environment.read_text()), "cores": 77}
+    packages = here["packages"]
+    without = {name: packages[name] for name in packages if name != "numba"}
+    for there, said in (
+        ({**here, "processor": "another"}, "begun with processor another, and here"),
+        ({**here, "packages": {**packages, "numpy": "1.0"}}, "begun with numpy 1.0"),
+        ({**here, "packages": without}, "begun with numba None"),
+        ({}, "no readable environment.json"),
+    ):
+        for name in ("private", "plain"):
+            (tmp_path / name / "environment.json").write_text(json.dumps(there))
+        with pytest.raises(ConfigurationError, match=said):
+            run(private, data, tmp_path / "private")
+    # Without secrets anywhere, and with them where only the cores are others.
     run(plain, data, tmp_path / "plain")
-
-
-def stop_at(patch: pytest.MonkeyPatch, moment: str, number: int) -> None:
-    """Let the process go away in a round, after one of its steps."""
-    calls = {"count": 0}
-
-    def reached() -> None:
-        calls["count"] += 1
-        if calls["count"] == number:
-            raise Stopped
-
-    def before(owner: type[Ledger | RunFolder | Checkpoint], name: str, then_call: bool) -> None:
-        original = getattr(owner, name)
-
-        def wrapped(*arguments: Any, **options: Any) -> Entry | None:
-            if not then_call:
-                reached()
-            result = original(*arguments, **options)
-            if then_call:
-                reached()
-            return result
-
-        patch.setattr(owner, name, wrapped)
-
-    if moment == "charge":
-        before(Ledger, "append", True)
-    elif moment == "checkpoint":
-        before(Checkpoint, "save", False)
-    elif moment == "record":
-        before(RunFolder, "append", False)
-    else:
-        before(RunFolder, "append", True)
+    environment.write_text(json.dumps(here))
+    run(private, data, tmp_path / "private")
 
 
 def cut_short(
@@ -280,11 +259,22 @@ def cut_short(
     moment: str,
     number: int,
 ) -> None:
-    """Run until the process goes away there."""
-    with monkeypatch.context() as patch:
-        stop_at(patch, moment, number)
-        with pytest.raises(Stopped):
-            run(config, data, path)
+    """Run until the process goes away there, in the call of this number."""
+    owner, name, carried_out = MOMENTS[moment]
+    original, calls = getattr(owner, name), count(1)
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        stops = next(calls) == number
+        if stops and not carried_out:
+            raise Stopped
+        result = original(*arguments, **options)
+        if stops:
+            raise Stopped
+        return result
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(owner, name, wrapped)
+        run(config, data, path)
 
 
 def test_with_other_secrets_an_interrupted_round_is_charged_again(
@@ -600,19 +590,17 @@ def test_grids() -> None:
     ("change", "key"),
     [("rounds=0", "rounds"), ("privacy.epsilom=2", "privacy.epsilom"), ("seed.x=1", "seed.x")],
 )
-def test_bad_changes_name_the_key(tmp_path: Path, change: str, key: str) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text(tomli_w.dumps(SMALL))
-    result = invoke("run", str(config), "--set", change)
+def test_bad_changes_name_the_key(file: Path, change: str, key: str) -> None:
+    result = invoke("run", str(file), "--set", change)
     assert isinstance(result.exception, ConfigurationError)
     assert result.exception.key == key
 
 
-def test_a_forecast_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forecast_runs_nothing(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    config = tmp_path / "config.toml"
-    config.write_text(tomli_w.dumps(SMALL))
-    figures = run_json("run", config, "--dry-run")
+    figures = run_json("run", file, "--dry-run")
     assert figures["parameters"] == 6 * 64 + 6 + 10 * 6 + 10
     assert figures["rounds_of_one_client"] == 2
     assert figures["epsilons"]["server"] <= 30.0
@@ -620,16 +608,14 @@ def test_a_forecast_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(tmp_path: Path) -> None:
+def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(file: Path) -> None:
     """Of a rank: time, and bytes that grow with the clients; other runs have no such figures."""
-    config = tmp_path / "config.toml"
-    config.write_text(tomli_w.dumps(SMALL))
     one_shot = ["--set", "engine.aggregator=real", "--set", "scheme.kind=one-shot"]
-    figures = run_json("run", config, "--dry-run", *one_shot)
+    figures = run_json("run", file, "--dry-run", *one_shot)
     assert figures["estimated_minutes"] > 0 < figures["megabytes_of_memory_for_clients"]
     # Ten uploads fit into memory.
     assert figures["megabytes_of_disk_for_uploads"] == 0
-    assert "megabytes_of_disk_for_uploads" not in run_json("run", config, "--dry-run")
+    assert "megabytes_of_disk_for_uploads" not in run_json("run", file, "--dry-run")
 
 
 def test_a_forecast_of_the_real_pairwise_protocol_counts_clients_and_pairs(
@@ -646,10 +632,10 @@ def test_a_forecast_of_the_real_pairwise_protocol_counts_clients_and_pairs(
     assert minutes == pytest.approx(config.rounds * 20 * (100.0 + 7.0 * 19) / 60.0, rel=0.01)
 
 
-def test_a_sweep_runs_every_point_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text(tomli_w.dumps(SMALL))
-    arguments = ["sweep", str(config), "--set", "privacy.epsilon=30,60", "--set", "rounds=1,2"]
+def test_a_sweep_runs_every_point_once(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["sweep", str(file), "--set", "privacy.epsilon=30,60", "--set", "rounds=1,2"]
     arguments += ["--out", str(tmp_path / "sweep"), "--quiet"]
     summaries = run_json(*arguments)
     assert [(s["privacy.epsilon"], s["rounds"]) for s in summaries] == [
@@ -662,18 +648,16 @@ def test_a_sweep_runs_every_point_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert run_json(*arguments) == summaries
 
 
-def test_the_command_prints_json_and_a_view_for_people(tmp_path: Path) -> None:
-    config = tmp_path / "config.toml"
-    config.write_text(tomli_w.dumps(SMALL))
+def test_the_command_prints_json_and_a_view_for_people(file: Path, tmp_path: Path) -> None:
     out = ["--out", str(tmp_path / "run")]
-    result = invoke("run", str(config), *out)
+    result = invoke("run", str(file), *out)
     assert "what this run takes" in result.output and "summary" in result.output
-    assert run_json("run", config, *out, "--quiet")["rounds"] == 4
-    again = invoke("run", str(config), *out)
+    assert run_json("run", file, *out, "--quiet")["rounds"] == 4
+    again = invoke("run", str(file), *out)
     assert "is finished: nothing is run again" in again.stderr and "summary" in again.stdout
     for printed in (result.stdout, again.stdout):
         assert "Verdict: " in printed and "What epsilon 30 means" in printed
-    assert "Verdict" not in invoke("run", str(config), "--dry-run").output
+    assert "Verdict" not in invoke("run", str(file), "--dry-run").output
 
 
 def test_a_trusted_server_is_named_with_its_epsilon(tmp_path: Path) -> None:
@@ -729,9 +713,8 @@ def test_the_live_view_shows_every_round(data: Dataset, tmp_path: Path, terminal
         assert "accuracy -" in text  # a round that was not tested
 
 
-def test_compiling_is_marked_in_the_live_view(data: Dataset, tmp_path: Path) -> None:
-    record = run(small(), data, tmp_path / "run").records[0]
-    record["stages"]["compiling"] = 1.25
-    assert row({**record, "seconds": 3.0})[-1] == "3.00 (1.2 compiling)"
-    record["stages"]["compiling"] = 0.0
-    assert row({**record, "seconds": 3.0})[-1] == "3.00"
+def test_compiling_is_marked_in_the_live_view(uncut: Uncut) -> None:
+    record = uncut("ideal")[1].records[0]
+    for seconds, shown in ((1.25, "3.00 (1.2 compiling)"), (0.0, "3.00")):
+        stages = {**record["stages"], "compiling": seconds}
+        assert row({**record, "stages": stages, "seconds": 3.0})[-1] == shown

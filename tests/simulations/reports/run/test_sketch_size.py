@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_runs import folder_of, record
+from report_runs import drawn, record
 
 from simulations.common.pages import Chart
-from simulations.reports.run.charts import charts_of
-from simulations.reports.run.folders import read_run
+from simulations.reports.run.sketch_size import sketch_chart
 from sketch.controllers.base import ControllerState
 from sketch.controllers.norm_belief import NormBelief
 from sketch.controllers.sizing import arrive
@@ -39,9 +38,7 @@ def arrived(sizes: tuple[int, ...] = SIZES, **figures: float) -> list[dict[str, 
 
 
 def chart_of(path: Path, records: list[dict[str, Any]]) -> Chart:
-    run = read_run(folder_of(path / "run", records))
-    (chart,) = [c for c in charts_of(run, 1) if c.title == "Values that a client sends"]
-    return chart
+    return drawn(sketch_chart, path, records)
 
 
 def test_the_interval_is_drawn_and_told(tmp_path: Path) -> None:
@@ -71,16 +68,17 @@ def test_the_words_count_moves_with_their_reasons(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("last", "said"),
-    [(801, "After round 3 all sizes"), (799, "At the end the size still moves: it is not within")],
+    ("sizes", "said"),
+    [
+        ((*SIZES[:-1], 801), "After round 3 all sizes"),
+        ((*SIZES[:-1], 799), "At the end the size still moves: it is not within"),
+        ((1000, 1200, 1200, 1100, 1000, 1000, 990), "All sizes are within a factor of 1.5"),
+    ],
 )
-def test_a_size_that_still_moves_has_not_arrived(tmp_path: Path, last: int, said: str) -> None:
-    assert said in chart_of(tmp_path, arrived((*SIZES[:-1], last))).text
-
-
-def test_a_size_that_never_left_has_been_there_from_the_start(tmp_path: Path) -> None:
-    records = arrived((1000, 1200, 1200, 1100, 1000, 1000, 990))
-    assert "All sizes are within a factor of 1.5" in chart_of(tmp_path, records).text
+def test_it_is_told_since_when_the_size_stays(
+    tmp_path: Path, sizes: tuple[int, ...], said: str
+) -> None:
+    assert said in chart_of(tmp_path, arrived(sizes)).text
 
 
 def test_the_sentences_are_those_of_the_controllers() -> None:
@@ -113,15 +111,11 @@ def test_records_without_reasons_are_shown_all_the_same(tmp_path: Path) -> None:
 
 def test_a_fixed_rate_is_told_in_one_sentence(tmp_path: Path) -> None:
     records = [of_size(n, 600, rationale="The rate is fixed.", figures=None) for n in (1, 2)]
-    chart = chart_of(tmp_path, records)
-    assert chart.text == (
-        "600 values instead of 4,810: compression 8.02x over the whole run. "
-        'Why: "The rate is fixed".'
-    )
-
-
-def test_one_round_is_all_that_there_is(tmp_path: Path) -> None:
-    assert "600 values instead" in chart_of(tmp_path, [of_size(1, 600)]).text
+    for rounds in (1, 2):  # of one round that is all there is
+        assert chart_of(tmp_path / str(rounds), records[:rounds]).text == (
+            "600 values instead of 4,810: compression 8.02x over the whole run. "
+            'Why: "The rate is fixed".'
+        )
 
 
 def heights(chart: Chart) -> list[float]:

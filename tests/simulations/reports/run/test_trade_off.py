@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_runs import folder_of, record
+from report_runs import drawn, record
 from scipy import stats
 
 from dp import FailingGaussian
 from simulations.common.pages import Chart
-from simulations.reports.run import read_run
-from simulations.reports.run.charts import charts_of
-from simulations.reports.run.trade_off import TITLE, least_misses, misses_of_point, promised_misses
+from simulations.reports.run.trade_off import (
+    least_misses,
+    misses_of_point,
+    promised_misses,
+    trade_off_chart,
+)
 
 ALARMS = np.linspace(0.0, 1.0, 41)
 
@@ -23,9 +26,7 @@ ALARMS = np.linspace(0.0, 1.0, 41)
 def chart_of(path: Path, **epsilons: Any) -> Chart | None:
     last = record(2)
     last["epsilons"] = {**last["epsilons"], **epsilons}
-    run = read_run(folder_of(path / "run", [record(1), last]))
-    found = [chart for chart in charts_of(run, 1) if chart.title == TITLE]
-    return found[0] if found else None
+    return drawn(trade_off_chart, path, [record(1), last])
 
 
 def test_the_curve_of_a_pair(tmp_path: Path) -> None:
