@@ -45,8 +45,8 @@ class Usage(enum.Enum):
 
     ROUNDING = b"rounding"
     COINS = b"coins"
-    INVERSION = b"inversion"
-    REFINEMENT = b"refinement"
+    INVERSION = b"inversion 32"
+    REFINEMENT = b"refinement 32"
     SERVER_NOISE = b"server noise"
     KEYSTREAM = b"keystream"
     LOCAL_REPORT = b"local report"

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from veilsum.mean import private_mean
     from veilsum.training import private_training
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0.dev1"
 
 __all__ = [
     "ClientPolicy",

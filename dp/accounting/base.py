@@ -175,8 +175,9 @@ def nominal_mu_squared(event: Release) -> float:
 
 
 def is_tabulated(event: IntegerRelease) -> bool:
-    """Say whether the noise is within the tables; more noise than they hold is refused."""
-    return event.noise_variance <= MAX_VARIANCE
+    """Say whether the noise is within the tables: more is refused, but of coins, which can be left
+    out of account."""
+    return isinstance(event, BinomialRelease) or event.noise_variance <= MAX_VARIANCE
 
 
 def law_of(event: IntegerRelease) -> NoiseLaw | None:

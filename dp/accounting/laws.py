@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.accounting._kernels import bessel_ratios
-from dp.checks import require_in, require_within
+from dp.checks import require_in, require_integer
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
@@ -119,11 +119,12 @@ class BinomialNoise:
 
 
 def law_of_coins(coins: int) -> BinomialNoise | None:
-    """Return the law of N coins without the odd one; None if that leaves none.
+    """Return the law of N coins, without the odd one and of those that tables reach; None if none.
 
-    Adding an odd coin is a post-processing of the release without it.
+    Adding further coins is a post-processing of the release without them.
     """
-    require_within("coins", coins, 0, MAX_TOTAL_COINS)
+    require_integer("coins", coins, 0)
+    coins = min(coins, MAX_TOTAL_COINS)
     return BinomialNoise(coins - coins % 2) if coins >= 2 else None
 
 

@@ -132,9 +132,9 @@ class Independent(Noise):
 
     Args:
         mechanism: `binomial`, `skellam` or `discrete-gaussian`.
-        exact: take surplus noise off when fewer clients vanish than tolerated, at the price of a
-            few more shares for each pair of clients; otherwise it stays in the sum. Coins alone
-            can be taken off, and are if this is left out.
+        exact: take surplus noise off, to 2 % of its variance, when fewer clients vanish than
+            tolerated, at the price of a few more shares for each pair of clients; otherwise it
+            stays in the sum. Coins alone can be taken off, and are if this is left out.
 
     Raises:
         ParameterError: no such mechanism, or one whose noise cannot be taken off.

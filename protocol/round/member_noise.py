@@ -31,7 +31,7 @@ from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, sync_folder, write_durably
 
-VERSION = 1
+VERSION = 2
 _HEAD_BYTES = 1 + hashlib.sha256().digest_size
 """A byte for the version, and a hash that notices a damaged disk, though no one who means harm."""
 

@@ -168,7 +168,7 @@ ACCOUNTING = [
     field(BASE, "probability", [0.6, 0.0], [], [0.5]),
     field(BASE, "step", [0.0, 2.0], [], [1.0]),
     Row(lambda delta: theorem1(BASE, delta), "delta", [0.0, 1.0, -0.1, NAN], [], [0.5]),
-    Row(lambda n: effective_sigma(n, 1.0, 1, 0.1), "coins", [-1, MAX_TOTAL_COINS + 1], [], [0]),
+    Row(lambda n: effective_sigma(n, 1.0, 1, 0.1), "coins", [-1], [], [0, MAX_TOTAL_COINS + 1]),
     Row(lambda l2: effective_sigma(10, l2, 1, 0.1), "l2_sensitivity", [-1.0, NAN, INF], [], [0.0]),
     Row(lambda linf: effective_sigma(10, 1.0, linf, 0.1), "linf_sensitivity", [0], [], [1]),
     Row(lambda delta0: effective_sigma(10, 1.0, 1, delta0), "delta0", [0.0, 0.5, NAN], [], [0.4]),

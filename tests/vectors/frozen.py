@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import veilsum
+from dp import NoiseSeed
+from dp.sampling import SkellamLaw, sample_law
 from secagg.tags import WIRE_VERSION
 
 TESTS = Path(__file__).parents[1]
@@ -33,6 +35,8 @@ def labels() -> Iterator[str]:
 def now() -> dict[str, str | int]:
     """The versions, and the hash of what must not change without them."""
     digest = hashlib.sha256("\n".join(sorted(labels())).encode())
+    noise = sample_law(SkellamLaw(900.0), NoiseSeed(bytes(range(32))), 64)
+    digest.update(noise.astype("<i8").tobytes())
     for path in sorted((*TESTS.glob("vectors/*/*.json"), *TESTS.glob("*/vectors/*.json"))):
         digest.update(f"\n{path.relative_to(TESTS).as_posix()}\n".encode() + path.read_bytes())
     return {"version": veilsum.__version__, "wire": WIRE_VERSION, "sha256": digest.hexdigest()}

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import BinomialMechanism, NoiseSeed, clip_l2, quantize
-from dp.coin_schedule import SURPLUS_PERCENT
+from dp.coin_schedule import SURPLUS_PERCENT, BatchVariant
 from dp.coins import residual_offset, sample_binomial
 from protocol import Pipeline, RoundParameters, RoundSetup
 from protocol.round.field_size import bits_for
@@ -165,7 +165,9 @@ def wrong_decoding(
     kept = _kept(batches, setup, lost)
     meant = _coins_meant(setup, lost)
     surplus = sum(batches[i] for i in kept) - meant
-    if setup.context.removal and not 0 <= 100 * surplus <= SURPLUS_PERCENT * meant:
+    coarse = schedule is not None and schedule.variant is BatchVariant.BINARY
+    allowed = SURPLUS_PERCENT * meant if coarse else 0
+    if setup.context.removal and not 0 <= 100 * surplus <= allowed:
         return f"another number of coins stays than {lost} lost clients need"
     integers = np.zeros(parameters.length, np.int64)
     for u in survivors:
