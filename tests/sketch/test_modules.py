@@ -8,7 +8,7 @@ from pathlib import Path
 import sketch
 
 ALLOWED = (
-    "__future__ abc collections cryptography dataclasses enum itertools math numpy sketch struct "
+    "__future__ abc collections cryptography dataclasses enum functools itertools math numpy sketch struct "
     "types typing veilsum"
 ).split()
 

@@ -152,7 +152,7 @@ def test_limits_count_every_mask_and_every_noise_vector(monkeypatch: pytest.Monk
     # Four clients draw what stays and one batch more; nobody else vanished, so nothing goes.
     assert figures["limit_noise_seconds"] == 4 * 2 / 2
     nobody_lost = floor.floor_figures(dataclasses.replace(LARGE, dim=1000, lost=0), cores=1)
-    assert nobody_lost["limit_noise_seconds"] == 50 * 6 + 50 * 5
+    assert nobody_lost["limit_noise_seconds"] == 50 * 4 + 50 * 3
     assert nobody_lost["limit_masks_seconds"] == 50 + 1
     inexact = dataclasses.replace(LARGE, dim=1000, exact_noise=False)
     assert floor.floor_figures(inexact, cores=1)["limit_noise_seconds"] == 50

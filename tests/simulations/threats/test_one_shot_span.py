@@ -195,7 +195,7 @@ DRIFTED = [
 
 @pytest.mark.parametrize("rules", DRIFTED, ids=repr)
 def test_a_model_that_drifts_is_noticed(rules: OneShotRules) -> None:
-    """Where that of the product agrees, as above."""
+    """The product disagrees with each of them somewhere."""
     p = OneShotParameters(3, 0, 2, 3, 0, 2, 1, 1)
     assert p in all_parameters(3, 3)
     assert conformance(p, rules).disagreements != []

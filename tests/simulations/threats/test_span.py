@@ -340,7 +340,7 @@ TWINS = [
 
 @pytest.mark.parametrize("rules", TWINS, ids=repr)
 def test_a_model_that_drifts_is_noticed(rules: ClientRules) -> None:
-    """Where that of the product agrees, as above."""
+    """The product disagrees with each of them somewhere."""
     p = Parameters(3, Mode.ACTIVE, 0, 2, 2)
     assert p in all_parameters(3, Mode.ACTIVE)
     assert conformance(p, 0, rules).disagreements != []
