@@ -8,8 +8,8 @@ from pathlib import Path
 import sketch
 
 ALLOWED = (
-    "__future__ abc collections cryptography dataclasses enum functools itertools math numpy sketch "
-    "struct types typing veilsum"
+    "__future__ abc collections cryptography dataclasses enum functools itertools math numpy "
+    "sketch struct types typing veilsum"
 ).split()
 
 
