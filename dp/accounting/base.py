@@ -175,8 +175,7 @@ def nominal_mu_squared(event: Release) -> float:
 
 
 def is_tabulated(event: IntegerRelease) -> bool:
-    """Say whether the noise is within the tables: more is refused, but of coins, which can be left
-    out of account."""
+    """Say whether the noise is within the tables; more is refused, unless coins can be left out."""
     return isinstance(event, BinomialRelease) or event.noise_variance <= MAX_VARIANCE
 
 

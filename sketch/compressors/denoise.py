@@ -7,7 +7,8 @@ come from.
 
 Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
 Learning", a thesis, Algorithm 1. There the second clip is of each noised gradient, before they are
-averaged; here a mean that was noised as a whole is clipped as a whole.
+averaged; here a mean that was noised as a whole is clipped as a whole. Its v without an index is
+read as the sender's velocity: the change is that of the sender, and what is told is the new one.
 """
 
 from __future__ import annotations

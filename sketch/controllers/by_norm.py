@@ -10,8 +10,7 @@ The estimate is stale by one round, and sigma is taken to stay what it was: cali
 noise of the mean, whatever the size. It moves a little with the number of survivors, and with a
 clip that adapts (docs/sketching.md, "Known limits").
 
-The published rules go to the estimate itself, which their server sees without noise. Here estimates
-are noisy, but their variance is known. So all of them make up one belief (`norm_belief`), and the
+The published rules go to the estimate itself. Estimates are noisy, but their variance is known. So all of them make up one belief (`norm_belief`), and the
 size moves as far in one round as that is sure (`sizing.Arrival`), from where the plan's clip and
 noise put it. `Published` and `TwoStage` are the rules without all this.
 
@@ -210,9 +209,8 @@ def best_probe_size(norm_squared: float, noise_variance: float) -> int:
 class Published(Rule):
     """L_next = clamp(mean of the last norm estimates / (gamma sigma^2), by step, rows and d).
 
-    The rule of version 0.1.0 of this project, kept for comparison: the published algorithm on noisy
-    norms. The paper's server sees norms without noise and needs neither window nor limit:
-    window = 1 and a large step_factor are its rule to the letter. `AdaptNorm` is the one to use.
+    The rule of version 0.1.0 of this project, kept for comparison: the published algorithm, with a
+    window and a limit of its own: window = 1 and a large step_factor are its rule to the letter. `AdaptNorm` is the one to use.
     Its memory is the last norm estimates.
 
     Args:

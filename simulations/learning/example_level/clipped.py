@@ -131,7 +131,8 @@ class StackedGradients(ExampleGradients):
         """Sum the gradients, each clipped, given noise of its own, and clipped again.
 
         Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
-        Learning", a thesis, Algorithm 1. Arguments as for `clipped_sum`.
+        Learning", a thesis, Algorithm 1; but training divides by the expected batch, where that
+        divides by the actual one. Arguments as for `clipped_sum`.
         """
         parameters = self.task.layout.unflatten(model)
         total, norms = torch.zeros_like(model), [model.new_zeros(0)]

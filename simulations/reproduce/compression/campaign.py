@@ -169,7 +169,8 @@ def _style(name: str, place: int, line: str = "-") -> Style:
 def plot_accuracy(figures: Figures) -> Figure:
     """Plot accuracy by noise and by bytes, side by side."""
     figure, [[left, right]] = panels(1, 2, 14, 6)
-    rows = figures["results"]
+    # Noise on each gradient has another epsilon than the axis says.
+    rows = _with_errors(figures["results"])
     names = list(enumerate(distinct(rows, "arm")))
     by_noise = {name: _style(name, place) for place, name in names}
     by_bytes = {name: _style(name, place, ":") for place, name in names}

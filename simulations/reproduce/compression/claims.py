@@ -196,7 +196,7 @@ def _denoise(figures: Figures, kind: str, control: str, words: str) -> Iterator[
     statement = f"{words} recovers accuracy that noise had cost, without compression"
     yield _decided(statement, by_noise, recovered(best), figures, f"at noise {best:g}")
     if kind == "denoise":
-        terms = [(1, 0.0, "none"), (-1, 0.0, "dgc-256")]
+        terms = [(1, 0.0, "none"), (-1, 0.0, "dgc-256-forgetful")]
         terms += [(-1, 0.0, "denoise-1"), (1, 0.0, "denoise-256")]
         statement = "Denoise recovers accuracy that sparsification had cost, without noise"
         yield _decided(statement, by_rate, _difference(figures, terms), figures, "rate 256")
@@ -215,7 +215,7 @@ def _everywhere(figures: Figures, kind: str, words: str) -> Claim:
             figures, [(1, noise, f"{kind if noise else 'denoise'}-{rate}"), (-1, noise, other)]
         )
         for noise in figures["plan"]["noise"]
-        for rate, other in ((1, "none"), (16, "dgc-16"), (256, "dgc-256"))
+        for rate, other in ((1, "none"), (16, "dgc-16-forgetful"), (256, "dgc-256-forgetful"))
     }
     worst = min(found, key=lambda name: found[name].mean)
     ahead = sum(gain.mean > 0 for gain in found.values())
@@ -272,7 +272,7 @@ def _basis(figures: Figures) -> str:
 
 
 def _difference(figures: Figures, terms: Iterable[Term]) -> Interval:
-    """Add up accuracies with signs, in points; runs of one seed share batches and noise."""
+    """Add up accuracies with signs, in points; runs of one seed share a start and batches."""
     rows = _by_place(figures)
     chosen = [(sign, rows[noise, arm]["accuracies"]) for sign, noise, arm in terms]
     return Interval.of(100.0 * np.sum([sign * np.array(values) for sign, values in chosen], axis=0))

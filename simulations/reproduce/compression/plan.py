@@ -137,7 +137,8 @@ class Plan:
 
         Noise makes the mean gradient sqrt(d) z C / B long, or each gradient sqrt(d) z C, which
         Denoise's second clip brings back to C. A slow arm steps by as much less, and does nothing
-        else: what Denoise gains beyond it is not due to shorter steps.
+        else: what Denoise gains beyond it is due to its average, or to what its clip does beside
+        that.
         """
         rate = self.learning_rate
         if arm.kind.endswith("slow"):
@@ -158,7 +159,8 @@ def opening_of(arm: Arm, shapes: LayerShapes, clip: float) -> Opening:
     if arm.kind in ("denoise", "printed"):
         inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
         # As printed, what comes here has been clipped a second time already.
-        denoise = Denoise(inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=clip)
+        again = None if arm.kind == "printed" else clip
+        denoise = Denoise(inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=again)
         return lambda: Denoised(denoise)
     compressor = _compressor(arm, shapes)
     return lambda: Compressed(compressor)

@@ -1,7 +1,7 @@
 """The cells of the campaign: a network trained, a gradient error, the epsilons of a noise.
 
-At one seed all arms see the same first parameters, batches and noise, so that their accuracies
-differ by what is done with the gradient.
+At one seed all arms see the same first parameters and batches, and the same noise but for Denoise
+as printed, which draws it for each gradient: accuracies differ by what is done with the gradient.
 """
 
 from __future__ import annotations

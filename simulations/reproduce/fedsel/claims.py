@@ -57,7 +57,7 @@ def _table3(rows: Sequence[Row]) -> Iterator[Claim | None]:
     yield _real_models(controls)
     text = "EXP/PE/PS-PM are above RND-PM, a random choice"
     yield judge(text, OURS, _read(plain, "over_blind"))
-    yield judge("PE is more accurate than PS", "Table 3", _read(rows, "over_encoding", -1.0))
+    yield judge("PE is more accurate than PS", OURS, _read(rows, "over_encoding", -1.0))
     text = "PE as printed is more accurate than PE that keeps its promise"
     yield judge(text, OURS, _read(rows, "over_honest"))
 
