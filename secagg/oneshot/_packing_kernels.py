@@ -514,7 +514,8 @@ def _take_limb(
 def _estimate(limbs: Words, count: int, width: Any, ratio: float, factors: Any) -> None:
     """floor(x / q), or one more: never less, as the ratio and what lies below are rounded up.
 
-    What lies below counts less than q / 2^27, and rounding ratio and product less than 2^-43.
+    What lies below counts less than q / 2^27, or than 1; rounding ratio and product, less than
+    2^-43.
     """
     upper, lower = limbs[limbs.shape[0] - 1], limbs[limbs.shape[0] - 2]
     for t in range(count):

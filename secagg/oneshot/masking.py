@@ -65,10 +65,10 @@ def mask(
         residues = packing.encode(values)
         primes = ring.tables.primes[:, np.newaxis]
         for part, products in _multiplied(ring, public_key, key, ring.tables, count):
-            sums = _below(residues[:, part] + _in_rows(products, part), primes)
-            # A negative error wraps around, and back when the prime is added.
+            sums = residues[:, part] + _in_rows(products, part)
+            # A negative error wraps around, and back when the prime is added: below 3p + 84.
             sums += primes + errors[part].astype(np.uint32)
-            residues[:, part] = _below(sums, primes)
+            residues[:, part] = _below(_below(sums, 2 * primes), primes)
         return Ciphertext(packing, values.size, residues).encode()
     sent = BytesIO()
     # All of it at once: what grows is moved.

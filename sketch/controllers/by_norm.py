@@ -10,9 +10,10 @@ The estimate is stale by one round, and sigma is taken to stay what it was: cali
 noise of the mean, whatever the size. It moves a little with the number of survivors, and with a
 clip that adapts (docs/sketching.md, "Known limits").
 
-The published rules go to the estimate itself. Estimates are noisy, but their variance is known. So all of them make up one belief (`norm_belief`), and the
-size moves as far in one round as that is sure (`sizing.Arrival`), from where the plan's clip and
-noise put it. `Published` and `TwoStage` are the rules without all this.
+The published rules go to the estimate itself. Estimates are noisy, but their variance is known. So
+all of them make up one belief (`norm_belief`), and the size moves as far in one round as that is
+sure (`sizing.Arrival`), from where the plan's clip and noise put it. `Published` and `TwoStage` are
+the rules without all this.
 
 What options mean that a class does not explain is said in `sketch.controllers.options`.
 
@@ -210,8 +211,8 @@ class Published(Rule):
     """L_next = clamp(mean of the last norm estimates / (gamma sigma^2), by step, rows and d).
 
     The rule of version 0.1.0 of this project, kept for comparison: the published algorithm, with a
-    window and a limit of its own: window = 1 and a large step_factor are its rule to the letter. `AdaptNorm` is the one to use.
-    Its memory is the last norm estimates.
+    window and a limit of its own. window = 1 and a large step_factor are its rule to the letter.
+    `AdaptNorm` is the one to use. Its memory is the last norm estimates.
 
     Args:
         window: number of rounds whose norm estimates are averaged, at least 1.

@@ -151,6 +151,20 @@ def test_sums_open(packing: Packing, clients: int) -> None:
     assert 0 < mean_square < 3 * len(parts) * packing.error_variance < packing.delta**2 / 12
 
 
+def test_residues_that_an_error_takes_past_a_prime_come_back() -> None:
+    ring = Ring(1024, 1)
+    packing = Packing(ring, (ring.primes[0] // 117 - 3) // 2, 1)
+    values = np.zeros(4096, np.int64)
+    # Before its error the coefficient is below the prime by less than the error.
+    values[2] = -350270
+    key = sample(b"k" * 16, ring.degree)
+    sent = mask(packing, bytes(16), key, b"e" * 16, values)
+    assert int(decode(packing, values.size, sent).residues.max()) < ring.primes[0]
+    sums = Accumulator(packing, values.size)
+    sums.add(sent)
+    assert np.array_equal(masking.open(sums, bytes(16), key.astype(np.int64))[0], values)
+
+
 def test_the_error_is_what_was_drawn() -> None:
     packing = Packing(Ring(64, 3), 1000, 5)
     length = 64 * packing.per
