@@ -221,7 +221,7 @@ def _sign_chunks(
 
 @lru_cache(maxsize=8)
 def _signs_of_few(seed: PublicSeed, usage: Usage, count_bytes: int) -> NDArray[np.uint8]:
-    """Signs of one chunk; kept, as to key a cipher takes longer than to turn a short vector."""
+    """Signs of one chunk, not to be written to; kept, as to key a cipher takes longer than they."""
     return Keystream(derive_key(seed, usage, 0), Scratch(count_bytes)).read(count_bytes)
 
 

@@ -76,7 +76,7 @@ BLOCK_SCALARS = 1 << 17
 """Coordinates of the uploads that are encoded together; a second cache level holds them."""
 
 ENCODED_AHEAD = 8
-"""Updates that an executor may work on, or have finished, before the first of them is added."""
+"""Blocks that an executor may work on, or have finished, before the first of them is added."""
 
 
 def own_updates(_: int) -> NDArray[Any]:
@@ -259,11 +259,11 @@ class IdealAggregator:
             for index in block:
                 seeds[index] = self._removable(index, removable)
                 try:
-                    update = updates(index)
-                    own[index] = (self._noise(index), *seeds[index])
-                    clipped[index] = pipeline.clip(update)
+                    clipped[index] = pipeline.clip(updates(index))
                 except PEER_ERRORS as error:
                     refused[index] = str(error)
+                    continue
+                own[index] = (self._noise(index), *seeds[index])
             if self._bound is None:
                 return partial(pipeline.encode_block, clipped, own, refused)
             quantized = pipeline.round_block(clipped, own, refused)
@@ -275,7 +275,9 @@ class IdealAggregator:
         everybody = left_after(context.invited, dropouts, Stage.INPUT)
         present = [index for index in everybody if self._ranks.owns(index)]
         executor = self._executor if context.length >= WORTH_THREADS else None
-        size = max(1, BLOCK_SCALARS // context.length)
+        # A block holds what was sketched as well as what was not.
+        longest = max(context.length, setup.parameters.sketch.dimension)
+        size = max(1, BLOCK_SCALARS // longest)
         blocks = (present[first : first + size] for first in range(0, len(present), size))
         for encoded in in_order(map(encode, blocks), executor, ENCODED_AHEAD):
             add_into(total, encoded())

@@ -168,7 +168,9 @@ class Engine(Section):
         json_schema_extra={"values": "a device that torch knows: cpu, cuda, cuda:1, mps"},
     )
     chunk: int | None = Field(
-        default=None, ge=1, description="clients trained together; by the model's size if left out"
+        default=None,
+        ge=1,
+        description="clients trained together; by model and cohort if left out",
     )
     workers: int | None = Field(
         default=None,

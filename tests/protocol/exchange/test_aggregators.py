@@ -139,12 +139,14 @@ def aggregator(make_aggregator: Callable[..., Aggregator]) -> Aggregator:
 
 @pytest.mark.parametrize("bad", [np.full(200, np.nan), np.full(200, np.inf), np.zeros(199)])
 def test_a_bad_update_loses_its_client_and_no_other(
-    make_aggregator: Callable[..., Aggregator], bad: np.ndarray
+    make_aggregator: Callable[..., Aggregator], bad: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def poisoned(index: int) -> np.ndarray:
         return bad if index == 2 else updates(index)
 
-    outcome = make_aggregator(noise=noise).run(make_setup(), poisoned, {})
+    with monkeypatch.context() as blocks_of_two:
+        blocks_of_two.setattr(aggregators, "BLOCK_SCALARS", 400)
+        outcome = make_aggregator(noise=noise).run(make_setup(), poisoned, {})
     without = IdealAggregator(noise=noise).run(make_setup(), updates, {2: Stage.INPUT})
     assert outcome.total.survivors == (0, 1, 3, 4, 5)
     assert np.array_equal(outcome.total.vector.elements, without.total.vector.elements)

@@ -68,10 +68,15 @@ def test_a_process_that_makes_numpy_raise_encodes_all_the_same(size: float) -> N
     """Who leaves a round must not depend on how large or small its finite update is."""
     update = updates(0).astype(np.float64)
     update = update / np.abs(update).max() * size
-    pipeline, seed = Pipeline(make_setup()), NoiseSeed.fresh()
-    expected = pipeline.encode(update, seed)
-    with np.errstate(all="raise"):
-        assert np.array_equal(pipeline.encode(update, seed).elements, expected.elements)
+    seed = NoiseSeed.fresh()
+    for length in (None, 60):
+        pipeline = Pipeline(make_setup(size=length))
+        expected = pipeline.encode(update, seed)
+        with np.errstate(all="raise"):
+            alone = pipeline.encode(update, seed)
+            block = pipeline.encode_block({0: pipeline.clip(update)}, {0: [seed]}, {})
+        assert np.array_equal(alone.elements, expected.elements)
+        assert np.array_equal(block.elements, expected.elements)
 
 
 SEEDS = {i: [NoiseSeed(bytes([i, batch]) * 16) for batch in range(9)] for i in range(6)}
@@ -258,6 +263,8 @@ class TestCharged:
         setattr(pipeline, stage, broken)
         with pytest.raises(SensitivityExceededError):
             pipeline.encode(updates(0), NoiseSeed.fresh())
+        # In a block whoever is refused is left out.
+        assert list(encoded(pipeline, [0, 3])[1]) == [0, 3]
 
 
 def test_noise_beyond_the_field_wraps_around(monkeypatch: pytest.MonkeyPatch) -> None:
