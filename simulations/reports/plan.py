@@ -130,8 +130,8 @@ def graph_figures(wish: Wish) -> dict[str, Any]:
 
 MANY_MASKS = 30
 """Masks with lost clients, for each client of the cohort, from which on one-shot rounds are named:
-with 10 a server of pairwise rounds takes twice as long as one of one-shot rounds, with 100 eleven
-times (docs/results/secagg.md)."""
+with 10 a server of pairwise rounds takes three times as long as one of one-shot rounds, with 100
+sixteen times (docs/results/secagg.md)."""
 
 
 def masks_note(figures: Mapping[str, Any]) -> str:
