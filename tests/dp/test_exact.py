@@ -152,7 +152,8 @@ def test_an_epsilon_of_zero_and_of_infinity() -> None:
     [
         (BinomialRelease(1024, 6.0, 4, 10), "D2"),
         (BinomialRelease(10**6, 2.0, 2, 10), "variance"),
-        (BinomialRelease(2**40, 2.0, 2, 10), "no method"),
+        (BinomialRelease(2**40, 2.0, 2, 10), "variance"),
+        (SkellamRelease(2.0**40, 2.0, 2, 10), "no method"),
         (GaussianRelease(1.0, 1.0), "no method"),
     ],
 )

@@ -91,7 +91,7 @@ def test_nothing_private_has_one_reason() -> None:
 def test_refusals_name_the_event() -> None:
     with pytest.raises(UnsupportedEventError, match="no theorem for _Mystery"):
         epsilons([_Mystery()], DELTA)  # type: ignore[list-item]
-    report = epsilons([BinomialRelease(10**11, 16.0, 16, 10)], DELTA)
+    report = epsilons([SkellamRelease(1e11, 16.0, 16, 10)], DELTA)
     assert "its tables end at" in report.reasons["domination"]
     with pytest.raises(ValueError, match="delta"):
         epsilons([COINS], 1.0)

@@ -299,8 +299,8 @@ class TestPolicy:
         goal = PrivacyGoal(8.0, 1e-5, 1)
         assert make_setup(coins=0).released.epsilon_of_rounds(goal) == math.inf
 
-    def test_coins_beyond_every_table_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        setup, goal = make_setup(), PrivacyGoal(1e3, 1e-5, 1)
+    def test_noise_beyond_every_table_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        setup, goal = make_setup(mechanism=SkellamMechanism(25.25)), PrivacyGoal(1e3, 1e-5, 1)
         monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", (4 * 101 - 1) / 4)
         assert setup.released.epsilon_of_rounds(goal) == math.inf
         with pytest.raises(PolicyError, match="account for"):

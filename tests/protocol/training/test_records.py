@@ -385,10 +385,11 @@ class TestCharge:
             Records(ledger, goal).prepare(setup, 0, None)
         assert not ledger.entries()
 
-    def test_coins_beyond_every_table_are_refused_beforehand(
+    def test_noise_beyond_every_table_is_refused_beforehand(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The fewest survivors fit, all of them with an outsider's view do not."""
-        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 40_000 / 4)
+        monkeypatch.setattr("dp.accounting.base.MAX_VARIANCE", 5 * 10_000)
+        setup = make_setup(mechanism=mechanism_of("skellam", 1e4))
         with pytest.raises(UnsupportedEventError):
-            Records(ledger, GOAL).prepare(make_setup(coins=40_000), 0, None)
+            Records(ledger, GOAL).prepare(setup, 0, None)
