@@ -20,6 +20,7 @@ Source: Abadi et al. 2016 (arXiv 1607.00133), Algorithm 1.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -70,23 +71,70 @@ class ExampleGradients(ABC):
         """
         if clip is not None and not clip > 0.0:
             raise ValueError(f"clip must be positive, got {clip}")
+        found = self._by_chunks(partial(self._add, clip), model, inputs, labels)
+        if not torch.isfinite(found.total).all():
+            raise NonFiniteUpdateError("the sum of the gradients is not finite")
+        return found
+
+    def noised_sum(
+        self,
+        model: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        clip: float,
+        noise_multiplier: float,
+        generator: torch.Generator,
+    ) -> ClippedSum:
+        """Sum the gradients, each clipped, given noise of its own, and clipped again.
+
+        Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
+        Learning", a thesis, Algorithm 1; but training divides by the expected batch, where that
+        divides by the actual one. Arguments as for `clipped_sum`.
+        """
+        add = partial(self._add_noised, clip, noise_multiplier * clip, generator)
+        return self._by_chunks(add, model, inputs, labels)
+
+    def _by_chunks(
+        self,
+        add: Callable[[Tensor, Parameters, Tensor, Tensor], Tensor],
+        model: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+    ) -> ClippedSum:
+        """Add every chunk to the total by what adds one and returns its norms."""
         parameters = self.task.layout.unflatten(model)
-        total = torch.zeros_like(model)
-        norms = [model.new_zeros(0)]
+        total, norms = torch.zeros_like(model), [model.new_zeros(0)]
         for first in range(0, len(labels), self.chunk):
             part = slice(first, first + self.chunk)
-            norms.append(self._add(total, parameters, inputs[part], labels[part], clip))
-        if not torch.isfinite(total).all():
-            raise NonFiniteUpdateError("the sum of the gradients is not finite")
+            norms.append(add(total, parameters, inputs[part], labels[part]))
         return ClippedSum(total, torch.cat(norms))
 
-    def _add(
+    def _add_noised(
         self,
+        clip: float,
+        deviation: float,
+        generator: torch.Generator,
         total: Tensor,
         parameters: Parameters,
         inputs: Tensor,
         labels: Tensor,
+    ) -> Tensor:
+        named = self._rows(parameters, inputs, labels)
+        rows = torch.cat([named[name].flatten(1) for name in self.task.layout.names], dim=1)
+        norms: Tensor = rows.norm(dim=1)
+        rows[~torch.isfinite(norms)] = 0.0
+        rows *= clip_factors(rows.norm(dim=1), clip)[:, None]
+        rows.add_(torch.randn(rows.shape, generator=generator), alpha=deviation)
+        total += clip_factors(rows.norm(dim=1), clip) @ rows
+        return norms
+
+    def _add(
+        self,
         clip: float | None,
+        total: Tensor,
+        parameters: Parameters,
+        inputs: Tensor,
+        labels: Tensor,
     ) -> Tensor:
         """Add the clipped gradients of a chunk to the total; return the norms."""
         norms, named = self._chunk_sum(parameters, inputs, labels, clip)
@@ -104,6 +152,10 @@ class ExampleGradients(ABC):
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Return norms float32[n] and the sum of the clipped gradients by name."""
 
+    @abstractmethod
+    def _rows(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        """Return the gradients of a chunk by name: float32[n, ...]."""
+
 
 class StackedGradients(ExampleGradients):
     """Made by `vmap`, for any task."""
@@ -119,37 +171,7 @@ class StackedGradients(ExampleGradients):
         factors = clip_factors(norms, clip)
         return norms, {name: factors @ value for name, value in named.items()}
 
-    def noised_sum(
-        self,
-        model: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        clip: float,
-        noise_multiplier: float,
-        generator: torch.Generator,
-    ) -> ClippedSum:
-        """Sum the gradients, each clipped, given noise of its own, and clipped again.
-
-        Source: "On the Interaction between Differential Privacy and Gradient Compression in Deep
-        Learning", a thesis, Algorithm 1; but training divides by the expected batch, where that
-        divides by the actual one. Arguments as for `clipped_sum`.
-        """
-        parameters = self.task.layout.unflatten(model)
-        total, norms = torch.zeros_like(model), [model.new_zeros(0)]
-        for first in range(0, len(labels), self.chunk):
-            part = slice(first, first + self.chunk)
-            named = self._rows(parameters, inputs[part], labels[part])
-            rows = torch.cat([named[name] for name in self.task.layout.names], dim=1)
-            norms.append(rows.norm(dim=1))
-            rows[~torch.isfinite(norms[-1])] = 0.0
-            rows *= clip_factors(rows.norm(dim=1), clip)[:, None]
-            noise = torch.randn(rows.shape, generator=generator)
-            rows.add_(noise, alpha=noise_multiplier * clip)
-            total += clip_factors(rows.norm(dim=1), clip) @ rows
-        return ClippedSum(total, torch.cat(norms))
-
     def _rows(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """Return the gradients of a chunk by name: float32[n, size]."""
         slopes = vmap(grad(partial(_loss, self.task)), in_dims=(None, 0, 0))
         found = slopes(parameters, inputs, labels)
         return {name: value.flatten(1) for name, value in found.items()}
@@ -170,10 +192,16 @@ class TappedGradients(ExampleGradients):
     def _chunk_sum(
         self, parameters: Parameters, inputs: Tensor, labels: Tensor, clip: float | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        scores, taps = self._forward(parameters, inputs)
-        slopes = Slopes(taps, cross_entropy(scores, labels, reduction="sum"))
+        slopes = self._slopes(parameters, inputs, labels)
         norms = slopes.squared_norms().sqrt()
         return norms, slopes.weighted_sum(clip_factors(norms, clip))
+
+    def _rows(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+        return self._slopes(parameters, inputs, labels).gradients()
+
+    def _slopes(self, parameters: Parameters, inputs: Tensor, labels: Tensor) -> Slopes:
+        scores, taps = self._forward(parameters, inputs)
+        return Slopes(taps, cross_entropy(scores, labels, reduction="sum"))
 
 
 def gradients_of(task: Task, chunk: int | None = None) -> ExampleGradients:

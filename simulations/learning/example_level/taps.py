@@ -25,6 +25,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +70,13 @@ class Slopes:
             named.update(layer.weighted_sum(weights))
         return named
 
+    def gradients(self) -> dict[str, Tensor]:
+        """Return the gradients themselves by name: float32[n, ...]."""
+        named: dict[str, Tensor] = {}
+        for layer in self._layers:
+            named.update(layer.gradients())
+        return named
+
 
 class _Linear:
     """The gradients of a linear layer."""
@@ -87,6 +95,10 @@ class _Linear:
 
     def _multiplied(self) -> dict[str, Tensor]:
         return {name: self._slope.mT @ values for name, values in self._entering.items()}
+
+    def gradients(self) -> dict[str, Tensor]:
+        named = {} if self._bias is None else {self._bias: self._slope.sum(dim=1)}
+        return named | (self._multiplied() if self._products is None else self._products)
 
     def squared_norms(self) -> Tensor:
         if self._products is not None:
@@ -116,6 +128,10 @@ class _Tokens:
 
     def __init__(self, tap: TokenTap, slope: Tensor) -> None:
         self._tap, self._slope = tap, slope
+
+    def gradients(self) -> dict[str, Tensor]:
+        chosen = one_hot(self._tap.tokens, self._tap.vocabulary).to(self._slope.dtype)
+        return {self._tap.weight: chosen.mT @ self._slope}
 
     def squared_norms(self) -> Tensor:
         tokens = self._tap.tokens

@@ -27,11 +27,7 @@ from torch import Tensor
 from simulations.learning.data import Dataset
 from simulations.learning.example_level.accounting import Account, Sampling, batches
 from simulations.learning.example_level.channel import Channel, Opening
-from simulations.learning.example_level.clipped import (
-    ExampleGradients,
-    StackedGradients,
-    gradients_of,
-)
+from simulations.learning.example_level.clipped import ExampleGradients, gradients_of
 from simulations.learning.models import Task
 
 
@@ -121,8 +117,7 @@ def released_mean(
     """Return a batch's noised mean, float32[d], and the norms of its gradients, float32[n]."""
     clip, multiplier = setting.clip, setting.noise_multiplier
     if setting.noising is Noising.CLIPPED:
-        stacked = StackedGradients(gradients.task)
-        found = stacked.noised_sum(model, inputs, labels, clip, multiplier, generator)
+        found = gradients.noised_sum(model, inputs, labels, clip, multiplier, generator)
         multiplier = 0.0
     else:
         found = gradients.clipped_sum(model, inputs, labels, clip)

@@ -91,13 +91,15 @@ def test_an_example_moves_the_sum_by_the_clip_and_no_more(
         assert float((whole - others).norm()) == pytest.approx(clip, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_each_gradient_has_noise_of_its_own_and_is_clipped_again(name: str) -> None:
+@pytest.mark.parametrize(("way", "name"), WAYS)
+def test_each_gradient_has_noise_of_its_own_and_is_clipped_again(
+    way: type[ExampleGradients], name: str
+) -> None:
     rows, (model, inputs, labels) = one_by_one(TASKS[name]), examples(TASKS[name])
     first, again = (torch.Generator().manual_seed(2) for _ in range(2))
     clip = float(rows.norm(dim=1).median())
     for multiplier in (0.0, 1e-3, 2.0):
-        gradients = StackedGradients(TASKS[name], COUNT)
+        gradients = way(TASKS[name], COUNT)
         found = gradients.noised_sum(model, inputs, labels, clip, multiplier, first)
         noise = clip * multiplier * torch.randn(rows.shape, generator=again)
         noised = rows * (clip / rows.norm(dim=1, keepdim=True)).clamp(max=1.0) + noise
