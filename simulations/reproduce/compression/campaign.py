@@ -43,6 +43,7 @@ COLOURS = {
     "slow": GREY,
     "printed": PINK,
     "printed_slow": AMBER,
+    "printed_average": GREY,
 }
 
 # Errors below are drawn here: some are exactly zero, and the axis is logarithmic

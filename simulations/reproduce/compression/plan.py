@@ -48,7 +48,8 @@ class Arm:
 
     # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside), "slow"
     # (nothing is compressed; see `Plan.setting`); "printed" and "printed_slow" are those two with
-    # noise on each gradient, and "printed" has its second clip there
+    # noise on each gradient, and "printed" has its second clip there; "printed_average" is
+    # "printed_slow" with Denoise's average behind it
     kind: str
     value: int = 1  # rate or rank; 1 means no compression, except for a rank
     feedback: bool = True  # whether what a message loses is added to the next gradient
@@ -56,7 +57,7 @@ class Arm:
     @property
     def name(self) -> str:
         """Of its row and of its files."""
-        if self.kind in ("none", "slow", "printed_slow"):
+        if self.kind == "none" or self.is_short:
             return self.kind
         return f"{self.kind}-{self.value}" + ("" if self.feedback else "-forgetful")
 
@@ -71,14 +72,21 @@ class Arm:
             "denoise": f"Denoise, noise on the sum, rate {self.value}",
             "printed": f"Denoise as printed, rate {self.value}",
             "printed_slow": "no compression, noise and steps as Denoise's as printed",
+            "printed_average": "the same, with Denoise's average",
         }
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
 
     @property
     def noising(self) -> Noising:
         """Where its noise goes."""
-        own = {"printed": Noising.CLIPPED, "printed_slow": Noising.EACH}
-        return own.get(self.kind, Noising.SUM)
+        if self.kind == "printed":
+            return Noising.CLIPPED
+        return Noising.EACH if self.kind.startswith("printed") else Noising.SUM
+
+    @property
+    def is_short(self) -> bool:
+        """Whether its steps are as short as a second clip makes them."""
+        return self.kind.endswith(("slow", "average"))
 
 
 # DGC at rate 1 is "none"
@@ -100,6 +108,7 @@ ARMS = (
     Arm("printed", 16),
     Arm("printed", 256),
     Arm("printed_slow"),
+    Arm("printed_average"),
 )
 
 
@@ -129,19 +138,18 @@ class Plan:
         for noise in self.noise:
             for arm in self.arms:
                 # Without noise a second clip shortens nothing, wherever it is.
-                if noise > 0.0 or not arm.kind.endswith(("slow", "printed")):
+                if noise > 0.0 or not (arm.is_short or arm.kind == "printed"):
                     yield noise, arm
 
     def setting(self, noise: float, arm: Arm, dimension: int) -> Setting:
         """Return how a network of so many parameters is trained.
 
         Noise makes the mean gradient sqrt(d) z C / B long, or each gradient sqrt(d) z C, which
-        Denoise's second clip brings back to C. A slow arm steps by as much less, and does nothing
-        else: what Denoise gains beyond it is due to its average, or to what its clip does beside
-        that.
+        Denoise's second clip brings back to C. A short arm steps by as much less. What Denoise
+        gains beyond a slow one is due to its average, or to what its clip does beside that.
         """
         rate = self.learning_rate
-        if arm.kind.endswith("slow"):
+        if arm.is_short:
             averaged = self.batch if arm.noising is Noising.SUM else 1
             rate *= min(1.0, averaged / (noise * math.sqrt(dimension)))
         return Setting(
@@ -156,10 +164,10 @@ class Plan:
 
 def opening_of(arm: Arm, shapes: LayerShapes, clip: float) -> Opening:
     """Return what makes the channels of an arm."""
-    if arm.kind in ("denoise", "printed"):
+    if arm.kind in ("denoise", "printed", "printed_average"):
         inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
         # As printed, what comes here has been clipped a second time already.
-        again = None if arm.kind == "printed" else clip
+        again = clip if arm.kind == "denoise" else None
         denoise = Denoise(inner, momentum=MOMENTUM, residual_decay=RESIDUAL_DECAY, clip_l2=again)
         return lambda: Denoised(denoise)
     compressor = _compressor(arm, shapes)
