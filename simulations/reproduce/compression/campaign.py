@@ -44,6 +44,7 @@ COLOURS = {
     "printed": PINK,
     "printed_slow": AMBER,
     "printed_average": GREY,
+    "least": BLUE,
 }
 
 # Errors below are drawn here: some are exactly zero, and the axis is logarithmic

@@ -167,6 +167,10 @@ def _gains(figures: Figures) -> Iterator[Claim]:
             found = _difference(figures, [(1, noise, best), (-1, noise, "none")])
             statement = f"at noise {noise:g}, {kind} gains accuracy over no compression, {words}"
             yield _decided(statement, gain, found, figures, f"best: {best}")
+    for noise in (noise for noise in figures["plan"]["noise"] if noise > 0.0):
+        found = _difference(figures, [(1, noise, "least"), (-1, noise, "none")])
+        statement = f"at noise {noise:g} the clip of the least error gains accuracy"
+        yield _decided(statement, None, found, figures, "the learning rate is the same")
     if figures["task"] == "names":
         loudest = max(figures["plan"]["noise"])
         for arm, drop in (("none", 40.4), ("dgc-256", 34.0), ("dgc-256-forgetful", 34.0)):

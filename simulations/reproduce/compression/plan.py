@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dp.minimal_clip import least_error_clip
 from simulations.learning.data import Dataset
 from simulations.learning.example_level.channel import Compressed, Denoised, Opening
 from simulations.learning.example_level.training import Noising, Setting
@@ -49,7 +50,7 @@ class Arm:
     # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside), "slow"
     # (nothing is compressed; see `Plan.setting`); "printed" and "printed_slow" are those two with
     # noise on each gradient, and "printed" has its second clip there; "printed_average" is
-    # "printed_slow" with Denoise's average behind it
+    # "printed_slow" with Denoise's average behind it; "least" has the clip of the least error
     kind: str
     value: int = 1  # rate or rank; 1 means no compression, except for a rank
     feedback: bool = True  # whether what a message loses is added to the next gradient
@@ -57,7 +58,7 @@ class Arm:
     @property
     def name(self) -> str:
         """Of its row and of its files."""
-        if self.kind == "none" or self.is_short:
+        if self.kind in ("none", "least") or self.is_short:
             return self.kind
         return f"{self.kind}-{self.value}" + ("" if self.feedback else "-forgetful")
 
@@ -73,6 +74,7 @@ class Arm:
             "printed": f"Denoise as printed, rate {self.value}",
             "printed_slow": "no compression, noise and steps as Denoise's as printed",
             "printed_average": "the same, with Denoise's average",
+            "least": "no compression, the clip of the least error",
         }
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
 
@@ -82,6 +84,11 @@ class Arm:
         if self.kind == "printed":
             return Noising.CLIPPED
         return Noising.EACH if self.kind.startswith("printed") else Noising.SUM
+
+    @property
+    def needs_noise(self) -> bool:
+        """Whether it is a way of its own only where there is noise."""
+        return self.is_short or self.kind in ("printed", "least")
 
     @property
     def is_short(self) -> bool:
@@ -109,6 +116,7 @@ ARMS = (
     Arm("printed", 256),
     Arm("printed_slow"),
     Arm("printed_average"),
+    Arm("least"),
 )
 
 
@@ -137,8 +145,8 @@ class Plan:
         """Yield noise and arm of all networks of a seed."""
         for noise in self.noise:
             for arm in self.arms:
-                # Without noise a second clip shortens nothing, wherever it is.
-                if noise > 0.0 or not (arm.is_short or arm.kind == "printed"):
+                # Without noise a second clip shortens nothing, and the best clip is none.
+                if noise > 0.0 or not arm.needs_noise:
                     yield noise, arm
 
     def setting(self, noise: float, arm: Arm, dimension: int) -> Setting:
@@ -148,6 +156,10 @@ class Plan:
         Denoise's second clip brings back to C. A short arm steps by as much less. What Denoise
         gains beyond a slow one is due to its average, or to what its clip does beside that.
         """
+        clip = self.clip
+        if arm.kind == "least":
+            # Equation 3.7; the clips of the thesis are the median norms of gradients.
+            clip = least_error_clip(clip, dimension, noise / self.batch)
         rate = self.learning_rate
         if arm.is_short:
             averaged = self.batch if arm.noising is Noising.SUM else 1
@@ -155,7 +167,7 @@ class Plan:
         return Setting(
             learning_rate=rate,
             batch=self.batch,
-            clip=self.clip,
+            clip=clip,
             noise_multiplier=noise,
             epochs=self.epochs,
             noising=arm.noising,

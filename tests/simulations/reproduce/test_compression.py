@@ -27,8 +27,8 @@ def test_a_quick_campaign_has_every_arm(written: Callable[..., Any]) -> None:
     page = (folder / "compression-digits.md").read_text()
     for words in (*(arm.title for arm in ARMS), "CIFAR-10: epsilon"):
         assert words in page
-    # Six have no run without noise. Chance would be a tenth.
-    assert len(figures["runs"]) == 2 * len(ARMS) - 6
+    # Seven have no run without noise. Chance would be a tenth.
+    assert len(figures["runs"]) == 2 * len(ARMS) - 7
     free = next(row for row in figures["results"] if row["arm"] == "none")
     assert free["accuracy"] > 0.6 and free["error"]["noise"]["variance"] == pytest.approx(0.0)
     # A small network decides nothing but what needs no network.
@@ -55,6 +55,9 @@ def test_short_steps_are_as_short_as_the_second_clip_makes_them() -> None:
     each = plan.setting(0.4, Arm("printed_slow"), 117_522)
     assert each.learning_rate / plan.learning_rate == pytest.approx(1.0 / (0.4 * 117_522**0.5))
     assert plan.setting(0.4, Arm("none"), 117_522).learning_rate == 2.0
+    least = plan.setting(0.4, Arm("least"), 117_522)
+    assert least.clip == pytest.approx(3.0 / (1.0 + 117_522 * (0.4 / 32) ** 2))
+    assert least.learning_rate == 2.0
     quiet = {arm.kind for noise, arm in plan.points() if noise == 0.0}
     assert quiet == {"none", "dgc", "powersgd", "denoise"}
 
