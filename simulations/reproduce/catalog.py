@@ -17,6 +17,7 @@ CAMPAIGNS: Final = {
     "cpsgd-mnist": "cpSGD's Figure 2 with MNIST: accuracy by k, m and epsilon",
     "equal-error": "epsilon at equal error: this system, other noise, and local privacy",
     "fedsel": "FedSel: Table 3 and Figure 2 (f) to (i), at common learning rates and at own ones",
+    "secure-autotune": "autotuned sketches behind real secure sums, beside a trusted server",
     "secure-compression": "secure PowerSGD, clips that follow norms, and Denoise: do they help?",
     "sqsgd": "sqSGD's Figures 1 to 3: accuracy by levels, epsilon and baseline",
     "trust-models": "local, distributed and central privacy on one task, at equal epsilon",

@@ -49,7 +49,7 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
     An interrupted run goes on there, unless the configuration or the source is another. Where the
     campaign's folder cannot be seen, on a machine of its own perhaps, nothing is kept.
     """
-    with _folder(config, name) as folder, RunFolder(folder, config) as opened:
+    with run_folder(config, name) as folder, RunFolder(folder, config) as opened:
         try:
             return Ran(run_experiment(config, data, opened).records, False)
         except DivergedError:
@@ -68,7 +68,8 @@ _DATA: dict[tuple[str, Path | None], Dataset] = {}
 
 
 @contextmanager
-def _folder(config: RunConfig, name: str | None) -> Iterator[Path]:
+def run_folder(config: RunConfig, name: str | None) -> Iterator[Path]:
+    """Yield where a run is kept: among the campaign's runs if it has a name, else nowhere."""
     campaign = folder_here()
     if name is None or campaign is None or not campaign.is_dir():
         with TemporaryDirectory() as folder:

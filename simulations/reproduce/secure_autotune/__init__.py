@@ -1,0 +1,1 @@
+"""Autotuned sketches behind real secure sums: `veilsum reproduce secure-autotune`."""

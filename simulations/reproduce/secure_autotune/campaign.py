@@ -1,0 +1,268 @@
+"""Autotuned sketches behind real secure sums, to the end: `veilsum reproduce secure-autotune`.
+
+Adapt Norm is driven by nothing but secure sums of noisy sketches, with real messages, and clients
+are lost in every round. Beside it runs a trusted server of the same seeds, whose noise is as
+strong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from math import log
+from statistics import fmean
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from dp import Adjacency
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.learning.configuration import RunConfig
+from simulations.learning.records import average_rate, second_half
+from simulations.learning.run.experiment import run_experiment
+from simulations.learning.run.folder import RunFolder
+from simulations.learning.run.overrides import changed
+from simulations.reports.account.ledger import REPLAY_ROOM, account_ledger
+from simulations.reproduce.autotune.plan import EMBEDDED, base_of
+from simulations.reproduce.autotune.plan import Plan as Autotune
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import (
+    OURS,
+    Claim,
+    Interval,
+    above,
+    fact,
+    gain,
+    half_width,
+    within,
+)
+from simulations.reproduce.engine.federated import data_of, final_accuracy, run_folder
+from simulations.reproduce.engine.plots import Style, curve, dress, panels
+from simulations.reproduce.engine.render import Column, Part, percent, table
+from simulations.reproduce.engine.rows import Figures, Row
+from simulations.reproduce.engine.store import Cell
+from simulations.reproduce.engine.study import Study
+from simulations.reproduce.engine.wire import mean_bytes, speaking
+
+FREE: Final = "trusted server, no compression"
+TRUSTED: Final = "trusted server"
+SECURE: Final = ("pairwise", "one-shot")
+STYLES: Final = {
+    FREE: (GREY, ":"),
+    TRUSTED: (BLUE, "-"),
+    "pairwise": (ORANGE, "-"),
+    "one-shot": (GREEN, "--"),
+}
+
+SLACK: Final = 0.01  # of accuracy: a loss that is surely smaller is none
+APART: Final = 0.1  # of rates, relative: as far as noise alone may move them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A task of `veilsum run`, and what is changed in it."""
+
+    config: str = "autotune-writers"  # an example that comes with the program, or a TOML file
+    noise: float = 4.0  # noise multiplier
+    server_rate: float = 0.1  # learning rate of the server
+    gamma: float = 0.1  # of Adapt Norm
+    dropout: float = 0.05  # share of a cohort that is lost in every round, at random stages
+    rounds: int = 300  # of each run
+    seeds: int = 3  # of data split, model, cohorts, batches; all noise but the server's is fresh
+
+    def base(self) -> RunConfig:
+        """Return the task."""
+        return base_of(Autotune(config=self.config))
+
+    def configs(self, seed: int) -> dict[str, RunConfig]:
+        """Return all arms at a seed."""
+        base = self.base()
+        privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": self.noise})
+        sketch = type(base.sketch)(rows=base.sketch.rows)
+        base = changed(
+            base.model_copy(update={"privacy": privacy, "sketch": sketch}),
+            [
+                ("seed", seed),
+                ("rounds", self.rounds),
+                ("server.learning_rate", self.server_rate),
+                ("faults.dropout", self.dropout),
+                ("engine.workers", 1),
+                ("engine.aggregator", "central"),
+            ],
+        )
+        plain = changed(base, [("sketch.controller", "fixed"), ("sketch.rate", 1.0)])
+        tuned = changed(base, [("sketch.controller", "adapt_norm"), ("sketch.gamma", self.gamma)])
+        real = changed(tuned, [("engine.aggregator", "real")])
+        return {FREE: plain, TRUSTED: tuned, **{kind: speaking(real, kind) for kind in SECURE}}
+
+
+def run(name: str, config: RunConfig) -> dict[str, Any]:
+    """Run an arm in a folder that stays, and read its ledger again with independent code."""
+    with run_folder(config, name) as folder, RunFolder(folder, config) as opened:
+        records = run_experiment(config, data_of(config), opened).records
+        # A trusted server keeps none.
+        read = opened.ledger.exists()
+        account = account_ledger(opened.ledger, None, Adjacency.ZERO_OUT) if read else None
+    spent = records[-1]["epsilons"]
+    return {
+        "accuracy": final_accuracy(records),
+        "tests": [[r["round"], r["accuracy"]] for r in records if r["accuracy"] is not None],
+        "rate": average_rate(records),
+        "late_rate": average_rate(second_half(records)),
+        "sizes": [int(r["sketch_size"]) for r in records],
+        "dimension": records[-1]["dimension"],
+        "rounds": len(records),
+        "lost": [r["cohort"] - r["survivors"] for r in records],
+        "bytes": fmean(r["bytes_per_client"] for r in records),
+        "epsilon": spent["guaranteed"],
+        "delta": spent["delta"],
+        "ledger": account and {"epsilon": account.epsilon, "releases": account.entries},
+        "seconds": fmean(r["seconds"] for r in records),
+    }
+
+
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Run every arm at every seed."""
+    plan = study.plan
+    configs = {seed: plan.configs(seed) for seed in study.seeds}
+    for seed, arm in product(study.seeds, configs[study.seed]):
+        configs[seed][arm].check()
+    data_of(configs[study.seed][FREE])
+
+    def cell(arm: str, seed: int) -> Cell:
+        name = f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
+        return Cell(name, run, (name, configs[seed][arm]))
+
+    arms = list(configs[study.seed])
+    runs = dict(zip(arms, study.by_arm(arms, cell), strict=True))
+    config = configs[study.seed][FREE]
+    dimension = runs[FREE][0]["dimension"]
+    whole = {kind: mean_bytes(config, kind, dimension, [dimension]) for kind in SECURE}
+    return {
+        "seeds": list(study.seeds),
+        "task": config.task.model_dump(exclude_none=True),
+        "cohort": config.cohort.size,
+        "dimension": dimension,
+        "participations": config.participations,
+        "results": [_result(arm, found, whole.get(arm)) for arm, found in runs.items()],
+        "runs": runs,
+    }
+
+
+def _result(arm: str, runs: list[Row], whole: float | None) -> dict[str, Any]:
+    accuracies = [run["accuracy"] for run in runs]
+    sent = fmean(float(run["bytes"]) for run in runs)
+    return {
+        "arm": arm,
+        "accuracy": fmean(accuracies),
+        "half_width": half_width(accuracies),
+        "rate": len(runs) / sum(1.0 / run["rate"] for run in runs),
+        "late_rate": len(runs) / sum(1.0 / run["late_rate"] for run in runs),
+        "bytes": None if whole is None else sent,
+        "bytes_without": whole,
+        "byte_rate": None if whole is None else whole / sent,
+        "rounds": min(run["rounds"] for run in runs),
+        "lost": fmean(fmean(run["lost"]) for run in runs),
+        "epsilon": max(run["epsilon"] for run in runs),
+        "recounted": max(run["ledger"]["epsilon"] for run in runs) if runs[0]["ledger"] else None,
+        "seconds": fmean(run["seconds"] for run in runs),
+    }
+
+
+COLUMNS: Final = (
+    Column("", "arm"),
+    percent("accuracy, %", "accuracy", "half_width"),
+    Column("rate of the vectors", "rate", ".1f"),
+    Column("second half", "late_rate", ".1f"),
+    Column("kB, all messages", "bytes", ".1f", 1e-3),
+    Column("without compression", "bytes_without", ".1f", 1e-3),
+    Column("rate of the bytes", "byte_rate", ".1f"),
+    Column("rounds", "rounds"),
+    Column("lost a round", "lost", ".1f"),
+    Column("seconds a round", "seconds", ".2f"),
+)
+
+PRIVACY: Final = (
+    Column("", "arm"),
+    Column("guaranteed", "epsilon", ".4f"),
+    Column("its ledger, read by independent code", "recounted", ".4f"),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    yield table("Runs", COLUMNS, figures["results"], brief=True)
+    delta = f"Epsilon at delta = {figures['runs'][TRUSTED][0]['delta']:g}, largest of the seeds"
+    yield table(delta, PRIVACY, figures["results"])
+
+
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield what secure sums change, and what compression costs."""
+    runs: Mapping[str, list[Row]] = figures["runs"]
+
+    def of(arm: str, key: str = "accuracy") -> list[float]:
+        return [float(run[key]) for run in runs[arm]]
+
+    for arm in SECURE:
+        ratios = [log(a / b) for a, b in zip(of(arm, "rate"), of(TRUSTED, "rate"), strict=True)]
+        found = Interval.of(ratios)
+        yield Claim.about(
+            f"{arm}: the controller chooses the sizes that it chooses behind a trusted server",
+            OURS,
+            found,
+            within(found, APART),
+            "log of the ratio of rates, same seeds",
+            tolerance=APART,
+        )
+    for arm, other in (*((arm, TRUSTED) for arm in SECURE), (TRUSTED, FREE)):
+        found = gain(of(arm), of(other))
+        yield Claim.about(
+            f"{arm}: as accurate as {other}",
+            OURS,
+            found,
+            above(found, -SLACK),
+            "same seeds",
+            tolerance=SLACK,
+        )
+    for arm in SECURE:
+        inside = all(run["ledger"]["epsilon"] <= REPLAY_ROOM * run["epsilon"] for run in runs[arm])
+        whole = all(run["ledger"]["releases"] == run["rounds"] for run in runs[arm])
+        worst = max(run["ledger"]["epsilon"] for run in runs[arm])
+        yield Claim(
+            f"{arm}: every round is in the ledger, which an independent reader finds within its "
+            "guarantee",
+            OURS,
+            fact(inside and whole),
+            f"{worst:.4f} recounted, {max(of(arm, 'epsilon')):.4f} guaranteed",
+        )
+
+
+def plot(figures: Figures) -> Figure:
+    """Plot sizes and accuracies round by round, of the first seed."""
+    figure, [[left, right]] = panels(1, 2, 13, 4.5)
+    for arm, (colour, line) in STYLES.items():
+        run = figures["runs"][arm][0]
+        look = Style(arm, colour, "", line)
+        sizes = [{"round": at, "size": size} for at, size in enumerate(run["sizes"], 1)]
+        curve(left, sizes, "round", "size", look)
+        tests = [{"round": at, "accuracy": accuracy} for at, accuracy in run["tests"]]
+        curve(right, tests, "round", "accuracy", look)
+    dress(left, "round", "numbers that a client sends", log="y")
+    dress(right, "round", "test accuracy", percents=True)
+    return figure
+
+
+PRESETS: Final = {
+    "usual": Plan(),
+    "quick": Plan(config=EMBEDDED, noise=1.0, server_rate=1.0, dropout=0.1, rounds=6, seeds=1),
+}
+
+CAMPAIGN = Campaign(
+    name="secure-autotune",
+    title="Autotuned sketches behind secure sums, with real messages and lost clients",
+    presets=PRESETS,
+    figures=figures_of,
+    claims=claims,
+    parts=_parts,
+    plots={"rounds": plot},
+)
