@@ -51,9 +51,8 @@ def test_real_rounds_lose_clients_and_stay_within_their_guarantee(figures: dict[
     for arm in SECURE:
         (run,) = figures["runs"][arm]
         assert run["rounds"] == run["ledger"]["releases"] == rounds == len(run["sizes"])
-        assert sum(run["lost"]) >= rounds and run["ledger"]["epsilon"] == pytest.approx(
-            run["epsilon"]
-        )
+        assert sum(run["lost"]) >= rounds
+        assert run["ledger"]["epsilon"] == pytest.approx(run["epsilon"], rel=1e-3)
         assert run["bytes"] > 4_000 and len(set(run["sizes"])) > 1
     assert figures["runs"][TRUSTED][0]["ledger"] is None
     shown = {row["arm"]: row for row in figures["results"]}
