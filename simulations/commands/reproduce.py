@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shlex
 from concurrent.futures import Executor
@@ -17,6 +16,7 @@ from rich.markup import escape
 
 from protocol.errors import ConfigurationError
 from simulations.commands.places import SchedulerOption, WorkersOption
+from simulations.common.files import write_whole
 from simulations.common.provenance import source_hash
 from simulations.common.tables import JsonFlag, show, show_rows
 from simulations.reproduce.catalog import CAMPAIGNS
@@ -68,6 +68,15 @@ def reproduce_command(
             dir_okay=False,
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="A page of yours: make the tables anew that stand between <!-- rows: FILE, "
+            "TITLE --> and <!-- end of rows -->; run nothing.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     workers: WorkersOption = 1,
     scheduler: SchedulerOption = None,
     as_json: JsonFlag = False,
@@ -78,6 +87,11 @@ def reproduce_command(
     of the code that made it; the same command resumes a campaign. Under torchrun, the ranks make
     the results. Campaigns by name:
     """
+    if page is not None:
+        from simulations.reproduce.engine.page import renewed
+
+        write_whole(page, renewed(page))
+        return
     if name is None:
         typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
         return
@@ -149,15 +163,13 @@ def carry_out(
 
 def figures_in(file: Path, name: str) -> dict[str, Any]:
     """Read the figures of a campaign; `ConfigurationError` if these are others."""
-    data = file.read_bytes()
-    try:
-        figures = json.loads(gzip.decompress(data) if file.suffix == ".gz" else data)
-        command = figures["command"]
-    except (ValueError, OSError, KeyError, TypeError):
-        raise ConfigurationError("--from", str(file), "figures that a campaign wrote") from None
+    from simulations.reproduce.engine.page import figures_of
+
+    figures = figures_of(file)
+    command = figures["command"]
     if command.split()[0] != name:
         raise ConfigurationError("--from", f"figures of {command}", f"figures of {name}")
-    return dict(figures)
+    return figures
 
 
 def present(campaign: Campaign[Any], figures: dict[str, Any], out: Path, as_json: bool) -> None:

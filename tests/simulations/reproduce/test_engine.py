@@ -609,6 +609,31 @@ def test_a_page_is_made_anew_from_its_figures(
     for name in ("equal-error.json", "equal-error.md", "equal-error.png"):
         assert (anew / name).read_bytes() == (tmp_path / name).read_bytes()
     (tmp_path / "other.json").write_text("[]")
-    for name, file in (("fedsel", kept), ("equal-error", tmp_path / "other.json")):
+    for name, file, told in (
+        ("fedsel", kept, "--from"),
+        ("equal-error", tmp_path / "other.json", "other.json"),
+    ):
         refused = CliRunner().invoke(cli.app, ["reproduce", name, "--from", str(file)]).exception
-        assert isinstance(refused, ConfigurationError) and "--from" in str(refused)
+        assert isinstance(refused, ConfigurationError) and told in str(refused)
+
+
+def test_tables_of_a_written_page_are_made_anew(
+    tmp_path: Path, reproduced: Callable[..., dict[str, Any]]
+) -> None:
+    reproduced("equal-error", "--quick", "--out", tmp_path)
+    page, title = tmp_path / "page.md", "Bits of a coordinate, by z"
+    head, foot = f"Words.\n\n<!-- rows: equal-error.json, {title} -->\n\n", "<!-- end of rows -->\n"
+
+    def renew(text: str) -> BaseException | None:
+        page.write_text(text)
+        return CliRunner().invoke(cli.app, ["reproduce", "--page", str(page)]).exception
+
+    assert renew(f"{head}| a |\n{foot}After.\n") is None
+    whole = page.read_text()
+    made = (tmp_path / "equal-error.md").read_text()
+    table = made[made.index("| system", made.index(title)) : made.index("## Setting")].strip()
+    assert whole == f"{head}{table}\n\n{foot}After.\n"
+    assert renew(whole.replace("| 17 |", "| 18 |")) is None and page.read_text() == whole
+    for wrong, told in (("Bits", title), ("equal-error.json", "a file that a campaign wrote")):
+        refused = renew(head.replace(wrong, "none") + foot)
+        assert isinstance(refused, ConfigurationError) and told in str(refused)
