@@ -17,6 +17,7 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from dp import Adjacency
+from protocol.planning.configuration import NamedTable, OneShotTable, PairwiseTable
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
 from simulations.learning.records import average_rate, second_half
@@ -43,7 +44,8 @@ from simulations.reproduce.engine.render import Column, Part, percent, table
 from simulations.reproduce.engine.rows import Figures, Row
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.wire import mean_bytes, speaking
+from simulations.reproduce.engine.wire import deployed
+from sketch import SketchSpec
 
 FREE: Final = "trusted server, no compression"
 TRUSTED: Final = "trusted server"
@@ -54,6 +56,8 @@ STYLES: Final = {
     "pairwise": (ORANGE, "-"),
     "one-shot": (GREEN, "--"),
 }
+
+COMMITTEE: Final = NamedTable(size=10, corrupt=1, away=2)  # opens the one-shot sums
 
 SLACK: Final = 0.01  # of accuracy: a loss that is surely smaller is none
 APART: Final = 0.1  # of rates, relative: as far as noise alone may move them
@@ -94,7 +98,11 @@ class Plan:
         plain = changed(base, [("sketch.controller", "fixed"), ("sketch.rate", 1.0)])
         tuned = changed(base, [("sketch.controller", "adapt_norm"), ("sketch.gamma", self.gamma)])
         real = changed(tuned, [("engine.aggregator", "real")])
-        return {FREE: plain, TRUSTED: tuned, **{kind: speaking(real, kind) for kind in SECURE}}
+        schemes = dict(
+            zip(SECURE, (PairwiseTable(), OneShotTable(committee=COMMITTEE)), strict=True)
+        )
+        secure = {kind: real.model_copy(update={"scheme": each}) for kind, each in schemes.items()}
+        return {FREE: plain, TRUSTED: tuned, **secure}
 
 
 def run(name: str, config: RunConfig) -> dict[str, Any]:
@@ -138,7 +146,10 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     runs = dict(zip(arms, study.by_arm(arms, cell), strict=True))
     config = configs[study.seed][FREE]
     dimension = runs[FREE][0]["dimension"]
-    whole = {kind: mean_bytes(config, kind, dimension, [dimension]) for kind in SECURE}
+    identity = SketchSpec.identity(dimension)
+    whole = {
+        kind: deployed(configs[study.seed][kind], identity).bytes_per_client for kind in SECURE
+    }
     return {
         "seeds": list(study.seeds),
         "task": config.task.model_dump(exclude_none=True),
