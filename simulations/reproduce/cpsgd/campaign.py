@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
-from simulations.reproduce.cpsgd import mean_estimation, scales, theorems
+from simulations.reproduce.cpsgd import corollaries, mean_estimation, scales, theorems
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import Claim, every, fact
@@ -59,7 +59,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         Cell(f"k = {k}, epsilon {epsilon:g}", mean_estimation.point, (setting, k, epsilon))
         for k, epsilon in product(plan.levels, plan.epsilons)
     ]
-    found = iter(study.results([*cells, ours, *curves, *means]))
+    bits = [Cell(f"bits {size}", corollaries.bits, (size,)) for size in corollaries.SIZES]
+    found = iter(study.results([*cells, ours, *curves, *means, *bits]))
     return {
         "quick": plan.quick,
         "adjacency": "one client's vector replaced by another, as in the paper",
@@ -71,6 +72,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
             "clip": setting.levels(2, 0).clip,
             "points": [next(found) for _ in means],
         },
+        "corollaries": [next(found) for _ in bits],
         "theorem1_refuted": FlatShift().figures(),
         "lemma1_holds_below_epsilon": {f"{delta:g}": lemma1_limit(delta) for delta in (1e-9, 1e-5)},
     }
@@ -91,6 +93,19 @@ def claims(figures: Figures) -> Iterator[Claim]:
             f"bound over exact error, {min(ratios):.4g} to {max(ratios):.4g}",
             measured=min(ratios),
             tolerance=ROUNDING,
+        )
+    for number in distinct(figures["corollaries"], "corollary"):
+        rows = where(figures["corollaries"], corollary=number)
+        hidden = [row["excess"] for row in rows]
+        beyond = [row["bits"] - row["main"] for row in rows]
+        yield Claim(
+            f"Corollary {number}: the bits at the error of Gaussian noise grow as its main term",
+            f"Corollary {number}",
+            every(fact(excess <= corollaries.HIDDEN) for excess in hidden),
+            f"beyond it {min(beyond):.1f} to {max(beyond):.1f} bits at {len(rows)} sizes, "
+            f"{min(hidden):.2f} to {max(hidden):.2f} times log2(log2(n d / epsilon))",
+            measured=max(hidden),
+            tolerance=corollaries.HIDDEN,
         )
     refuted = figures["theorem1_refuted"]
     yield Claim(
@@ -125,6 +140,17 @@ THEOREMS = (
 )
 
 EPSILON = Column("epsilon", "epsilon", "g")
+
+COROLLARIES = (
+    Column("corollary", "corollary"),
+    Column("n", "clients", ","),
+    Column("d", "dimension", ","),
+    EPSILON,
+    Column("k", "levels", ","),
+    Column("m", "coins", ","),
+    Column("bits", "bits", ".2f"),
+    Column("main term", "main", ".2f"),
+)
 
 SCALES = (
     Column("s", lambda row: "1" if row["inverse_scale"] == 1 else f"1/{row['inverse_scale']}"),
@@ -174,6 +200,8 @@ def _parts(figures: Figures) -> Iterator[Part]:
     yield table("The mean on k levels at equal epsilon", MEANS, means, brief=True)
     title = "The mean on k levels at equal error: bits per coordinate"
     yield table(title, BITS, means, brief=True)
+    title = "Corollaries 2 and 3: bits per coordinate at the error of Gaussian noise"
+    yield table(title, COROLLARIES, figures["corollaries"])
 
 
 WAYS = {

@@ -13,8 +13,8 @@ from scipy import stats
 
 from dp import DominationAccountant
 from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
+from simulations.reproduce.cpsgd import corollaries, scales, theorems
 from simulations.reproduce.cpsgd import mean_estimation as mean
-from simulations.reproduce.cpsgd import scales, theorems
 from simulations.reproduce.cpsgd.campaign import CAMPAIGN, claims
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
@@ -33,13 +33,14 @@ CASES = [PLAIN, SPREAD, HALFWAY, replace(SPREAD, rotated=True)]
 @pytest.mark.slow
 def test_a_quick_run_reproduces_all_but_theorem_1(written: Callable[..., Any]) -> None:
     figures, folder = written(CAMPAIGN, CAMPAIGN.presets["quick"], 3)
-    assert figures["quick"] and (folder / "cpsgd.md").read_text().count("\n## ") == 6
+    assert figures["quick"] and (folder / "cpsgd.md").read_text().count("\n## ") == 7
     verdicts = {claim["source"]: claim["verdict"] for claim in figures["claims"]}
-    bounds = {"Theorem 3": REPRODUCED, "Theorem 4": REPRODUCED}
+    bounds = dict.fromkeys(["Theorem 3", "Theorem 4", "Corollary 2", "Corollary 3"], REPRODUCED)
     assert verdicts == {**bounds, "Theorem 1": NOT_REPRODUCED}
     # A bound that is half of what it should be is not held by any.
     halved = [{**row, "printed_bound": row["printed_bound"] / 2.0} for row in figures["theorems"]]
-    found = claims({**figures, "theorems": halved})
+    spent = [{**row, "excess": 2.0 * row["excess"]} for row in figures["corollaries"]]
+    found = claims({**figures, "theorems": halved, "corollaries": spent})
     assert {claim.verdict for claim in found} == {NOT_REPRODUCED}
 
 
@@ -204,6 +205,25 @@ def _law(mechanism: LevelMechanism, vector: tuple[float, float]) -> Any:
         rounding[math.floor(place) + 1] += place % 1.0
         laws.append(np.convolve(rounding, noise))
     return np.outer(*laws)
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_the_bits_of_the_corollaries_are_the_fewest(rotated: bool) -> None:
+    setting = mean.Setting(clients=1 << 20, dimension=1 << 15)
+    size = corollaries.Size(rotated, setting, 0.5)
+    row = corollaries.bits(size)
+    levels, coins = row["levels"], row["coins"]
+    goal = 2.0 * setting.theorem2_error(0.5)
+    event = size.mechanism(levels, coins).event(setting.clients, setting.dimension)
+    fewer = size.mechanism(levels, coins - 1).event(setting.clients, setting.dimension)
+    assert scales.theorem1_of(event, 1e-9) <= 0.5 < scales.theorem1_of(fewer, 1e-9)
+    error = level_mse_bound(size.mechanism(levels, coins), setting.dimension, setting.clients)
+    assert error <= goal and size.is_accurate(levels) and not size.is_accurate(levels - 1)
+    root = 1.0 if rotated else math.sqrt(1 << 15)
+    assert size.main == pytest.approx(math.log2(root + (1 << 15) / ((1 << 20) * 0.25)))
+    assert row["bits"] == math.log2(levels + coins)
+    # Without a rotation no level is saved, however many clients there are.
+    assert rotated == (levels < math.sqrt(1 << 15))
 
 
 def test_theorem_1_is_false_for_large_epsilon() -> None:
