@@ -72,7 +72,9 @@ class Grid:
         head, *body = self.rows
         lines = [head, ["---"] * len(head), *body]
         title = f"## {self.title}\n\n" if self.title else ""
-        return title + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        # A bar within a cell would end it.
+        cells = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+        return title + "".join(f"| {' | '.join(line)} |\n" for line in cells)
 
 
 @dataclass(frozen=True, slots=True)
