@@ -24,6 +24,8 @@ GENIE: Final = "genie"
 PUBLISHED: Final = "published"
 ARRIVING: Final = "adapt_norm"
 BUDGET: Final = "adapt_budget"
+TWO_STAGE: Final = "two_stage"
+TAIL: Final = "adapt_tail"
 
 PAPER_GAMMA: Final = 0.1  # that of the paper's tables
 Changes = tuple[tuple[str, Any], ...]
@@ -58,7 +60,7 @@ class Plan:
     gammas: tuple[float, ...] = (0.25, 0.1, 0.05, 0.01)  # of Adapt Norm
     published: tuple[float, ...] = ()  # gammas of its published rule
     budgets: tuple[float, ...] = ()  # gammas of Adapt Budget
-    others: tuple[str, ...] = ()  # further controllers, with their defaults
+    others: tuple[str, ...] = ()  # further controllers, with their defaults or as in the paper
     # At which the published rule begins: from no compression, in steps of a factor of two, a short
     # run would spend most of its bytes on the way
     first_rate: float = 8.0
@@ -82,7 +84,11 @@ class Plan:
     def arms(self) -> list[Arm]:
         """All ways, no compression first."""
         sketch = "sketch.controller"
-        start = {PUBLISHED: (("sketch.first_rate", float(self.first_rate)),)}
+        # The paper does not compress the first rounds of Two Stage.
+        start = {
+            name: (("sketch.first_rate", float(rate)),)
+            for name, rate in ((PUBLISHED, self.first_rate), (TWO_STAGE, 1.0))
+        }
         fixed = [
             Arm(GENIE, rate, ((sketch, "fixed"), ("sketch.rate", float(rate))))
             for rate in sorted({1.0, *self.rates})
@@ -93,7 +99,7 @@ class Plan:
             for name, gammas in families.items()
             for gamma in gammas
         ]
-        others = [Arm(name, None, ((sketch, name),)) for name in self.others]
+        others = [Arm(name, None, ((sketch, name), *start.get(name, ()))) for name in self.others]
         return [*fixed, *tuned, *others]
 
     def check(self) -> None:
@@ -166,10 +172,23 @@ def point_config(plan: Plan, base: RunConfig, noise: float, arm: Arm, seed: int)
     return changed(raw.model_copy(update={"privacy": privacy}), changes)
 
 
+# The paper's other controllers, with a small network and epsilon about 9
+OTHERS: Final = Plan(
+    config="autotune-writers",
+    noise=(4.0,),
+    server_rates=(0.1,),
+    rates=(),
+    gammas=(PAPER_GAMMA,),
+    others=(TWO_STAGE, TAIL),
+    seeds=3,
+    rounds=300,
+)
+
 PRESETS: Final = {
     "usual": Plan(),
     "writers": WRITERS,
     "shakespeare": SHAKESPEARE,
+    "writers-others": OTHERS,
     "writers-paper": paper_arm_of(WRITERS, 4),
     "shakespeare-paper": paper_arm_of(SHAKESPEARE, 5),
     "quick": Plan(config=EMBEDDED, noise=(0.5,), rates=(8.0,), gammas=(0.1, 0.05)),
