@@ -282,3 +282,25 @@ def test_without_fixed_rates_nothing_is_said_of_the_genie() -> None:
     cells = {name: each for name, each in cells_of().items() if name in ("genie 1", PAPER_ARM)}
     found = judged([compared(plan, 1.0, cells)], plan)
     assert ["as accurate as no compression" in each.statement for each in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("name", "rates", "word"),
+    [
+        ("two_stage", [5.0, 6.0, 5.5], REPRODUCED),
+        ("two_stage", [12.0, 11.0, 13.0], NOT_REPRODUCED),
+        ("adapt_tail", [40.0, 50.0, 45.0], REPRODUCED),
+        ("adapt_tail", [15.0, 16.0, 14.0], NOT_REPRODUCED),
+        ("adapt_tail", [5.0, 90.0, 30.0], UNDECIDED),
+    ],
+)
+def test_other_controllers_are_judged_by_their_rates(
+    name: str, rates: list[float], word: str
+) -> None:
+    cells = cells_of() | {
+        name: cell_of(runs_of(lost_by(0.05), rates), runs_of(lost_by(0), rates), WIRE)
+    }
+    plan = {"published": [], "gammas": [], "rates": [], "others": [name], "published_loss": None}
+    row = row_of() | {"arms": cells}
+    (found,) = [c for c in claims({"plan": plan, "results": [row]}) if name in c.statement]
+    assert found.verdict == word and "5.0 ± 0.0 points less accurate" in found.seen
