@@ -288,7 +288,7 @@ def test_without_fixed_rates_nothing_is_said_of_the_genie() -> None:
     ("name", "rates", "word"),
     [
         ("two_stage", [5.0, 6.0, 5.5], REPRODUCED),
-        ("two_stage", [12.0, 11.0, 13.0], NOT_REPRODUCED),
+        ("two_stage", [14.0, 15.0, 13.0], NOT_REPRODUCED),
         ("adapt_tail", [40.0, 50.0, 45.0], REPRODUCED),
         ("adapt_tail", [15.0, 16.0, 14.0], NOT_REPRODUCED),
         ("adapt_tail", [5.0, 90.0, 30.0], UNDECIDED),
