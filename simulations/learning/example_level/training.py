@@ -37,6 +37,7 @@ class Noising(Enum):
     SUM = "on the sum"
     EACH = "on each gradient"
     CLIPPED = "on each gradient, which is then clipped again"
+    SHARED = "that of the sum, shared out to the gradients, each of which is then clipped again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,9 @@ def released_mean(
 ) -> tuple[NDArray[np.float32], Tensor]:
     """Return a batch's noised mean, float32[d], and the norms of its gradients, float32[n]."""
     clip, multiplier = setting.clip, setting.noise_multiplier
-    if setting.noising is Noising.CLIPPED:
+    if setting.noising in (Noising.CLIPPED, Noising.SHARED):
+        if setting.noising is Noising.SHARED:
+            multiplier /= setting.batch**0.5
         found = gradients.noised_sum(model, inputs, labels, clip, multiplier, generator)
         multiplier = 0.0
     else:

@@ -45,6 +45,8 @@ COLOURS = {
     "printed_slow": AMBER,
     "printed_average": GREY,
     "least": BLUE,
+    "shared": PINK,
+    "shared_slow": GREY,
 }
 
 # Errors below are drawn here: some are exactly zero, and the axis is logarithmic

@@ -83,10 +83,14 @@ def claims(figures: Figures) -> Iterator[Claim]:
     # A few thousand parameters and a friendly data set decide nothing.
     needed = {0.0, 0.8 if figures["task"] == "cifar10" else 0.4}
     if figures["task"] != "digits" and needed <= set(figures["plan"]["noise"]):
-        yield from (*_errors(figures), *_gains(figures))
-        for reading in READINGS:
-            yield from _denoise(figures, *reading)
-        yield _correlation(figures)
+        arms = {row["arm"] for row in figures["results"]}
+        if "dgc-16" in arms:
+            yield from (*_errors(figures), *_gains(figures))
+        for kind, controls, words in READINGS:
+            if f"{kind}-1" in arms and controls.keys() <= arms:
+                yield from _denoise(figures, kind, controls, words)
+        if "dgc-16" in arms:
+            yield _correlation(figures)
 
 
 def _computed() -> Iterator[Claim]:
@@ -182,12 +186,13 @@ def _gains(figures: Figures) -> Iterator[Claim]:
 # The arm of Denoise under noise, controls whose steps are as short with what they do in words, and
 # the algorithm in words
 SHORT = "equally short steps do"
-READINGS = (
+READINGS: tuple[tuple[str, dict[str, str], str], ...] = (
     (
         "printed",
         {"printed_slow": SHORT, "printed_average": f"{SHORT}, with its average behind them"},
         "Denoise as printed",
     ),
+    ("shared", {"shared_slow": SHORT}, "Denoise as printed, the sum's noise shared out,"),
     ("denoise", {"slow": SHORT}, "Denoise with its noise on the sum"),
 )
 
@@ -218,7 +223,8 @@ def _denoise(
         statement = f"at noise {noise:g} {words} gains more than {controls[control]}"
         why = "the second clip shortens steps"
         yield _decided(statement, None, found, figures, why, OURS)
-    yield _everywhere(figures, kind, words)
+    if any(row["arm"] == f"{kind}-256" for row in figures["results"]):
+        yield _everywhere(figures, kind, words)
 
 
 def _everywhere(figures: Figures, kind: str, words: str) -> Claim:

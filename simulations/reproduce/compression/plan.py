@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dp.minimal_clip import least_error_clip
@@ -50,7 +50,9 @@ class Arm:
     # "none", "dgc" (layer-wise top-k), "powersgd", "denoise" (model-wise top-k inside), "slow"
     # (nothing is compressed; see `Plan.setting`); "printed" and "printed_slow" are those two with
     # noise on each gradient, and "printed" has its second clip there; "printed_average" is
-    # "printed_slow" with Denoise's average behind it; "least" has the clip of the least error
+    # "printed_slow" with Denoise's average behind it; "shared" is "printed" with the noise of the
+    # sum shared out, and "shared_slow" has its short steps alone; "least" has the clip of the
+    # least error
     kind: str
     value: int = 1  # rate or rank; 1 means no compression, except for a rank
     feedback: bool = True  # whether what a message loses is added to the next gradient
@@ -74,6 +76,8 @@ class Arm:
             "printed": f"Denoise as printed, rate {self.value}",
             "printed_slow": "no compression, noise and steps as Denoise's as printed",
             "printed_average": "the same, with Denoise's average",
+            "shared": f"Denoise as printed, the sum's noise shared out, rate {self.value}",
+            "shared_slow": "no compression, steps as its second clip makes them",
             "least": "no compression, the clip of the least error",
         }
         return titles[self.kind] + ("" if self.feedback else ", losses forgotten")
@@ -81,14 +85,14 @@ class Arm:
     @property
     def noising(self) -> Noising:
         """Where its noise goes."""
-        if self.kind == "printed":
-            return Noising.CLIPPED
+        if self.kind in ("printed", "shared"):
+            return Noising.CLIPPED if self.kind == "printed" else Noising.SHARED
         return Noising.EACH if self.kind.startswith("printed") else Noising.SUM
 
     @property
     def needs_noise(self) -> bool:
         """Whether it is a way of its own only where there is noise."""
-        return self.is_short or self.kind in ("printed", "least")
+        return self.is_short or self.kind in ("printed", "shared", "least")
 
     @property
     def is_short(self) -> bool:
@@ -162,7 +166,7 @@ class Plan:
             clip = least_error_clip(clip, dimension, noise / self.batch)
         rate = self.learning_rate
         if arm.is_short:
-            averaged = self.batch if arm.noising is Noising.SUM else 1
+            averaged = {"slow": self.batch, "shared_slow": math.sqrt(self.batch)}.get(arm.kind, 1)
             rate *= min(1.0, averaged / (noise * math.sqrt(dimension)))
         return Setting(
             learning_rate=rate,
@@ -176,7 +180,7 @@ class Plan:
 
 def opening_of(arm: Arm, shapes: LayerShapes, clip: float) -> Opening:
     """Return what makes the channels of an arm."""
-    if arm.kind in ("denoise", "printed", "printed_average"):
+    if arm.kind in ("denoise", "printed", "printed_average", "shared"):
         inner: Compressor[Any] = _sparse(LayerShapes.flat(shapes.dimension), arm.value)
         # As printed, what comes here has been clipped a second time already.
         again = clip if arm.kind == "denoise" else None
@@ -201,8 +205,15 @@ def _sparse(shapes: LayerShapes, rate: int) -> Compressor[Any]:
     return TopK(shapes, rate) if rate > 1 else NoCompression(shapes.dimension)
 
 
+NAMES = Plan(task="names", learning_rate=2.0, batch=32, clip=3.0, delta=8e-5, epochs=15)
+
 PRESETS = {
-    "names": Plan(task="names", learning_rate=2.0, batch=32, clip=3.0, delta=8e-5, epochs=15),
+    "names": NAMES,
+    "names-shared": replace(
+        NAMES,
+        noise=(0.0, 0.4),
+        arms=(Arm("none"), Arm("denoise", 1), Arm("shared"), Arm("shared_slow")),
+    ),
     "fashion-mnist": Plan(
         task="fashion-mnist", learning_rate=0.1, batch=128, clip=5.0, delta=1e-5, epochs=4
     ),
