@@ -55,6 +55,8 @@ def test_short_steps_are_as_short_as_the_second_clip_makes_them() -> None:
     each = plan.setting(0.4, Arm("printed_slow"), 117_522)
     assert each.learning_rate / plan.learning_rate == pytest.approx(1.0 / (0.4 * 117_522**0.5))
     assert plan.setting(0.4, Arm("none"), 117_522).learning_rate == 2.0
+    shared = plan.setting(0.4, Arm("shared_slow"), 117_522)
+    assert shared.learning_rate / each.learning_rate == pytest.approx(plan.batch**0.5)
     least = plan.setting(0.4, Arm("least"), 117_522)
     assert least.clip == pytest.approx(3.0 / (1.0 + 117_522 * (0.4 / 32) ** 2))
     assert least.learning_rate == 2.0
@@ -212,6 +214,17 @@ def test_denoise_is_compared_with_equally_short_steps() -> None:
             row["accuracies"] = [value + 0.25 for value in reversed(row["accuracies"])]
     found = verdicts(figures)
     assert found[RECOVERED] == REPRODUCED and {found[name] for name in beyond} == {UNDECIDED}
+
+
+def test_the_other_reading_is_judged_by_its_own_arms() -> None:
+    levels = {(0.0, "none"): 0.8, (0.0, "denoise-1"): 0.8, (0.4, "none"): 0.5}
+    levels |= {(0.4, "denoise-1"): 0.5, (0.4, "shared-1"): 0.65, (0.4, "shared_slow"): 0.66}
+    accuracies = {at: [v - 0.001, v, v + 0.002] for at, v in levels.items()}
+    figures = figures_of(accuracies, dict.fromkeys(levels, 1.0), seeds=3)
+    figures["plan"]["noise"] = [0.0, 0.4]
+    found = {name: word for name, word in verdicts(figures).items() if "shared out" in name}
+    assert list(found.values()) == [REPRODUCED, NOT_REPRODUCED]
+    assert "steps" in list(found)[1]
 
 
 def test_accuracies_that_rise_with_the_error_are_against_the_ranking() -> None:

@@ -123,6 +123,13 @@ def test_noise_on_each_gradient_adds_up(digits: Dataset) -> None:
         found, _ = released_mean(gradients, model, inputs, labels, how, generators[0])
         expected = noised_mean(total, 1.0, multiplier, 32, generators[1])
         np.testing.assert_array_equal(found, expected)
+    # Shared out, it is the noise of the sum before each gradient is clipped again.
+    for noising, multiplier in ((Noising.CLIPPED, 0.4), (Noising.SHARED, 0.4 / 32**0.5)):
+        how = setting(noising=noising, batch=32, noise_multiplier=0.4)
+        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
+        found, _ = released_mean(gradients, model, inputs, labels, how, generators[0])
+        again = gradients.noised_sum(model, inputs, labels, 1.0, multiplier, generators[1])
+        np.testing.assert_array_equal(found, (again.total / 32).numpy())
 
 
 def test_all_channels_meet_the_same_batches_and_noise(digits: Dataset) -> None:
