@@ -31,7 +31,7 @@ HIDDEN: Final = 3.0  # what the O(log log) may be, in log2(log2(n d / epsilon))
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """One mean."""
+    """The mean of so many vectors, at an epsilon, by one of the two mechanisms."""
 
     rotated: bool  # Corollary 3, not 2
     setting: Setting
