@@ -8,7 +8,11 @@ Source: Okabe and Ito 2008, "Color Universal Design".
 
 from __future__ import annotations
 
-from typing import Final
+import io
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BLUE: Final = "#0072B2"
 ORANGE: Final = "#D55E00"
@@ -21,3 +25,10 @@ GREY: Final = "#5F5F5F"
 WIDTH_PIXELS: Final = 900
 DOTS_PER_INCH: Final = 100
 """Resolution of plots in files."""
+
+
+def png(figure: Figure) -> bytes:
+    """Return a figure as a file, the same for the same figure."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()

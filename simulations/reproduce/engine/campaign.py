@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import ConfigurationError
+from simulations.common.figures import png
 from simulations.common.files import write_whole
 from simulations.common.provenance import provenance
 from simulations.reproduce.engine.claims import Claim
@@ -126,7 +126,7 @@ class Campaign(Generic[P]):
             "page": (f"{stem}.md", self.page(figures)),
         }
         for name, path in self._plots(figures).items():
-            contents[name] = (path, _png(self.plots[name](figures)))
+            contents[name] = (path, png(self.plots[name](figures)))
         # The figures last: they say that all of it is there.
         for path, content in reversed(contents.values()):
             write_whole(folder / path, content)
@@ -162,9 +162,3 @@ def _origin(figures: Figures) -> str:
         f"{figures['seconds'] / 60.0:.1f} minutes of processor time. What was read from the "
         f"paper, and what had to be chosen: docs/results/{figures['command'].split()[0]}.md.\n"
     )
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()

@@ -5,7 +5,6 @@ Every function draws on its own ``Figure``, never on matplotlib's global state.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from simulations.audits.base import Exhibit, Floats
-from simulations.common.figures import BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, WIDTH_PIXELS
+from simulations.common.figures import BLUE, DOTS_PER_INCH, GREEN, GREY, ORANGE, WIDTH_PIXELS, png
 from simulations.threats.inversion.experiments import Noised
 from simulations.threats.inversion.results import Reconstructions
 from simulations.threats.inversion.views import ServerView
@@ -49,7 +48,7 @@ def picture_grid(results: Sequence[Reconstructions], clients: int, epsilon: floa
         f"Pictures from updates: {results[0].data}",
         " ".join(_sentence(result, clients, epsilon) for result in results),
         "image/png",
-        _png(figure),
+        png(figure),
     )
 
 
@@ -83,7 +82,7 @@ def noise_curve(points: Sequence[Noised], threshold: float, data: str, clients: 
     text = (
         f"{data}, one picture for each of {clients} clients, all of the clip spent on it. {told}."
     )
-    return Exhibit(f"Pictures by epsilon: {data}", text, "image/png", _png(figure))
+    return Exhibit(f"Pictures by epsilon: {data}", text, "image/png", png(figure))
 
 
 def _figure(height: int) -> Figure:
@@ -133,9 +132,3 @@ def _sentence(result: Reconstructions, clients: int, epsilon: float) -> str:
 
 def _upper(words: str) -> str:
     return words[:1].upper() + words[1:]
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
