@@ -16,7 +16,7 @@ from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.learning.example_level.training import Setting
 from simulations.reproduce.compression.claims import claims
-from simulations.reproduce.compression.plan import ARMS, PRESETS, Arm, Plan, load
+from simulations.reproduce.compression.plan import PRESETS, Arm, Plan, load
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.plots import (
@@ -33,7 +33,7 @@ from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study
 
-TITLES = {arm.name: arm.title for arm in ARMS}
+TITLES = {arm.name: arm.title for plan in PRESETS.values() for arm in plan.arms}
 
 COLOURS = {
     "none": "black",
