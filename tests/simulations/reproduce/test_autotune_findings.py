@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from simulations.reproduce.autotune.campaign import CAMPAIGN
 from simulations.reproduce.autotune.findings import (
     PAPER_ARM,
     SLACK,
@@ -23,6 +24,7 @@ from simulations.reproduce.engine.claims import (
     Claim,
     Interval,
 )
+from simulations.reproduce.engine.render import Grid
 
 PLAN = Plan(noise=(1.0,), rates=(4.0, 16.0), gammas=(0.2, 0.1), published=(0.1,), seeds=3)
 
@@ -82,6 +84,18 @@ def test_a_cell() -> None:
     assert cell["wire"] == WIRE
     single = cell_of(runs_of([0.9], [4.0]), runs_of([0.9], [1.0]), WIRE)
     assert single["lost_half_width"] is None is single["accuracy_half_width"]
+
+
+def test_byte_rates_are_of_all_messages_beside_no_compression() -> None:
+    cells = cells_of()
+    cells["genie 1"]["wire"] = {"pairwise": 80.0, "one-shot": 60.0}
+    row = compared(PLAN, 1.0, cells)
+    grid = next(iter(CAMPAIGN.parts({"results": [row], "slack": SLACK})))
+    assert isinstance(grid, Grid)
+    head, *rows = grid.rows
+    at = [head.index(f"rate of the bytes, {protocol}") for protocol in WIRE]
+    found = {each[0]: [each[place] for place in at] for each in rows}
+    assert found["genie 1"] == ["1.0", "1.0"] and found[PAPER_ARM] == ["10.0", "20.0"]
 
 
 @pytest.mark.parametrize(
