@@ -116,7 +116,15 @@ def _curve(runs: Sequence[Row]) -> list[dict[str, float]]:
 
 def _parts(figures: Figures) -> Iterator[Part]:
     for result in figures["results"]:
-        rows = [{"way": name, **arm} for name, arm in result["arms"].items()]
+        free = result["arms"][FREE]["wire"]
+        rows = [
+            {
+                "way": way,
+                **arm,
+                "byte_rate": {name: free[name] / arm["wire"][name] for name in free},
+            }
+            for way, arm in result["arms"].items()
+        ]
         title = f"Noise multiplier {result['noise_multiplier']:g}"
         yield table(title, COLUMNS, rows, brief=True)
         tuned = [
@@ -150,6 +158,9 @@ COLUMNS = (
     Column("sketch/noise", "share", ".3f"),
     Column("kB, pairwise", "wire.pairwise", ".1f", 1e-3),
     Column("kB, one-shot", "wire.one-shot", ".1f", 1e-3),
+    # All messages without compression over all messages, where "rate" is of the vectors alone
+    Column("rate of the bytes, pairwise", "byte_rate.pairwise", ".1f"),
+    Column("rate of the bytes, one-shot", "byte_rate.one-shot", ".1f"),
     Column("seconds a round", "round_seconds", ".2f"),
 )
 
