@@ -521,7 +521,7 @@ class TestPlans:
         ),
         ("adaptive-mean", Options(seeds=1), "seeds must be at least 2"),
         ("autotune", Options("quick", {"rates": [0.5]}), "rates must be 1 at least"),
-        ("compression", Options("snli"), "names, fashion-mnist, cifar10, quick"),
+        ("compression", Options("snli"), "names, names-shared, fashion-mnist, cifar10, quick"),
         *(
             ("cpsgd-mnist", Options(changes=changes), r"steps >= 1|epsilons must be")
             for changes in ({"levels": [1]}, {"epsilons": [9.0]}, {"steps": [0]})
