@@ -9,17 +9,29 @@ from typing import Any
 
 from simulations.learning.configuration import RunConfig
 from simulations.learning.records import ErrorParts, average_rate, second_half
-from simulations.reproduce.engine.federated import data_of, run_of
+from simulations.reproduce.engine.federated import Ran, data_of, run_of
 
 
 def run(name: str, config: RunConfig) -> dict[str, Any]:
     """Run one point, in a folder that stays.
 
-    Returns the final accuracy; tests, pairs of a round and its accuracy; harmonic means of the rate
-    over the run and its second half; the size sent in each round; shares, the expected squared
-    error of each round's sketch over that of its noise; seconds of all rounds.
+    Returns its course; shares, the expected squared error of each round's sketch over that of its
+    noise; seconds of all rounds.
     """
     ran = run_of(config, data_of(config), name)
+    return {
+        **course(ran),
+        "shares": [_share(r["error"]) for r in ran.records],
+        "seconds": sum(float(r["seconds"]) for r in ran.records),
+    }
+
+
+def course(ran: Ran) -> dict[str, Any]:
+    """Return how a run went.
+
+    The final accuracy; tests, pairs of a round and its accuracy; harmonic means of the rate over
+    the run and its second half; the size sent in each round.
+    """
     records = ran.records
     return {
         "accuracy": ran.accuracy,
@@ -27,8 +39,6 @@ def run(name: str, config: RunConfig) -> dict[str, Any]:
         "rate": average_rate(records),
         "late_rate": average_rate(second_half(records)),
         "sizes": [int(r["sketch_size"]) for r in records],
-        "shares": [_share(r["error"]) for r in records],
-        "seconds": sum(float(r["seconds"]) for r in records),
     }
 
 

@@ -85,12 +85,10 @@ def claims(figures: Figures) -> Iterator[Claim]:
     if figures["task"] != "digits" and needed <= set(figures["plan"]["noise"]):
         arms = {row["arm"] for row in figures["results"]}
         if "dgc-16" in arms:
-            yield from (*_errors(figures), *_gains(figures))
+            yield from (*_errors(figures), *_gains(figures), _correlation(figures))
         for kind, controls, words in READINGS:
             if f"{kind}-1" in arms and controls.keys() <= arms:
                 yield from _denoise(figures, kind, controls, words)
-        if "dgc-16" in arms:
-            yield _correlation(figures)
 
 
 def _computed() -> Iterator[Claim]:

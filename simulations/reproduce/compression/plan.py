@@ -85,9 +85,9 @@ class Arm:
     @property
     def noising(self) -> Noising:
         """Where its noise goes."""
-        if self.kind in ("printed", "shared"):
-            return Noising.CLIPPED if self.kind == "printed" else Noising.SHARED
-        return Noising.EACH if self.kind.startswith("printed") else Noising.SUM
+        own = {"printed": Noising.CLIPPED, "shared": Noising.SHARED}
+        own |= dict.fromkeys(("printed_slow", "printed_average"), Noising.EACH)
+        return own.get(self.kind, Noising.SUM)
 
     @property
     def needs_noise(self) -> bool:

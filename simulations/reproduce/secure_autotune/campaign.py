@@ -20,13 +20,14 @@ from dp import Adjacency
 from protocol.planning.configuration import NamedTable, OneShotTable, PairwiseTable
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
-from simulations.learning.records import average_rate, second_half
 from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
 from simulations.reports.account.ledger import REPLAY_ROOM, account_ledger
-from simulations.reproduce.autotune.plan import EMBEDDED, base_of
+from simulations.reproduce.autotune.findings import harmonic
+from simulations.reproduce.autotune.plan import EMBEDDED, base_of, point_config
 from simulations.reproduce.autotune.plan import Plan as Autotune
+from simulations.reproduce.autotune.training import course
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import (
     OURS,
@@ -38,7 +39,7 @@ from simulations.reproduce.engine.claims import (
     half_width,
     within,
 )
-from simulations.reproduce.engine.federated import data_of, final_accuracy, run_folder
+from simulations.reproduce.engine.federated import Ran, data_of, run_folder
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, table
 from simulations.reproduce.engine.rows import Figures, Row
@@ -75,34 +76,29 @@ class Plan:
     rounds: int = 300  # of each run
     seeds: int = 3  # of data split, model, cohorts, batches; all noise but the server's is fresh
 
-    def base(self) -> RunConfig:
-        """Return the task."""
-        return base_of(Autotune(config=self.config))
-
     def configs(self, seed: int) -> dict[str, RunConfig]:
         """Return all arms at a seed."""
-        base = self.base()
-        privacy = base.privacy.model_copy(update={"epsilon": None, "noise_multiplier": self.noise})
-        sketch = type(base.sketch)(rows=base.sketch.rows)
+        task = Autotune(
+            config=self.config,
+            noise=(self.noise,),
+            server_rates=(self.server_rate,),
+            rates=(),
+            gammas=(self.gamma,),
+            rounds=self.rounds,
+        )
         base = changed(
-            base.model_copy(update={"privacy": privacy, "sketch": sketch}),
+            base_of(task),
             [
-                ("seed", seed),
-                ("rounds", self.rounds),
-                ("server.learning_rate", self.server_rate),
                 ("faults.dropout", self.dropout),
                 ("engine.workers", 1),
                 ("engine.aggregator", "central"),
             ],
         )
-        plain = changed(base, [("sketch.controller", "fixed"), ("sketch.rate", 1.0)])
-        tuned = changed(base, [("sketch.controller", "adapt_norm"), ("sketch.gamma", self.gamma)])
+        plain, tuned = (point_config(task, base, self.noise, arm, seed) for arm in task.arms())
         real = changed(tuned, [("engine.aggregator", "real")])
-        schemes = dict(
-            zip(SECURE, (PairwiseTable(), OneShotTable(committee=COMMITTEE)), strict=True)
-        )
-        secure = {kind: real.model_copy(update={"scheme": each}) for kind, each in schemes.items()}
-        return {FREE: plain, TRUSTED: tuned, **secure}
+        schemes = (PairwiseTable(), OneShotTable(committee=COMMITTEE))
+        secure = (real.model_copy(update={"scheme": scheme}) for scheme in schemes)
+        return {FREE: plain, TRUSTED: tuned, **dict(zip(SECURE, secure, strict=True))}
 
 
 def run(name: str, config: RunConfig) -> dict[str, Any]:
@@ -112,19 +108,13 @@ def run(name: str, config: RunConfig) -> dict[str, Any]:
         # A trusted server keeps none.
         read = opened.ledger.exists()
         account = account_ledger(opened.ledger, None, Adjacency.ZERO_OUT) if read else None
-    spent = records[-1]["epsilons"]
     return {
-        "accuracy": final_accuracy(records),
-        "tests": [[r["round"], r["accuracy"]] for r in records if r["accuracy"] is not None],
-        "rate": average_rate(records),
-        "late_rate": average_rate(second_half(records)),
-        "sizes": [int(r["sketch_size"]) for r in records],
+        **course(Ran(records, diverged=False)),
         "dimension": records[-1]["dimension"],
         "rounds": len(records),
         "lost": [r["cohort"] - r["survivors"] for r in records],
         "bytes": fmean(r["bytes_per_client"] for r in records),
-        "epsilon": spent["guaranteed"],
-        "delta": spent["delta"],
+        "epsilon": records[-1]["epsilons"]["guaranteed"],
         "ledger": account and {"epsilon": account.epsilon, "releases": account.entries},
         "seconds": fmean(r["seconds"] for r in records),
     }
@@ -168,8 +158,7 @@ def _result(arm: str, runs: list[Row], whole: float | None) -> dict[str, Any]:
         "arm": arm,
         "accuracy": fmean(accuracies),
         "half_width": half_width(accuracies),
-        "rate": len(runs) / sum(1.0 / run["rate"] for run in runs),
-        "late_rate": len(runs) / sum(1.0 / run["late_rate"] for run in runs),
+        **{key: harmonic([run[key] for run in runs]) for key in ("rate", "late_rate")},
         "bytes": None if whole is None else sent,
         "bytes_without": whole,
         "byte_rate": None if whole is None else whole / sent,
