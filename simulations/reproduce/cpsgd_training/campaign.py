@@ -1,16 +1,19 @@
-"""cpSGD's Figure 2 with MNIST for infinite MNIST: `veilsum reproduce cpsgd-mnist`.
+"""cpSGD's Figure 2, on deformed digits: `veilsum reproduce cpsgd-mnist`.
 
 For every k and every epsilon of a step the noise is solved for under the paper's accountant and
 under ours, and the network is trained with each; beside them our own mechanism at the bits of the
-paper, Gaussian noise by a trusted server, and the baseline without clip, rounding and noise.
+paper, Gaussian noise by a trusted server, and the baseline without clip, rounding and noise. Every
+one has a learning rate of its own.
 
 Source: Agarwal et al. 2018 (arXiv 1805.10559), Section 5.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from statistics import fmean
+from typing import Any, Final
 
 from matplotlib.figure import Figure
 
@@ -18,61 +21,129 @@ from dp.accounting import gaussian_epsilon, gaussian_mu
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.cpsgd import mean_estimation
 from simulations.reproduce.cpsgd.mean_estimation import Setting
-from simulations.reproduce.cpsgd_training.training import (
-    Plan,
-    Training,
-    checked,
-    epoch,
-    runs,
-    trained,
-)
+from simulations.reproduce.cpsgd_training.training import Plan, Run, Training, runs, trained
 from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, gain, half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
-from simulations.reproduce.engine.render import Column, Part, percent, table
-from simulations.reproduce.engine.rows import Figures, Row, where
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.rows import Figures, Row, first, where
+from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
+from simulations.reproduce.engine.tuning import Way, climb, tune_then_evaluate
+
+POINT: Final = 0.01  # of accuracy
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
-    """Solve for the noise of every run, train it, and compare both ways to add up."""
-    plan, seed, run_plan = study.plan, study.seed, study.plan.of_a_run
-    training, data = Training(run_plan, seed), dataset(plan.data)
-    points = study.results(
+    """Solve for the noise of every run, choose its rate, and train it at every seed."""
+    plan, data = study.plan, dataset(study.plan.data)
+    training = Training(plan.course, study.seed)
+    solved = study.results(
         Cell(f"noise of k = {k}, epsilon {e:g}", mean_estimation.point, (plan.setting, k, e))
         for e in plan.epsilons
         for k in plan.levels
     )
-    chosen = runs(plan, points)
-    rounding = tuple(run for run in chosen if run.rounds)
-    cells = [Cell(run.name, trained, (run_plan, run, seed)) for run in chosen]
-    if plan.checked:
-        # With the fewest coins rounding weighs most.
-        least = min(rounding, key=lambda run: int(run.figures["coins"]))
-        cells.append(Cell("check", checked, (run_plan, rounding, seed)))
-        for by_client in (True, False):
-            name = "an epoch client by client" if by_client else "an epoch at once"
-            cells.append(Cell(name, epoch, (run_plan, least, by_client, seed)))
-    found = study.results(cells)
+    chosen = runs(plan, solved)
+    found = tune_then_evaluate(study, {run.name: _way(study, run) for run in chosen})
     return {
         "data": plan.data,
         "parameters": training.task.dimension,
         "examples": len(data.train),
-        "epochs": training.epochs,
+        "tested": len(data.test),
+        "participations": training.participations,
         "adjacency": "one client's vector replaced by another, as in the paper",
         "epsilon_of_all_steps": {
-            f"{each:g}": all_steps(each, plan.setting.delta, training.epochs)
+            f"{each:g}": all_steps(each, plan.setting.delta, training.participations)
             for each in plan.epsilons
         },
-        "runs": found[: len(chosen)],
-        "check": found[len(chosen)] if plan.checked else [],
-        "first_epoch": found[len(chosen) + 1 :],
+        "runs": [
+            {
+                "name": run.name,
+                **run.figures,
+                "rate": _rate(plan, run, found[run.name].chosen),
+                "tried": [[_rate(plan, run, e), a] for e, a in found[run.name].tried.items()],
+                "accuracies": [result["accuracy"] for result in found[run.name].runs],
+                "curve": _mean_curve(found[run.name].runs),
+            }
+            for run in chosen
+        ],
     }
+
+
+def _way(study: Study[Plan], run: Run) -> Way[int]:
+    """Choose the rate of a run with a seed of its own on held-out training digits."""
+    plan = study.plan
+
+    def cell(exponent: int, seed: int, validating: bool) -> Cell:
+        rate = _rate(plan, run, exponent)
+        what = "trial" if validating else "run"
+        name = f"{run.name}, {what}, rate {rate:g}, seed {seed}"
+        return Cell(name, trained, (plan.course, run, rate, seed, validating))
+
+    return Way(
+        climb(0, plan.doublings),
+        lambda exponent: [cell(exponent, seed, True) for seed in tried(study.seed, 1)],
+        lambda exponent: [cell(exponent, seed, False) for seed in study.seeds],
+    )
+
+
+def _rate(plan: Plan, run: Run, exponent: int) -> float:
+    return (plan.rate if run.clipped else plan.plain_rate) * 2.0**exponent
+
+
+def _mean_curve(results: list[Any]) -> list[dict[str, Any]]:
+    """Return the accuracy on the way, the mean over seeds."""
+    return [
+        {"step": at[0]["step"], "accuracy": fmean(each["accuracy"] for each in at)}
+        for at in zip(*(result["curve"] for result in results), strict=True)
+    ]
 
 
 def all_steps(epsilon: float, delta: float, participations: int) -> float:
     """Return Gaussian noise's epsilon after so many steps with the same client, at one delta."""
     return float(gaussian_epsilon(gaussian_mu(epsilon, delta) * participations**0.5, delta))
+
+
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield what Figure 2 says, and what our accountant changes."""
+    plan, rows = figures["plan"], figures["runs"]
+    levels, epsilons = sorted(plan["levels"]), sorted(plan["epsilons"])
+    for epsilon in epsilons:
+        mine = where(rows, epsilon=epsilon)
+        at = f"at epsilon = {epsilon:g}"
+        for low, high in itertools.pairwise(levels):
+            text = f"accuracy depends on the bits: k = {high} above k = {low}, {at}"
+            yield from _above(text, "Figure 2", mine, ("paper", high), ("paper", low))
+        best = first(mine, way="paper", levels=levels[-1])
+        if best:
+            text = f"the baseline without noise and rounding above k = {levels[-1]}, {at}"
+            yield _gain(text, "Figure 2", first(rows, way="plain"), best)
+        for k in levels:
+            text = f"our accountant's coins above the paper's for the same mechanism, k = {k}, {at}"
+            yield from _above(text, OURS, mine, ("coupled", k), ("paper", k))
+    for k in levels:
+        ends = [first(rows, way="paper", levels=k, epsilon=e) for e in (epsilons[-1], epsilons[0])]
+        if len(epsilons) > 1 and all(ends):
+            text = f"accuracy depends on epsilon: {epsilons[-1]:g} above {epsilons[0]:g}, k = {k}"
+            yield _gain(text, "Figure 2", *ends)
+
+
+def _above(
+    text: str, source: str, rows: list[Row], one: tuple[str, Any], other: tuple[str, Any]
+) -> Iterator[Claim]:
+    pair = [first(rows, way=way, levels=levels) for way, levels in (one, other)]
+    if all(pair):
+        yield _gain(text, source, *pair)
+
+
+def _gain(text: str, source: str, one: Row, other: Row) -> Claim:
+    """One row is more accurate than another, seed by seed; half a point is within the test set."""
+    found: Interval = gain(one["accuracies"], other["accuracies"])
+    seen = (
+        f"{points(fmean(one['accuracies']), None)} and {points(fmean(other['accuracies']), None)} %"
+    )
+    return Claim.about(text, source, found, above(found, 0.0, 0.1 * POINT), seen)
 
 
 WAYS = {
@@ -98,6 +169,14 @@ def _bits(row: Row) -> float | str:
     return "32 (float)" if row["way"] in LEVELS else bits
 
 
+def _mean(row: Row) -> float:
+    return fmean(row["accuracies"])
+
+
+def _half(row: Row) -> float | None:
+    return half_width(row["accuracies"])
+
+
 RUNS = (
     Column("epsilon of a step", "epsilon", "g"),
     Column("k", _levels),
@@ -105,28 +184,22 @@ RUNS = (
     Column("m", "coins", ",d"),
     Column("bits", _bits, ".2f"),
     Column("error / D^2", "error", ".4g"),
-    percent("test accuracy, %", "accuracy", form=".2f"),
-)
-CHECKS = (
-    Column("run", "name"),
-    Column("measured", "measured", ".4g"),
-    Column("predicted", "predicted", ".4g"),
-    Column("ratio", "ratio", ".4f"),
-)
-EPOCHS = (
-    Column("run", "name"),
-    Column("rounded", lambda row: "client by client" if row["by_client"] else "all at once"),
-    Column("steps", "step"),
-    percent("test accuracy, %", "accuracy", form=".2f"),
+    Column("rate", "rate", "g"),
+    Column("test accuracy, %", lambda row: points(_mean(row), _half(row), ".2f")),
 )
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
     rows = sorted(figures["runs"], key=lambda row: (row["epsilon"] or 0.0, row["levels"] or 0))
     yield table("Accuracy", RUNS, rows, brief=True)
-    if figures["check"]:
-        yield table("One step, client by client", CHECKS, figures["check"])
-        yield table("One epoch, both ways", EPOCHS, figures["first_epoch"])
+    curves = [{**row, **point} for row in rows for point in row["curve"]]
+    title = "Accuracy by step, mean over seeds, %"
+    yield pivot(title, (Column("run", "name"),), "step", percent("", "accuracy"), curves)
+    yield table("Rates tried", (Column("run", "name"), Column("rate: accuracy, %", _tried)), rows)
+
+
+def _tried(row: Row) -> str:
+    return ", ".join(f"{rate:g}: {100 * accuracy:.1f}" for rate, accuracy in sorted(row["tried"]))
 
 
 def plot(figures: Figures) -> Figure:
@@ -136,11 +209,11 @@ def plot(figures: Figures) -> Figure:
     for panel, epsilon in zip(axes, epsilons, strict=True):
         rows = where(figures["runs"], epsilon=epsilon)
         for way, look in WAYS.items():
-            curve(panel, where(rows, way=way), "bits", "accuracy", look)
+            curve(panel, where(rows, way=way), "bits", _mean, look, _half)
             for row in where(rows, way=way) if way != "conditional" else ():
                 panel.annotate(
                     f"k={row['levels']}, m={row['coins']}",
-                    (row["bits"], row["accuracy"]),
+                    (row["bits"], _mean(row)),
                     (0, -13 if way == "paper" else 7),
                     textcoords="offset points",
                     ha="center",
@@ -149,7 +222,7 @@ def plot(figures: Figures) -> Figure:
                 )
         for row in figures["runs"]:
             if row["way"] in LEVELS and row["epsilon"] in (None, epsilon):
-                level(panel, row["accuracy"], LEVELS[row["way"]])
+                level(panel, _mean(row), LEVELS[row["way"]])
         title, x = f"epsilon = {epsilon:g} a step", "bits per coordinate and client, log2(k + m)"
         dress(panel, x, "test accuracy, higher is better", title, percents=True)
         panel.margins(x=0.12)
@@ -158,15 +231,23 @@ def plot(figures: Figures) -> Figure:
 
 CAMPAIGN = Campaign(
     name="cpsgd-mnist",
-    title="cpSGD's Figure 2 with MNIST",
+    title="cpSGD's Figure 2, on deformed digits",
     presets={
         "usual": Plan(),
         # 1,000 clients a step of the embedded digits.
         "quick": Plan(
-            data="digits", setting=Setting(clients=1000, dimension=8192), levels=(4,), steps=40
+            data="digits",
+            deformed=False,
+            setting=Setting(clients=1000, dimension=8192),
+            levels=(4,),
+            steps=40,
+            rate=1.0,
+            doublings=1,
+            seeds=2,
         ),
     },
     figures=figures_of,
+    claims=claims,
     parts=_parts,
     plots={"bits": plot},
 )

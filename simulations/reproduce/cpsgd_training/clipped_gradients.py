@@ -1,36 +1,27 @@
-"""Gradients of single examples, clipped: each for itself, or their sum without making them.
+"""The sum of clipped gradients of single examples, without making any of them.
 
-*Each*: `vmap` of the gradient over a chunk of examples, all at the same parameters.
-
-*Sum*: of a perceptron, the gradient of one example with respect to a layer's weights is the outer
-product of two vectors, u (of the loss by the layer's output) and h (the layer's input), with 1 for
-the bias. So its squared norm over all layers is ``sum |u|^2 (|h|^2 + 1)``; from it the clip factor
-c of every example, and one product ``(c u)^T h`` per layer is the sum of all clipped gradients.
-Both give the same up to float rounding; the second is a hundred times faster.
+Of a perceptron, the gradient of one example by a layer's weights is the outer product of two
+vectors, u (of the loss by the layer's output) and h (the layer's input), with 1 for the bias. So
+its squared norm over all layers is ``sum |u|^2 (|h|^2 + 1)``; from it the clip factor c of every
+example, and one product ``(c u)^T h`` per layer is the sum of all clipped gradients: a hundred
+times faster than one after another, and the same up to float rounding.
 
 Source: Goodfellow 2015 (arXiv 1510.01799) for the norms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy, linear
 
 from simulations.learning.models import Vector
 from simulations.learning.models.dense import ReluMlpTask
 from simulations.learning.models.task import Parameters, centred
-
-FloatArray = NDArray[np.float64]
-
-CHUNK = 32  # examples whose gradients are made at once: caches hold them
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,25 +36,14 @@ class Examples:
         return len(self.labels)
 
 
-def each_clipped(
-    task: ReluMlpTask, model: Vector, examples: Examples, clip: float
-) -> Iterator[FloatArray]:
-    """Yield float64[d], one clipped gradient after another, divided by the clip: norms up to 1."""
-    parameters = task.layout.unflatten(torch.tensor(model))
-    slopes = vmap(grad(partial(_loss, task)), in_dims=(None, 0, 0))
-    for first in range(0, len(examples), CHUNK):
-        part = slice(first, first + CHUNK)
-        named = slopes(parameters, examples.inputs[part], examples.labels[part])
-        rows = torch.cat([named[name].flatten(1) for name in task.layout.names], dim=1).double()
-        rows /= rows.norm(dim=1, keepdim=True).clamp(min=clip)
-        yield from rows.numpy()
-
-
 def sum_clipped(
     task: ReluMlpTask, model: Vector, examples: Examples, clip: float | None
-) -> FloatArray:
-    """Return the sum of the same vectors, float64[d]; of whole gradients if there is no clip."""
-    parameters = task.layout.unflatten(torch.tensor(model))
+) -> NDArray[np.float64]:
+    """Return the sum of the gradients, clipped and divided by the clip: float64[d], in norms of 1.
+
+    Of whole gradients, not divided, if there is no clip. Computed where the examples are.
+    """
+    parameters = task.layout.unflatten(torch.tensor(model, device=examples.inputs.device))
     entering, outputs = _forward(task, parameters, examples.inputs)
     loss = cross_entropy(outputs[-1], examples.labels, reduction="sum")
     slopes = torch.autograd.grad(loss, outputs)
@@ -81,12 +61,6 @@ def sum_clipped(
         named[f"layer{layer}.weight"] = u.T @ h
         named[f"layer{layer}.bias"] = u.sum(dim=0)
     return task.layout.flatten(named).astype(np.float64)
-
-
-def _loss(
-    task: ReluMlpTask, parameters: dict[str, Tensor], example: Tensor, label: Tensor
-) -> Tensor:
-    return cross_entropy(task.scores(parameters, example.unsqueeze(0)), label.unsqueeze(0))
 
 
 def _forward(

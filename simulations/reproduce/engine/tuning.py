@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from simulations.reproduce.engine.seeds import rng_of
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
+
+if TYPE_CHECKING:
+    from simulations.learning.data import Dataset, Split
 
 C = TypeVar("C", bound=Hashable)
 K = TypeVar("K", bound=Hashable)
@@ -96,3 +103,17 @@ def grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[An
     """Run the cells of all groups at once; return the results group by group."""
     results = iter(study.results(cell for group in groups for cell in group))
     return [[next(results) for _ in group] for group in groups]
+
+
+def held_out(data: Dataset, share: float) -> Dataset:
+    """Return the data with a part of the training examples in place of the test examples."""
+    train = data.train
+    count = round(share * len(train))
+    order = rng_of(0, "validation").permutation(len(train))
+    return replace(data, train=_part(train, order[count:]), test=_part(train, order[:count]))
+
+
+def _part(split: Split, chosen: NDArray[np.int64]) -> Split:
+    chosen = np.sort(chosen)
+    owners = None if split.owners is None else split.owners[chosen]
+    return replace(split, inputs=split.inputs[chosen], labels=split.labels[chosen], owners=owners)

@@ -1,1 +1,1 @@
-"""sqSGD's Figures 1 to 3, and its claims: `veilsum reproduce sqsgd`."""
+"""sqSGD's Figures 1 to 3 and 5, and its claims: `veilsum reproduce sqsgd`."""

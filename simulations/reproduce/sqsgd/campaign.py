@@ -1,4 +1,4 @@
-"""sqSGD's Figures 1 to 3: accuracy by levels, epsilon and baseline: `veilsum reproduce sqsgd`.
+"""sqSGD's Figures 1 to 3 and 5: accuracy by levels, epsilon, baseline: `veilsum reproduce sqsgd`.
 
 Source: sqSGD ("Practical Locally Private Federated Learning with Communication Efficiency"),
 Section 4.
@@ -19,8 +19,10 @@ from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
 from simulations.reproduce.engine.rows import Figures, Row
+from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
+from simulations.reproduce.engine.tuning import Way, climb, tune_then_evaluate
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
 from simulations.reproduce.sqsgd.plan import PRESETS, Plan, Run, build_model, runs, theory
 from simulations.reproduce.sqsgd.training import trained
@@ -34,33 +36,34 @@ TITLES = {
     "equal-vqsgd": "vqSGD, repeats not paid for",
     "vqsgd-paid": "vqSGD, repeats paid for",
     "sqsgd-narrow": "sqSGD, U/10, best division",
+    "traded-sqsgd": "sqSGD, bits of Figure 5",
 }
 
 PANELS = {
     1: "Figure 1: levels",
     2: "Figure 2: epsilon",
     3: "Figure 3: baselines at equal bits",
+    5: "Figure 5: levels against coordinates, at equal bits",
     0: "not in the paper",
 }
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
-    """Train every way at every seed."""
+    """Choose the rate of every way, and train it at every seed."""
     plan, task = study.plan, build_model(study.plan.model)
     data, chosen = dataset(plan.data), runs(study.plan, task.dimension)
-
-    def training(run: Run, seed: int) -> Cell:
-        return Cell(f"{run.name} {seed}", trained, (plan.setting, run.algorithm, run.name, seed))
-
+    found = tune_then_evaluate(study, {run.name: _way(study, run) for run in chosen})
     rows = [
         {
             "name": run.name,
             "figures": list(run.figures),
             **run.facts,
             "report_bytes": None if run.algorithm is None else run.algorithm.report_bytes,
-            "results": results,
+            "rate": _rate(plan, found[run.name].chosen),
+            "tried": [[_rate(plan, e), accuracy] for e, accuracy in found[run.name].tried.items()],
+            "results": found[run.name].runs,
         }
-        for run, results in zip(chosen, study.by_arm(chosen, training), strict=True)
+        for run in chosen
     ]
     return {
         "plan": {**plain(plan), "seeds": list(study.seeds)},
@@ -74,6 +77,32 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "theory": theory(plan, task.dimension),
         "runs": rows,
     }
+
+
+def _way(study: Study[Plan], run: Run) -> Way[int]:
+    """Choose the rate of a run with seeds of its own on held-out training examples."""
+    plan = study.plan
+
+    def cells(exponent: int, seeds: tuple[int, ...], validating: bool) -> list[Cell]:
+        rate, what = _rate(plan, exponent), "trial" if validating else "run"
+        return [
+            Cell(
+                f"{run.name}, {what}, rate {rate:g}, seed {seed}",
+                trained,
+                (plan.setting, run.algorithm, run.name, rate, seed, validating),
+            )
+            for seed in seeds
+        ]
+
+    return Way(
+        climb(0, plan.steps),
+        lambda exponent: cells(exponent, tried(study.seed, plan.tuning_seeds), True),
+        lambda exponent: cells(exponent, study.seeds, False),
+    )
+
+
+def _rate(plan: Plan, exponent: int) -> float:
+    return float(f"{plan.rate * 10.0 ** (exponent / 2):.3g}")
 
 
 def _spread(values: list[float]) -> str:
@@ -94,6 +123,7 @@ RUNS = (
     Column("sent of a client", "kept", ",d"),
     Column("bits", "bits", ",d"),
     Column("error of a report", "error", ".4g"),
+    Column("rate", "rate", "g"),
     Column("accuracy, %", _final),
     Column("mean over epochs, %", lambda row: _spread(mean_accuracies(row))),
 )
@@ -118,7 +148,12 @@ def _parts(figures: Figures) -> Iterator[Part]:
     curves = [{**row, **point} for row in rows for point in _curve(row)]
     title = "Accuracy by epoch, mean over seeds, %"
     yield pivot(title, (Column("run", "name"),), "epoch", percent("", "mean"), curves)
+    yield table("Rates tried", (Column("run", "name"), Column("rate: accuracy, %", _tried)), rows)
     yield table("What the settings mean", SETTINGS, figures["theory"])
+
+
+def _tried(row: Row) -> str:
+    return ", ".join(f"{rate:g}: {100 * accuracy:.1f}" for rate, accuracy in sorted(row["tried"]))
 
 
 def _curve(row: Row) -> list[dict[str, Any]]:
@@ -139,9 +174,9 @@ def plot(figures: Figures) -> Figure:
 
     Means over seeds, and bars from the lowest to the highest.
     """
-    figure, axes = panels(2, 2, 14, 10)
+    figure, axes = panels(2, 3, 20, 10)
     plain_row, *others = figures["runs"]
-    for panel, (number, title) in zip(chain(*axes), PANELS.items(), strict=True):
+    for panel, (number, title) in zip(chain(*axes), PANELS.items(), strict=False):
         curve(panel, _curve(plain_row), "epoch", "mean", Style(TITLES["plain"], "black", ""))
         drawn = [each for each in others if number in (each["figures"] or [0])]
         for place, row in enumerate(drawn):
@@ -150,6 +185,7 @@ def plot(figures: Figures) -> Figure:
             curve(panel, _curve(row), "epoch", "mean", style(place, label), "range")
         dress(panel, "epochs", "test accuracy, higher is better", title, percents=True)
         panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[1][2].set_axis_off()
     return figure
 
 

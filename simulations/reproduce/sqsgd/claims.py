@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
 from dp.local import ReconstructionProtection
 from simulations.reproduce.engine.claims import (
+    NOT_REPRODUCED,
     OURS,
+    REPRODUCED,
     UNDECIDED,
     Claim,
     Interval,
@@ -47,10 +50,11 @@ def mean_accuracies(row: Row) -> list[float]:
 
 def claims(figures: Figures) -> Iterator[Claim]:
     """Yield every claim that these figures have something to say of."""
-    for part in (_levels, _epsilons, _baselines, _theory):
+    for part in (_levels, _epsilons, _baselines, _trade, _theory):
         yield from part(figures)
     if figures["model"] != "resnet110":
-        text, why = "Figures 1 to 3 on ResNet-110", "not run: `--preset resnet110` needs a GPU"
+        text = "Figures 1 to 3, and 4, on ResNet-110"
+        why = "not run: `--preset resnet110` takes hours of a GPU"
         yield Claim(text, "Section 4", UNDECIDED, why)
 
 
@@ -89,6 +93,25 @@ def _epsilons(figures: Figures) -> Iterator[Claim]:
     yield _better(text, "Figure 2", found, SIGNIFICANT, f"{pair}: {shown(found)}")
 
 
+def _trade(figures: Figures) -> Iterator[Claim]:
+    """Yield what Figure 5 says."""
+    rows = sorted(_of(figures, 5), key=lambda row: int(row["levels"]))
+    pairs = list(pairwise(row for row in rows if row["levels"]))
+    found = [_gain(more, fewer) for fewer, more in pairs]
+    if not found:
+        return
+    falls, rises = any(each.below(0.0) for each in found), all(each.above(0.0) for each in found)
+    yield Claim(
+        "more levels and fewer coordinates, at equal bits, do not always raise accuracy",
+        "Figure 5",
+        REPRODUCED if falls else NOT_REPRODUCED if rises else UNDECIDED,
+        "; ".join(
+            f"K = {more['levels']} over {fewer['levels']}: {shown(each)}"
+            for (fewer, more), each in zip(pairs, found, strict=True)
+        ),
+    )
+
+
 def _baselines(figures: Figures) -> Iterator[Claim]:
     """Yield what Figure 3 says, and what the paper leaves out of it."""
     rows = {(row["way"], row["epsilon"]): row for row in figures["runs"]}
@@ -97,7 +120,7 @@ def _baselines(figures: Figures) -> Iterator[Claim]:
         at = f"at epsilon = {epsilon:g}"
         if piecewise := rows.get(("piecewise", epsilon)):
             found = _gain(own, piecewise)
-            text = f"sqSGD beats the Piecewise Mechanism significantly, {at}, equal bits, one rate"
+            text = f"sqSGD beats the Piecewise Mechanism significantly, {at}, equal bits, own rates"
             seen = f"{shown(found)}; the same residual, and no scaling, for both"
             yield _better(text, "Figure 3", found, SIGNIFICANT, seen)
         if scaled := rows.get(("piecewise-scaled", epsilon)):

@@ -1,8 +1,9 @@
-"""What `veilsum reproduce sqsgd` trains: Figures 1 to 3 of the paper, and a few runs beside them.
+"""What `veilsum reproduce sqsgd` trains: Figures 1 to 3 and 5, and a few runs beside them.
 
 Figure 1 varies the levels K at one epsilon, Figure 2 epsilon at one K, Figure 3 compares with the
 Piecewise Mechanism and vqSGD at equal bits: those of floor(epsilon/2.5) coordinates of 32 bits, as
-which the paper counts the Piecewise Mechanism. Beside them:
+which the paper counts the Piecewise Mechanism. Figure 5 varies K and how many coordinates are sent,
+at the bits of Figure 2. Every run has a learning rate of its own. Beside them:
 
 - the Piecewise Mechanism as published: no memory, coordinates scaled by d/k;
 - vqSGD with its repetitions paid for: the paper gives each of them the whole epsilon;
@@ -56,7 +57,6 @@ class Setting:
     model: str
     clients: int
     batch: int
-    rate: float
     epochs: int
 
     @property
@@ -77,16 +77,22 @@ class Plan:
     model: str = "lenet5"  # "lenet5", "resnet110", or "tiny" for 8 x 8 pixels
     clients: int = 10  # that share the examples equally; all take part in every round
     batch: int = 32  # examples of a client in a round
-    rate: float = 0.001  # of the server
+    # Of the server, tried first; the others are 10^(1/2) times more or less than the last one
+    rate: float = 0.001
+    steps: int = 5  # of that kind, up or down, at most
     bound: float = 10.0  # U, norm of an update and largest coordinate of a report
     ratio: float = 0.005  # r, coordinates that are sent, of all
-    epochs: int = 3  # of every run; an epoch is as many rounds as it takes to see all examples once
+    epochs: int = (
+        10  # of every run; an epoch is as many rounds as it takes to see all examples once
+    )
     levels: tuple[int, ...] = (2, 8, 32)  # K of Figure 1
     epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)  # of Figure 2
     middle: int = 16  # K of Figure 2
     compared: tuple[float, ...] = (200.0, 400.0)  # epsilons of Figure 3
     compared_levels: int = 16  # K of Figure 3
+    traded: tuple[int, ...] = (2, 8, 32, 128)  # K of Figure 5
     seeds: int = 3  # runs of everything, each with first parameters, batches and noise of its own
+    tuning_seeds: int = 2  # others, which choose the rates
     force: bool = False  # whether to train ResNet-110 without a GPU, which takes weeks
 
     @property
@@ -97,7 +103,7 @@ class Plan:
     @property
     def setting(self) -> Setting:
         """Return what all runs have in common."""
-        return Setting(self.data, self.model, self.clients, self.batch, self.rate, self.epochs)
+        return Setting(self.data, self.model, self.clients, self.batch, self.epochs)
 
     def check(self) -> None:
         """Refuse an unknown network, and weeks of training, with a `ConfigurationError`."""
@@ -123,10 +129,13 @@ PRESETS = {
         bound=3.0,
         ratio=0.1,
         epochs=10,
+        steps=1,
         levels=(2, 8),
         epsilons=(20.0, 60.0),
         compared=(60.0,),
+        traded=(2, 8),
         seeds=2,
+        tuning_seeds=1,
     ),
 }
 
@@ -168,8 +177,17 @@ def runs(plan: Plan, dimension: int) -> list[Run]:
         found[run.name] = replace(run, figures=figures)
     for epsilon in plan.compared:
         found |= {run.name: run for run in _compared(plan, dimension, epsilon)}
+    for levels in plan.traded:
+        few = min(dimension, kept * bits_of(plan.middle) // bits_of(levels))
+        run = _sqsgd(plan, dimension, few, levels, plan.figure1_epsilon, "traded-sqsgd")
+        found[run.name] = replace(run, figures=(5,))
     found |= {run.name: run for run in _beside(plan, dimension, max(plan.compared))}
     return list(found.values())
+
+
+def bits_of(levels: int) -> int:
+    """Return the bits of a coordinate with so many levels."""
+    return (levels - 1).bit_length()
 
 
 def equal_bits(epsilon: float, dimension: int) -> int:
@@ -180,7 +198,7 @@ def equal_bits(epsilon: float, dimension: int) -> int:
 def _compared(plan: Plan, dimension: int, epsilon: float) -> Iterator[Run]:
     """Figure 3 at one epsilon: the same residual and the same bits for those who sample."""
     bits, levels = equal_bits(epsilon, dimension), plan.compared_levels
-    kept = min(dimension, bits // (levels - 1).bit_length())
+    kept = min(dimension, bits // bits_of(levels))
     yield replace(_sqsgd(plan, dimension, kept, levels, epsilon, "equal-sqsgd"), figures=(3,))
     count = sampled_count(dimension, epsilon)
     each = Piecewise(shared_epsilon(epsilon, count))

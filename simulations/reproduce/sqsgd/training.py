@@ -22,6 +22,7 @@ from simulations.learning.local_dp import ClientMemory, LocalAlgorithm
 from simulations.learning.training import LocalTraining, local_updates
 from simulations.reproduce.engine.seeds import bytes_of, rng_of
 from simulations.reproduce.engine.study import dataset
+from simulations.reproduce.engine.tuning import held_out
 from simulations.reproduce.sqsgd.plan import Setting
 from sketch import PublicSeed
 
@@ -30,17 +31,29 @@ Floats = NDArray[np.float64]
 # Parameters this much longer than the first ones are those of a run that diverged
 LARGEST_GROWTH: Final = 10.0
 
+VALIDATION: Final = 1 / 6  # share of the training examples on which rates are tried
+
 # Half the time of larger ones: feature maps of the first layer fit the cache
 EVALUATION_BATCH: Final = 32
 
 
 @one_thread()
 def trained(
-    setting: Setting, algorithm: LocalAlgorithm | None, name: str, seed: int
+    setting: Setting,
+    algorithm: LocalAlgorithm | None,
+    name: str,
+    rate: float,
+    seed: int,
+    validating: bool,
 ) -> dict[str, Any]:
-    """Train one network; return its accuracy after every epoch. Noise is derived from the name."""
+    """Train one network; return its accuracy after every epoch. Noise is derived from the name.
+
+    Rates are chosen by runs that are `validating`: tested on training examples that are held out.
+    """
     device = "cuda" if torch.cuda.is_available() and setting.model != "tiny" else "cpu"
-    return Training(setting, dataset(setting.data), seed, device).train(algorithm, name)
+    data = dataset(setting.data)
+    data = held_out(data, VALIDATION) if validating else data
+    return Training(setting, data, seed, device).train(algorithm, name, rate)
 
 
 class Training:
@@ -57,7 +70,7 @@ class Training:
         order = rng_of(seed, 0).permutation(len(data.train))
         self._members = np.array_split(order, setting.clients)
 
-    def train(self, algorithm: LocalAlgorithm | None, name: str) -> dict[str, Any]:
+    def train(self, algorithm: LocalAlgorithm | None, name: str, rate: float) -> dict[str, Any]:
         """Train one network; return its accuracy after every epoch.
 
         A run that diverges ends there; what its parameters do then stands for the later epochs.
@@ -71,14 +84,15 @@ class Training:
                 if diverged:
                     break
                 mean = self.mean(algorithm, name, model, memory, rounds)
-                moved = model + self.setting.rate * mean
+                moved = model + rate * mean
                 rounds += 1
                 # False for NaN, too.
                 diverged = not float(np.linalg.norm(moved)) <= limit
                 model = model if diverged else moved.astype(np.float32)
             tested = self.task.evaluate(model, self._data.test, EVALUATION_BATCH)
             curve.append({"epoch": epoch, "accuracy": tested.accuracy, "loss": tested.loss})
-        return {"curve": curve, "rounds": rounds, "diverged": diverged}
+        accuracy = curve[-1]["accuracy"]
+        return {"curve": curve, "accuracy": accuracy, "rounds": rounds, "diverged": diverged}
 
     def mean(
         self,
