@@ -205,6 +205,7 @@ class Task(ABC):
         batch: int = EVALUATION_BATCH,  # the most examples that are looked at together, at least 1
         executor: Executor | None = None,
         ranks: Ranks = ALONE,  # which share the batches; all get the same result
+        device: str = "cpu",  # where to compute, as torch names it
     ) -> Evaluation:
         """Measure accuracy and mean loss of parameters float32[d] on a split.
 
@@ -216,10 +217,10 @@ class Task(ABC):
         """
         if batch < 1:
             raise ValueError(f"batch must be at least 1, got {batch}")
-        parameters = self.layout.unflatten(torch.tensor(vector))
+        parameters = self.layout.unflatten(torch.tensor(vector, device=device))
         parts = [slice(first, first + batch) for first in range(0, len(split), batch)]
         own = parts[ranks.rank :: ranks.size]
-        tasks = (partial(self._tally, parameters, split, part) for part in own)
+        tasks = (partial(self._tally, parameters, split, part, device) for part in own)
         tallies = [tally() for tally in in_order(tasks, executor, EVALUATED_AHEAD)]
         loss, right, count = 0.0, 0, 0
         gathered = ranks.gather(tallies)
@@ -232,12 +233,12 @@ class Task(ABC):
         return Evaluation(accuracy=right / count, loss=loss / count)
 
     def _tally(
-        self, parameters: dict[str, Tensor], split: Split, part: slice
+        self, parameters: dict[str, Tensor], split: Split, part: slice, device: str
     ) -> tuple[float, int, int]:
         """Total loss, right predictions and number of targets of a part."""
         with torch.no_grad():
-            inputs = torch.tensor(split.inputs[part])
-            targets = self.targets(inputs, torch.tensor(split.labels[part]))
+            inputs = torch.tensor(split.inputs[part], device=device)
+            targets = self.targets(inputs, torch.tensor(split.labels[part], device=device))
             scores = self.scores(parameters, inputs)
             right = self.right(scores, targets)
             lost = float(self.mean_loss(scores, targets)) * len(right) if len(right) else 0.0

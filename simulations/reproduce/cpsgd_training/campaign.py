@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final
 
@@ -79,7 +80,9 @@ def _way(study: Study[Plan], run: Run) -> Way[int]:
         rate = _rate(plan, run, exponent)
         what = "trial" if validating else "run"
         name = f"{run.name}, {what}, rate {rate:g}, seed {seed}"
-        return Cell(name, trained, (plan.course, run, rate, seed, validating))
+        steps = min(plan.steps, plan.trial_steps) if validating else plan.steps
+        course = replace(plan.course, steps=steps)
+        return Cell(name, trained, (course, run, rate, seed, validating))
 
     return Way(
         climb(0, plan.doublings),

@@ -28,14 +28,12 @@ KNOTS: Final = 7  # of the field, along a side; cubic in between
 def deformed(pictures: Tensor, generator: torch.Generator) -> Tensor:
     """Return float32[n, h, w], every picture deformed in its own way; 0 comes in from outside.
 
-    Draws are made by the generator, on the CPU; the rest is computed where the pictures are.
+    Pictures and generator are on one device; draws differ from one kind of device to another.
     """
-    n, height, width = pictures.shape
-    where = pictures.device
-    turn, across, along, shear, x, y = (
-        torch.rand((6, n), generator=generator).mul_(2.0).sub_(1.0).to(where)
-    )
-    field = ELASTIC * torch.randn((n, 2, KNOTS, KNOTS), generator=generator).to(where)
+    (n, height, width), where = pictures.shape, pictures.device
+    uniform = torch.rand((6, n), generator=generator, device=where).mul_(2.0).sub_(1.0)
+    turn, across, along, shear, x, y = uniform
+    field = torch.randn((n, 2, KNOTS, KNOTS), generator=generator, device=where).mul_(ELASTIC)
     cos, sin = torch.cos(TURN * turn), torch.sin(TURN * turn)
     across, along = 1.0 + STRETCH * across, 1.0 + STRETCH * along
     lines = (

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import torch
+from torch import Tensor
 
 from simulations.common.threads import one_thread
 from simulations.learning.configuration import Server
@@ -61,7 +63,7 @@ class Plan:
     deformed: bool = True  # anew in every pass; if not, clients take part once in every pass
     # Clients of a step, padded dimension, delta of a step
     setting: Setting = field(default_factory=Setting)
-    levels: tuple[int, ...] = (2, 4, 16, 64)  # k
+    levels: tuple[int, ...] = (2, 4, 16)  # k
     epsilons: tuple[float, ...] = (2.0, 4.0)  # of a step
     steps: int = 2500  # of every run
     clip: float = 1.0  # gradient norm D of the private runs
@@ -70,6 +72,7 @@ class Plan:
     rate: float = 0.5
     plain_rate: float = 0.05
     doublings: int = 3  # of the rate, up or down, at most
+    trial_steps: int = 1000  # of the runs that choose a rate
     seeds: int = 3  # of every run at its own rate, which one more seed has chosen
 
     def __post_init__(self) -> None:
@@ -142,9 +145,10 @@ class Training:
             raise ValueError(f"{len(data.train)} examples for {course.setting.clients} clients")
         if self.task.dimension > course.setting.dimension:
             raise ValueError(f"{self.task.dimension} parameters in {course.setting.dimension}")
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._inputs = torch.tensor(data.train.inputs, device=device)
-        self._labels = torch.tensor(data.train.labels, device=device)
+        self._device = "cuda" if torch.cuda.is_available() else "cpu"
+        self._inputs = torch.tensor(data.train.inputs, device=self._device)
+        self._labels = torch.tensor(data.train.labels, device=self._device)
+        self._order = lru_cache(1)(self._drawn_order)
 
     @property
     def steps_of_pass(self) -> int:
@@ -163,17 +167,19 @@ class Training:
     def examples(self, step: int) -> Examples:
         """The clients of a step; every pass has an order of its own."""
         number, place = divmod(step, self.steps_of_pass)
-        order = rng_of(self._seed, 0, number).permutation(len(self._labels))
         clients = self.course.setting.clients
-        chosen = torch.from_numpy(order[place * clients : (place + 1) * clients])
-        chosen = chosen.to(self._labels.device)
+        chosen = self._order(number)[place * clients : (place + 1) * clients]
         inputs = self._inputs[chosen]
         if self.course.deformed:
             drawn = int(rng_of(self._seed, 2, step).integers(1 << 62))
             side = math.isqrt(self._data.features)
             pictures = inputs.reshape(clients, side, side)
-            inputs = deformed(pictures, torch.Generator().manual_seed(drawn))
+            inputs = deformed(pictures, torch.Generator(self._device).manual_seed(drawn))
         return Examples(inputs, self._labels[chosen])
+
+    def _drawn_order(self, number: int) -> Tensor:
+        order = rng_of(self._seed, 0, number).permutation(len(self._labels))
+        return torch.from_numpy(order).to(self._device)
 
     def train(self, run: Run, rate: float) -> dict[str, Any]:
         """Train one network; return its accuracy, and on the way there."""

@@ -92,7 +92,7 @@ class Plan:
     compared_levels: int = 16  # K of Figure 3
     traded: tuple[int, ...] = (2, 8, 32, 128)  # K of Figure 5
     seeds: int = 3  # runs of everything, each with first parameters, batches and noise of its own
-    tuning_seeds: int = 2  # others, which choose the rates
+    tuning_seeds: int = 1  # others, which choose the rates
     force: bool = False  # whether to train ResNet-110 without a GPU, which takes weeks
 
     @property

@@ -33,7 +33,7 @@ LARGEST_GROWTH: Final = 10.0
 
 VALIDATION: Final = 1 / 6  # share of the training examples on which rates are tried
 
-# Half the time of larger ones: feature maps of the first layer fit the cache
+# On a CPU half the time of larger ones: feature maps of the first layer fit the cache
 EVALUATION_BATCH: Final = 32
 
 
@@ -89,7 +89,9 @@ class Training:
                 # False for NaN, too.
                 diverged = not float(np.linalg.norm(moved)) <= limit
                 model = model if diverged else moved.astype(np.float32)
-            tested = self.task.evaluate(model, self._data.test, EVALUATION_BATCH)
+            tested = self.task.evaluate(
+                model, self._data.test, EVALUATION_BATCH, device=self._device
+            )
             curve.append({"epoch": epoch, "accuracy": tested.accuracy, "loss": tested.loss})
         accuracy = curve[-1]["accuracy"]
         return {"curve": curve, "accuracy": accuracy, "rounds": rounds, "diverged": diverged}
