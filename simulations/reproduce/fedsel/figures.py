@@ -7,8 +7,9 @@ how well the accuracy *on this table* is known.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, data_dir_here
 from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
+from simulations.reproduce.fedsel import theory
 from simulations.reproduce.fedsel.plan import (
     HONEST,
     PAPER_TABLE3,
@@ -28,6 +30,8 @@ from simulations.reproduce.fedsel.plan import (
     Model,
     Plan,
     baseline,
+    by_rule,
+    choosing,
     flat,
     other_arms,
     staged,
@@ -37,7 +41,9 @@ from simulations.reproduce.fedsel.tables import Examples, load
 from simulations.reproduce.fedsel.training import Task, cross_validated
 
 OWN: Final = "own"  # every arm at its own best rate
-Tuned = tuple[str, Model, Arm]
+EARLY: Final = 20  # steps, of about 100, after which Figure 2 (a) and (b) are read once
+# A table, what is trained there, at any rate, and an arm
+Tuned = tuple[str, Task, Arm]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +58,16 @@ class Result:
 class Bench:
     """Results of a study, in one of the ways to choose learning rates.
 
-    Figures are put together twice: first to learn which cells they need, with chances of one half
-    in the place of results, and again when all of these have been trained.
+    Figures are put together three times: to learn whose rates they need, then which cells, with
+    chances of one half in the place of results, and again when all of these have been trained.
     """
 
     study: Study[Plan]
     tables: dict[str, Examples]
-    tuned: dict[Tuned, Outcome[float]]
+    tuned: dict[Tuned, Outcome[float]] = field(default_factory=dict)
     wanted: list[Cell] = field(default_factory=list)
     results: dict[str, Result] = field(default_factory=dict)
+    asked: dict[Tuned, None] = field(default_factory=dict)  # in their order
 
     @property
     def plan(self) -> Plan:
@@ -70,14 +77,43 @@ class Bench:
     def result(
         self, table: str, model: Model, mode: str, arm: Arm, repeats: int, **task: Any
     ) -> tuple[Result, float]:
-        """Return the result at the common rate, or at the arm's own, and that rate."""
-        rate = self.tuned[table, model, arm].chosen if mode == OWN else float(mode)
+        """Return the result at the common rate, or at the arm's own, and that rate.
+
+        Own rates are those of one epoch.
+        """
+        rate = math.nan
+        if mode != OWN:
+            rate = float(mode)
+        else:
+            once = Task(model, 0.0, **{**task, "epochs": 1, "accumulate": True})
+            self.asked[table, once, arm] = None
+            if (table, once, arm) in self.tuned:
+                rate = self.tuned[table, once, arm].chosen
         asked = cell(self.study, table, Task(model, rate, **task), arm, tuple(range(repeats)))
         if asked.name in self.results:
             return self.results[asked.name], rate
-        self.wanted.append(asked)
+        if not math.isnan(rate):
+            self.wanted.append(asked)
         halves = np.full((repeats, self.plan.folds), 0.5)
         return Result(halves, halves), rate
+
+    def tune(self) -> None:
+        """Try all rates for every arm, in repetitions that count for nothing else."""
+        plan, repeats = self.plan, tried(0, self.plan.tuning_repeats)
+
+        def way(table: str, task: Task, arm: Arm) -> Way[float]:
+            return Way(
+                grid(plan.rates),
+                lambda rate: [cell(self.study, table, replace(task, rate=rate), arm, repeats)],
+                # What is evaluated depends on the figure.
+                lambda rate: [],
+                # Of equals the larger rate.
+                lambda means: max(means, key=lambda rate: (means[rate], rate)),
+            )
+
+        ways = {key: way(*key) for key in self.asked}
+        measure = lambda found: float(np.mean(found["accuracy"]))  # noqa: E731 - said in a word
+        self.tuned = tune_then_evaluate(self.study, ways, measure)
 
     def train(self) -> None:
         """Train what was asked for."""
@@ -89,6 +125,7 @@ class Bench:
 def cell(study: Study[Plan], table: str, task: Task, arm: Arm, repeats: tuple[int, ...]) -> Cell:
     """Return one arm on one table, in some repetitions of a cross-validation."""
     how = f"{task.model} {task.rate:g} {task.epochs} {'' if task.accumulate else 'forgetful '}"
+    how += f"{'scaled ' if task.scaled else ''}{task.batch:g} {task.steps or ''} "
     epsilons = f"{arm.choice_epsilon:g} {arm.value_epsilon:g}"
     name = f"{table} {how}{arm.name} {epsilons} {repeats[0]}-{repeats[-1]}"
     given = (table, task, arm, repeats, study.plan.folds, study.seed)
@@ -97,11 +134,17 @@ def cell(study: Study[Plan], table: str, task: Task, arm: Arm, repeats: tuple[in
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Train what is needed, and return all figures as plain JSON values."""
-    tables = {name: load(name, data_dir_here()) for name in study.plan.tables}
-    bench = Bench(study, tables, _rates(study))
+    bench = Bench(study, {name: load(name, data_dir_here()) for name in study.plan.tables})
+    _parts(bench)
+    bench.tune()
     _parts(bench)
     bench.train()
-    return _parts(bench)
+    return {
+        **_parts(bench),
+        "times": theory.times(study),
+        "noise": theory.noises(study.plan),
+        "theorem2": theory.theorem2(),
+    }
 
 
 def _parts(bench: Bench) -> dict[str, Any]:
@@ -116,43 +159,16 @@ def _parts(bench: Bench) -> dict[str, Any]:
     return {
         "tables": tables,
         "spent": list(_spent(bench)),
-        "tuning": list(_tuning(bench)),
+        "tuning": list(_tuning(bench)) if bench.tuned else [],
         "table3": list(_table3(bench)),
         "figure2f": list(_sweep(bench, epochs=1)),
         "figure2g": list(_sweep(bench, epochs=2)),
         "figure2hi": list(_others(bench)),
+        "figure2ad": list(_choices(bench)),
+        "figure3a": list(_kept(bench)),
+        "figure3b": list(_shares(bench)),
+        "figure3c": list(_batches(bench)),
     }
-
-
-def _rates(study: Study[Plan]) -> dict[Tuned, Outcome[float]]:
-    """Try all rates for every arm, for one epoch, in repetitions that count for nothing else."""
-    plan = study.plan
-    everywhere = [*table3_arms(plan.epsilon), baseline()]
-    swept = [
-        arm
-        for epsilon in sorted({*plan.sweep, plan.epsilon})
-        for arm in (flat("PM", epsilon), *(staged(s, "PM", epsilon) for s in HONEST))
-    ]
-    arms = {model: everywhere for model in plan.models}
-    arms[SWEPT] = [*arms.get(SWEPT, [baseline()]), *swept, *other_arms(plan.epsilon)]
-    repeats = tried(0, plan.tuning_repeats)
-
-    def way(table: str, model: Model, arm: Arm) -> Way[float]:
-        return Way(
-            grid(plan.rates),
-            lambda rate: [cell(study, table, Task(model, rate), arm, repeats)],
-            # What is evaluated depends on the figure.
-            lambda rate: [],
-            # Of equals the larger rate.
-            lambda means: max(means, key=lambda rate: (means[rate], rate)),
-        )
-
-    ways = {
-        (table, model, arm): way(table, model, arm)
-        for table, model in product(plan.tables, arms)
-        for arm in arms[model]
-    }
-    return tune_then_evaluate(study, ways, lambda found: float(np.mean(found["accuracy"])))
 
 
 def _interval(values: NDArray[np.float64]) -> dict[str, Any]:
@@ -240,7 +256,7 @@ def _tuning(bench: Bench) -> Rows:
     plan = bench.plan
     arms = [*table3_arms(plan.epsilon), baseline()]
     for table, model, arm in product(plan.tables, plan.models, arms):
-        tuned = bench.tuned[table, model, arm]
+        tuned = bench.tuned[table, Task(model, 0.0), arm]
         trials = [tuned.trials[rate][0] for rate in plan.rates]
         yield {
             "table": table,
@@ -296,3 +312,79 @@ def _others(bench: Bench) -> Rows:
                 reference = found["PS-PM"]
             where = {"rate": rate, "table": table, "model": SWEPT, "mode": mode, "arm": arm.name}
             yield _row(result, reference, **where)
+
+
+def _choices(bench: Bench) -> Rows:
+    """Yield choices whose values are exact, early and at the end, beside a random coordinate."""
+    plan = bench.plan
+    random, top = Arm("NP-RS", "random"), Arm("NP-K", "top")
+    for table, mode, steps in product(plan.tables, modes([plan.figure_rate]), (EARLY, None)):
+
+        def result(arm: Arm, at: str = table, how: str = mode, to: int | None = steps) -> Result:
+            return bench.result(at, SWEPT, how, arm, plan.sweep_repeats, steps=to)[0]
+
+        known = {"table": table, "mode": mode, "steps": steps}
+        reference = result(random)
+        for arm in (baseline(), random, top):
+            row = _row(result(arm), reference, **known, arm=arm.name, epsilon=None)
+            yield row
+        for selection in range(len(HONEST)):
+            arms = [choosing(epsilon)[selection] for epsilon in sorted(plan.choices)]
+            found = [result(arm) for arm in arms]
+            for arm, mine in zip(arms, found, strict=True):
+                row = _row(mine, reference, **known, arm=arm.name, epsilon=arm.choice_epsilon)
+                row["over_least"] = _difference(mine, found[0])
+                if arm.name != "EXP":
+                    exponential = result(choosing(arm.choice_epsilon)[0])
+                    row["over_exponential"] = _difference(mine, exponential)
+                yield row
+
+
+def _kept(bench: Bench) -> Rows:
+    """Yield two epochs with what is kept times the rate, "-O", and what keeping it plain gains."""
+    plan = bench.plan
+    for table, mode in product(plan.tables, modes([min(plan.common_rates)])):
+        for selection in HONEST:
+            arm = staged(selection, "PM", plan.epsilon)
+            given = (table, SWEPT, mode, arm, plan.sweep_repeats)
+            plain, _ = bench.result(*given, epochs=2)
+            scaled, rate = bench.result(*given, epochs=2, scaled=True)
+            known = {"table": table, "mode": mode, "arm": f"{arm.name}-O", "rate": rate}
+            yield {**_row(scaled, None, **known), "by_plain": _difference(plain, scaled)}
+
+
+def _shares(bench: Bench) -> Rows:
+    """Yield FedSel by the share of epsilon for the choice, on the last table, at own rates."""
+    plan = bench.plan
+    table = plan.tables[-1]
+    for epsilon in (min((*plan.sweep, plan.epsilon)), plan.epsilon):
+
+        def result(arm: Arm) -> Result:
+            return bench.result(table, SWEPT, OWN, arm, plan.sweep_repeats)[0]
+
+        pm = result(flat("PM", epsilon))
+        for selection in HONEST:
+            arms = [staged(selection, "PM", epsilon, share=share) for share in plan.shares]
+            found = [result(arm) for arm in arms]
+            for share, arm, mine in zip(plan.shares, arms, found, strict=True):
+                known = {"table": table, "epsilon": epsilon, "arm": arm.name, "share": share}
+                yield {**_row(mine, pm, **known), "under_first": _difference(found[0], mine)}
+
+
+def _batches(bench: Bench) -> Rows:
+    """Yield FedSel with its rule for mu, by users of a step, on the last table, at own rates."""
+    plan = bench.plan
+    table = plan.tables[-1]
+    examples = bench.tables[table]
+    training = len(examples.labels) * (plan.folds - 1) // plan.folds
+    for batch in plan.batches:
+        how: dict[str, Any] = {"batch": batch, "steps": plan.batch_steps}
+        given, clients = (table, SWEPT, OWN), round(batch * training)
+        known = {"table": table, "batch": batch, "clients": clients}
+        pm, _ = bench.result(*given, flat("PM", plan.epsilon), plan.sweep_repeats, **how)
+        yield _row(pm, None, **known, arm="PM", share=None)
+        for selection in HONEST:
+            arm = by_rule(selection, plan.epsilon, examples.inputs.shape[1], clients)
+            mine, _ = bench.result(*given, arm, plan.sweep_repeats, **how)
+            share = arm.choice_epsilon / plan.epsilon
+            yield _row(mine, pm, **known, arm=arm.name, share=share)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from dp.local.selection import (
@@ -17,9 +17,10 @@ from dp.local.selection import (
     perturbed_sampling,
     printed_perturbed_encoding,
 )
+from dp.local.two_stage import selection_share_for
 
-# Coordinates that are sent; "blind" is a random one that is not scaled up
-Selection = Literal["all", "random", "projected", "blind", "EXP", "PE", "PE-printed", "PS"]
+# Coordinates that are sent; "blind" is a random one that is not scaled up, "top" the largest
+Selection = Literal["all", "random", "projected", "blind", "top", "EXP", "PE", "PE-printed", "PS"]
 
 Model = Literal["logistic", "SVM"]
 
@@ -30,6 +31,8 @@ SELECTIONS: Final[tuple[Selection, ...]] = ("EXP", "PE", "PE-printed", "PS")
 
 HONEST: Final[tuple[Selection, ...]] = ("EXP", "PE", "PS")  # those that keep their promise
 CHOICE_SHARE: Final = 0.1  # mu, the share of epsilon for choosing
+LARGEST_SHARE: Final = 0.2  # theta, the most of it by the rule of Figure 3 (c)
+CERTAIN: Final = 40.0  # an epsilon with which nothing is left to chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class Arm:
         top = min(max(1, round(KEPT_SHARE * dimension)), dimension - 1)
         makers: dict[str, Callable[[], RankSelector]] = {
             "blind": lambda: perturbed_sampling(dimension, top, 0.0),
+            "top": lambda: perturbed_sampling(dimension, 1, CERTAIN),
             "EXP": lambda: exponential(dimension, self.choice_epsilon),
             "PE": lambda: perturbed_encoding(dimension, top, self.choice_epsilon),
             "PE-printed": lambda: printed_perturbed_encoding(dimension, top, self.choice_epsilon),
@@ -71,9 +75,16 @@ def blind(epsilon: float) -> Arm:
     return Arm("RND-PM", "blind", "PM", 0.0, epsilon)
 
 
-def staged(selection: Selection, values: Values, epsilon: float, *, control: bool = False) -> Arm:
+def staged(
+    selection: Selection,
+    values: Values,
+    epsilon: float,
+    *,
+    control: bool = False,
+    share: float = CHOICE_SHARE,
+) -> Arm:
     """FedSel: epsilon in two parts, or, in the controls "-C", all of it for the value and more."""
-    for_choice = CHOICE_SHARE * epsilon
+    for_choice = share * epsilon
     name = f"{selection}-{values}" + ("-C" if control else "")
     return Arm(name, selection, values, for_choice, epsilon if control else epsilon - for_choice)
 
@@ -81,6 +92,19 @@ def staged(selection: Selection, values: Values, epsilon: float, *, control: boo
 def baseline() -> Arm:
     """Return the arm without privacy, which sends whole gradients."""
     return Arm("NP", "all")
+
+
+def choosing(epsilon: float) -> list[Arm]:
+    """Figure 2 (a) to (d): choices alone, every value exact."""
+    return [Arm(selection, selection, "exact", epsilon) for selection in HONEST]
+
+
+def by_rule(selection: Selection, epsilon: float, dimension: int, clients: int) -> Arm:
+    """Figure 3 (c): the choice has what is left when values have enough, theta at most."""
+    share = selection_share_for(dimension, clients, epsilon, LARGEST_SHARE)
+    if share == 0.0:
+        return replace(blind(epsilon), name=f"{selection}-PM")
+    return staged(selection, "PM", epsilon, share=share)
 
 
 def table3_arms(epsilon: float) -> list[Arm]:
@@ -128,7 +152,16 @@ class Plan:
     rates: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
     repeats: int = 10  # of the cross-validation in Table 3
     sweep_repeats: int = 4  # the same in the figures
-    tuning_repeats: int = 2  # the same to find rates
+    tuning_repeats: int = 3  # the same to find rates
+    # Epsilons of a choice, in Figure 2 (a) to (d)
+    choices: tuple[float, ...] = (0.5, 1.0, 4.0, 8.0)
+    # Of Figure 3 (b), on the last table: mu, the first of which the paper calls the best
+    shares: tuple[float, ...] = (0.1, 0.2, 0.4, 0.8)
+    # Of Figure 3 (c): users of a step, of all that train, and how many steps
+    batches: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02)
+    batch_steps: int = 50
+    # Coordinates of Figure 2 (e) and of Table 1
+    dimensions: tuple[int, ...] = (10, 100, 1000, 10_000)
     folds: int = 5  # of each
 
     def __post_init__(self) -> None:
@@ -147,6 +180,10 @@ PRESETS = {
         sweep=(),
         common_rates=(1.0,),
         rates=(1.0, 10.0),
+        choices=(1.0, 4.0),
+        shares=(0.1, 0.8),
+        batches=(0.01, 0.02),
+        dimensions=(10, 100),
         repeats=2,
         sweep_repeats=2,
         tuning_repeats=1,

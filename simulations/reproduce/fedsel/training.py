@@ -14,8 +14,9 @@ Source: Liu et al. 2020 (arXiv 2003.10637), Algorithm 1 and Section 5.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +48,9 @@ class Task:
     epochs: int = 1  # how often everybody reports
     accumulate: bool = True  # whether clients keep what was not chosen for their next report
     momentum: float = 0.5  # eta, of what was kept
+    scaled: bool = False  # "-O" of Figure 3 (a): clients scale by alpha before they keep and clip
+    batch: float = BATCH_SHARE  # users of a step, of all that train
+    steps: int | None = None  # at which to end; at the end of the epochs by default
 
 
 def slopes(model: Model, margins: Floats, labels: Floats) -> Floats:
@@ -93,7 +97,7 @@ def piecewise(values: Floats, epsilon: float, rng: np.random.Generator) -> Float
 class Run:
     """One model, trained by some of the users of a table, who have one example each.
 
-    A step asks one in a hundred of the users, int64[n]. Arms of one seed ask them in the same
+    A step asks a share of the users, int64[n]. Arms of one seed ask them in the same
     order.
     """
 
@@ -116,17 +120,22 @@ class Run:
     @property
     def batch(self) -> int:
         """Return m, the users of a step."""
-        return max(1, round(BATCH_SHARE * len(self._users)))
+        return max(1, round(self._task.batch * len(self._users)))
 
     def trained(self) -> Floats:
         """Return float64[d], the weights after the last step."""
         weights = np.zeros(self._dimension)
+        for asked in itertools.islice(self._asked(), self._task.steps):
+            mean = self._mean(weights, asked)
+            weights -= mean if self._task.scaled else self._task.rate * mean
+        return weights
+
+    def _asked(self) -> Iterator[NDArray[np.int64]]:
+        """Yield the users of every step."""
         for _ in range(self._task.epochs):
             order = self._order.permutation(self._users)
             for start in range(0, len(order) - self.batch + 1, self.batch):
-                asked = order[start : start + self.batch]
-                weights -= self._task.rate * self._mean(weights, asked)
-        return weights
+                yield order[start : start + self.batch]
 
     def _mean(self, weights: Floats, users: NDArray[np.int64]) -> Floats:
         """Return float64[d], the mean of the reports of some users."""
@@ -138,6 +147,8 @@ class Run:
             return np.asarray(factors @ inputs / len(users) + shrink)
         if self._selector is not None:
             gradients = factors[:, None] * inputs + shrink
+            if self._task.scaled:
+                gradients *= self._task.rate
             return self._selected(gradients, users, self._selector.law)
         if self._arm.selection == "projected":
             short = self._sampled(inputs @ self._projection, factors, shrink @ self._projection)
