@@ -16,7 +16,7 @@ from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, est
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Legend, Style, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, Text, table
+from simulations.reproduce.engine.render import Column, Part, pivot, table
 from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
@@ -138,20 +138,41 @@ FAMILIES: Final = {
     "tail": ("clients", "clients; the mean is a power law"),
 }
 
-METHODS: Final = (
+POINT: Final = (
     Column("mean", "family"),
     Column("n", "clients"),
     Column("norm", "norm", "g"),
-    Column("method", lambda row: f"genie: {row['picked']}" if "picked" in row else row["method"]),
-    Column("squared error (95 %)", "error", ".3g", 1, "error_half_width", ".1g"),
-    Column("coordinates sent (95 %)", "sent", ".0f", 1, "sent_half_width"),
-    Column("rounds", "rounds", ".1f"),
-    Column("most spent of epsilon", "most_spent", ".3f"),
+)
+RATIOS: Final = (
+    Column("method", "method"),
+    *(Column(f"{form} form", f"{form}.text") for form in FORMS),
 )
 
 
 def _rows(figures: Figures, form: str) -> list[dict[str, Any]]:
     return [{**point, **row} for point in figures["points"] for row in point["forms"][form]]
+
+
+def _cell(row: Row) -> str:
+    """Squared error, its interval, and coordinates that a client sends."""
+    picked = f" ({row['picked']})" if "picked" in row else ""
+    return f"{row['error']:.3g} ± {row['error_half_width']:.1g} / {row['sent']:.0f}{picked}"
+
+
+def _ratios(figures: Figures) -> Iterator[Row]:
+    """Yield the range of the error over that of no compression, and of what is sent."""
+    for method, look in SHOWN.items():
+        row: dict[str, Any] = {"method": look.label}
+        for form in FORMS:
+            pairs = []
+            for point in figures["points"]:
+                found = {each["method"]: each for each in point["forms"][form]}
+                pairs.append((found[method], found["fixed 1"]))
+            errors = [mine["error"] / plain["error"] for mine, plain in pairs]
+            sent = [mine["sent"] for mine, _ in pairs]
+            text = f"{min(errors):.3g} to {max(errors):.3g} / {min(sent):,.0f} to {max(sent):,.0f}"
+            row[form] = {"text": text}
+        yield row
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
@@ -160,19 +181,12 @@ def _parts(figures: Figures) -> Iterator[Part]:
         yield table("Slopes over d", growth.FITS, figures["fits"], brief=True)
     if not figures["points"]:
         return
+    yield table("Error over that of no compression / sent", RATIOS, _ratios(figures), brief=True)
     for form in FORMS:
-        yield table(f"{form.capitalize()} form", METHODS, _rows(figures, form))
-    for point in figures["points"]:
-        for form, rows in point["forms"].items():
-            found = {row["method"]: row for row in rows}
-            shown = [
-                f"{look.label} {found[name]['error']:.3g} / {found[name]['sent']:.0f}"
-                for name, look in SHOWN.items()
-                if name in found
-            ]
-            where = f"{point['family']}, n = {point['clients']}, norm {point['norm']:g}, {form}"
-            yield Text(f"- {where}: {'; '.join(shown)}", brief=True)
-    yield Text("Figures are squared error / coordinates that a client sends.", brief=True)
+        rows = [row for row in _rows(figures, form) if row["method"] in SHOWN]
+        title = f"Squared error / sent, {form} form"
+        heads = {name: look.label for name, look in SHOWN.items()}
+        yield pivot(title, POINT, "method", Column("", _cell), rows, head=heads.__getitem__)
 
 
 def plot(figures: Figures) -> Figure:
@@ -207,7 +221,7 @@ CAMPAIGN = Campaign(
             cohorts=(),
             clients=64,
             exponent=1.0,
-            seeds=8,
+            seeds=24,
             dimensions=tuple(4**power for power in range(5, 11)),
         ),
         "quick": Plan(

@@ -26,6 +26,8 @@ from simulations.reproduce.autotune.plan import (
     GENIE,
     PRESETS,
     PUBLISHED,
+    TAIL,
+    TWO_STAGE,
     Plan,
     base_of,
     point_config,
@@ -35,7 +37,7 @@ from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
 from simulations.reproduce.engine.plots import Style, curve, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, Text, percent, table
+from simulations.reproduce.engine.render import Column, Part, pivot, points, table
 from simulations.reproduce.engine.rows import Figures, Row, distinct
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
@@ -115,62 +117,80 @@ def _curve(runs: Sequence[Row]) -> list[dict[str, float]]:
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    for result in figures["results"]:
-        free = result["arms"][FREE]["wire"]
-        rows = [
-            {
-                "way": way,
-                **arm,
-                "byte_rate": {name: free[name] / arm["wire"][name] for name in free},
-            }
-            for way, arm in result["arms"].items()
-        ]
-        title = f"Noise multiplier {result['noise_multiplier']:g}"
-        yield table(title, COLUMNS, rows, brief=True)
-        tuned = [
-            {
-                "way": name,
-                "share": share,
-                "beside_fixed": fmean(result["beside_fixed"][name]),
-                "beside_fixed_half_width": half_width(result["beside_fixed"][name]),
-                **{key: result["arms"][name][key] for key in ("early_rate", "lost_midway")},
-            }
-            for name, share in result["shares"].items()
-        ]
-        yield table("", TUNED, tuned)
-        slope = Column("", "gamma_slope", ".2f").cell(result)
-        seeds = ", ".join(f"{rate:g}" for rate in result["genie_by_seed"])
-        yield Text(
-            f"The Genie takes a rate of {result['genie']:g}, the largest that loses no more than "
-            f"{figures['slack']:.0%} on average ({seeds} seed by seed). Between the rates that "
-            f"were run, as much is lost at about {result['genie_between']:.0f}. Slope of log rate "
-            f"over log gamma, in the second half: {slope}.",
-            brief=True,
-        )
+    rows = [row for result in figures["results"] for row in _rows(result)]
+    for title, cell, brief in TABLES:
+        found = [{**row, "shown": cell(row)} for row in rows]
+        found = [row for row in found if row["shown"]]
+        if found:
+            shown = Column("", "shown")
+            yield pivot(title, (WAY,), "z", shown, found, head="z = {:g}".format, brief=brief)
+    if figures["plan"]["rates"]:
+        yield table("The Genie, and the law of gamma", NOISES, figures["results"], brief=True)
 
 
-COLUMNS = (
-    Column("", "way"),
-    percent("accuracy, %", "accuracy", "accuracy_half_width"),
-    percent("lost, points", "lost", "lost_half_width", ".2f"),
-    Column("rate", "rate", ".1f"),
-    Column("second half", "late_rate", ".1f"),
-    Column("sketch/noise", "share", ".3f"),
-    Column("kB, pairwise", "wire.pairwise", ".1f", 1e-3),
-    Column("kB, one-shot", "wire.one-shot", ".1f", 1e-3),
-    # All messages without compression over all messages, where "rate" is of the vectors alone
-    Column("rate of the bytes, pairwise", "byte_rate.pairwise", ".1f"),
-    Column("rate of the bytes, one-shot", "byte_rate.one-shot", ".1f"),
-    Column("seconds a round", "round_seconds", ".2f"),
+def _rows(result: Row) -> Iterator[dict[str, Any]]:
+    """Yield every arm at one noise multiplier, with what it is beside the fixed rates."""
+    free = result["arms"][FREE]["wire"]
+    for name, arm in result["arms"].items():
+        row = {"z": result["noise_multiplier"], "name": name, **arm}
+        row["byte_rate"] = {way: free[way] / arm["wire"][way] for way in free}
+        if name in result["shares"]:
+            row["share_of_genie"] = result["shares"][name]
+            beside = result["beside_fixed"][name]
+            row["beside"] = points(fmean(beside), half_width(beside), "+.2f")
+        yield row
+
+
+def _way(row: Row) -> str:
+    family, _, value = row["name"].partition(" ")
+    titled = f"{TITLES.get(family, family)} {value}".rstrip()
+    return "no compression" if row["name"] == FREE else titled
+
+
+def _accuracy(row: Row) -> str:
+    accuracy = points(row["accuracy"], row["accuracy_half_width"])
+    late = "" if row["name"].startswith(GENIE) else f" ({row['late_rate']:,.1f})"
+    return f"{accuracy} / {row['rate']:,.1f}{late}"
+
+
+def _bytes(row: Row) -> str:
+    kilo = " / ".join(f"{row['wire'][way] / 1e3:,.1f}" for way in PROTOCOLS)
+    rates = " / ".join(f"{row['byte_rate'][way]:.1f}" for way in PROTOCOLS)
+    return f"{kilo} ({rates})"
+
+
+def _beside(row: Row) -> str:
+    return f"{row['share_of_genie']:.2f}, {row['beside']}" if "beside" in row else ""
+
+
+def _on_the_way(row: Row) -> str:
+    midway = "-" if row["lost_midway"] is None else f"{100 * row['lost_midway']:.2f}"
+    return f"{row['early_rate']:,.1f} / {midway} / {row['share']:.3f} / {row['round_seconds']:.2f}"
+
+
+TITLES = {
+    GENIE: "fixed rate",
+    PUBLISHED: "published, gamma",
+    ARRIVING: "Adapt Norm, gamma",
+    BUDGET: "Adapt Budget, gamma",
+    TWO_STAGE: "Two Stage",
+    TAIL: "Adapt Tail",
+}
+WAY = Column("", _way)
+# Of the second: all messages without compression over all messages, where the rate of the first
+# is of the vectors alone
+TABLES = (
+    ("Accuracy, % / rate (second half)", _accuracy, True),
+    ("kB of all messages, pairwise / one-shot (rates of the bytes)", _bytes, False),
+    ("Rate over the Genie's, and accuracy beside a fixed rate of as many bytes", _beside, False),
+    ("First tenth's rate / lost midway / sketch over noise / seconds", _on_the_way, False),
 )
-
-# Of the arms with a controller. The fixed rate is one that sends as much.
-TUNED = (
-    Column("", "way"),
-    Column("share of the Genie's rate", "share", ".2f"),
-    percent("beside a fixed rate, points", "beside_fixed", "beside_fixed_half_width", "+.2f"),
-    Column("rate, first tenth", "early_rate", ".1f"),
-    percent("lost midway, points", "lost_midway", form=".2f"),
+NOISES = (
+    Column("z", "noise_multiplier", "g"),
+    Column("the Genie's rate", "genie", "g"),
+    Column("seed by seed", lambda row: ", ".join(f"{rate:g}" for rate in row["genie_by_seed"])),
+    Column("as much is lost between the rates at", "genie_between", ".0f"),
+    Column("slope of log rate over log gamma, second half", "gamma_slope", ".2f"),
 )
 
 

@@ -1,4 +1,4 @@
-"""FedSel's Table 3 and Figure 2 (f) to (i): `veilsum reproduce fedsel`.
+"""FedSel's tables and figures: `veilsum reproduce fedsel`.
 
 The paper trains everything with one learning rate and does not say which. It matters more than
 anything else here: flat mechanisms scale a coordinate up by d and two-stage ones do not, so that
@@ -11,56 +11,33 @@ Source: Liu et al. 2020 (arXiv 2003.10637), Section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any, Final
 
 from matplotlib.figure import Figure
 
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import NOT_REPRODUCED
 from simulations.reproduce.engine.plots import Legend, Style, curve, curves, dress, level, panels
-from simulations.reproduce.engine.render import Column, Grid, Part, Text, percent, pivot, table
+from simulations.reproduce.engine.render import (
+    Column,
+    Grid,
+    Part,
+    claims_table,
+    percent,
+    pivot,
+    table,
+)
 from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.fedsel.claims import claims
 from simulations.reproduce.fedsel.figures import OWN, figures_of, modes
 from simulations.reproduce.fedsel.plan import HONEST, PRESETS, SWEPT
 
-INTRODUCTION = """epsilon = {epsilon:g} a report, mu = 0.1, k = 0.1 d, {repeats} times
-{folds}-fold cross-validation in Table 3, {sweep_repeats} times in the sweeps over epsilon.
-
-The paper uses one learning rate for all and does not say which. PM, HM and Duchi scale a sampled
-coordinate up by d, two-stage reports (EXP, PE, PS) do not: at one rate their steps are d times
-shorter. So all are compared at common rates, and with every arm at its own best rate ("own").
-Balanced accuracy is the mean over both labels, so a constant answer has 50 %.
-
-Of the claims: "for it" counts cases whose 95 % interval lies above zero, "against" those that are
-surely not above zero (below 0.05 points, the doubt of 5 % shared out among the cases). All cases
-for it make a claim reproduced, one against it not reproduced.
-"""
-
-READING = """## How it was read
-
-- Every user is asked once an epoch, in 100 batches. With one epoch nobody has an older gradient to
-  add: **accumulation and momentum do nothing** in Table 3 and Figure 2 (f), (h), (i). In (g)
-  momentum is r_j + eta r'_j with eta = 0.5, which the paper does not state.
-- "-C" is Table 3's control: epsilon for the value *and* a tenth of it for the choice. PE is the one
-  that keeps its promise; "PE-printed" is the published one.
-- "RND-PM" is our control: a random coordinate and all of epsilon for its value, which is PM at a
-  d-th of the rate.
-- Gradients include the regulariser, lambda = 1e-4, and are clipped to [-1, 1] by coordinate; there
-  is no intercept. Columns and scales meet the paper's numbers of features
-  (`simulations/reproduce/fedsel/tables.py`).
-- Own rates are looked for at each epsilon, with one epoch, in {tuning_repeats} repetitions that
-  count for nothing else.
-- Arms of one repetition share folds and order. Intervals are Student's over repetitions: they are
-  about this table, not about other data.
-- Values are randomised by the continuous laws in floats; selectors are those of `dp.local`.
-
-Left out: Figure 2 (a) to (e) and Figure 3; SVM in Figure 2 (f) to (i); the controls in the sweeps
-over epsilon.
-"""
-
 TABLE, MODEL, RATE = Column("table", "table"), Column("model", "model"), Column("rate", "mode")
+ARM = Column("arm", "arm")
 
 
 def _interval(head: str, key: str) -> Column:
@@ -92,65 +69,103 @@ def _error(row: Row) -> str:
 
 
 def _by_arm(
-    labels: tuple[Column, ...], arms: Mapping[str, str], cell: Any, rows: list[Row]
+    title: str, labels: tuple[Column, ...], arms: Mapping[str, str], cell: Any, rows: Sequence[Row]
 ) -> Grid:
     """Return a table with a column for each arm, which has a head of its own."""
     found = [row for row in rows if row["arm"] in arms]
-    return pivot("", labels, "arm", Column("", cell), found, head=lambda arm: arms[arm])
+    return pivot(title, labels, "arm", Column("", cell), found, head=lambda arm: arms[arm])
 
 
 SPENT = (
     TABLE,
     Column("d", "features"),
-    Column("arm", "arm"),
+    ARM,
     Column("choice, printed", "choice_printed", ".6f"),
     Column("choice, exact", "choice_exact", ".6f"),
     Column("report, exact", "exact", ".6f"),
 )
 
 
+CHOSEN = (
+    TABLE,
+    RATE,
+    Column("read after", lambda row: f"{row['steps']} steps" if row["steps"] else "the epoch"),
+    Column("epsilon of the choice", "epsilon", "g"),
+)
+BATCHES = (Column("users of a step", "clients"), Column("mu", "share", ".3g"))
+NOISE = (
+    Column("d", "dimension", ",d"),
+    ARM,
+    Column("chance of a coordinate, times d", "most", ".3f"),
+    Column("largest noise", "noise", ".3g"),
+    Column("gradient left", "left", ".3g"),
+    Column("noise over what is left", "relative", ".3g"),
+)
+
+
+def _cases(figures: Figures) -> Grid:
+    """Return cases for and against each claim, a column for each way to choose rates."""
+    rows = []
+    for claim in figures["claims"]:
+        text, _, rate = claim["statement"].rpartition("; ")
+        cases, more, against = (int(each) for each in re.findall(r"\d+", claim["seen"])[:3])
+        marked = "" if claim["verdict"] == NOT_REPRODUCED else f", {claim['verdict']}"
+        cell = f"{more} / {against} of {cases}{marked}"
+        rows.append({"claim": text, "source": claim["source"], "rate": rate, "cell": cell})
+    labels = (Column("claim", "claim"), Column("source", "source"))
+    return pivot("Cases for / against", labels, "rate", Column("", "cell"), rows, head=str)
+
+
 def _parts(figures: Figures) -> Iterator[Part]:
     plan, rows = figures["plan"], figures["table3"]
-    yield Text(INTRODUCTION.format_map(plan))
-    yield Text(
-        "## Table 3: gain and loss\n\nPoints of accuracy, with 95 % intervals: gain of the control "
-        "over PM / loss without the additional budget. The paper's figures are in brackets."
-    )
+    counted = [claim for claim in figures["claims"] if "; " in claim["statement"]]
+    yield _cases({"claims": counted})
+    rest = [claim for claim in figures["claims"] if claim not in counted]
+    yield Grid("Claims that need no training", claims_table(rest).rows)
     controls = {f"{name}-PM-C": name for name in (*HONEST, "PE-printed")}
     for mode in modes(plan["common_rates"]):
-        yield Text("Own rates:" if mode == OWN else f"Common rate {mode}:")
+        rate = "own rates" if mode == OWN else f"common rate {mode}"
         here = where(rows, mode=mode)
-        yield _by_arm((TABLE, MODEL), controls, _gain_and_loss, here)
+        title = f"Gain / loss, points, {rate}"
+        yield _by_arm(title, (TABLE, MODEL), controls, _gain_and_loss, here)
     plain = ("NP", "PM", "RND-PM", *(f"{name}-PM" for name in HONEST), "PE-printed-PM")
-    yield Text("## What the gain is\n\nAccuracy / balanced accuracy in %, without the controls.")
     majority = {name: each["majority"] for name, each in figures["tables"].items()}
     constant = Column("constant", lambda row: f"{100 * majority[row['table']]:.1f} / 50")
     labels = (TABLE, MODEL, RATE, constant)
-    yield _by_arm(labels, {name: name for name in plain}, _both, rows)
-    yield Text(
-        "## What is spent\n\nEpsilon of one report. The promise of PE as printed is not true "
-        "([local-dp-fedsel.md](../local-dp-fedsel.md)); of all other arms the printed epsilon is "
-        "the exact one. Controls spend epsilon1 more than the others."
-    )
+    title = "Accuracy / balanced accuracy, %"
+    yield _by_arm(title, labels, {name: name for name in plain}, _both, rows)
     spent = [row for row in figures["spent"] if row["arm"].startswith("PE")]
     features = {name: each["features"] for name, each in figures["tables"].items()}
-    yield table("", SPENT, [{**row, "features": features[row["table"]]} for row in spent])
-    yield Text(
-        "## Figure 2 (f) and (g): by epsilon\n\nAccuracy in %, and in brackets the difference from "
-        "PM in points."
-    )
-    labels = (TABLE, MODEL, RATE, Column("epsilon of a report", "epsilon", "g"))
+    listed = [{**row, "features": features[row["table"]]} for row in spent]
+    yield table("Epsilon of a report", SPENT, listed)
+    swept = (TABLE, RATE, Column("epsilon of a report", "epsilon", "g"))
     two_stages = {"PM": "PM", **{f"{name}-PM": name for name in HONEST}}
-    yield _by_arm(labels, two_stages, _beside_pm, figures["figure2f"])
-    yield Text("Two epochs, so twice the epsilon in all:")
-    yield _by_arm(labels, two_stages, _beside_pm, figures["figure2g"])
-    yield Text(
-        "## Figure 2 (h) and (i)\n\nMisclassification in %, and its standard deviation over all "
-        "runs."
-    )
+    for part, epochs in (("figure2f", "one epoch"), ("figure2g", "two epochs")):
+        title = f"By epsilon, {epochs}: accuracy, % (above PM, points)"
+        yield _by_arm(title, swept, two_stages, _beside_pm, figures[part])
     others = figures["figure2hi"]
-    yield _by_arm((TABLE, RATE), {row["arm"]: row["arm"] for row in others}, _error, others)
-    yield Text(READING.format_map(plan))
+    arms = {row["arm"]: row["arm"] for row in others}
+    yield _by_arm("Misclassified, and deviation, %", (TABLE, RATE), arms, _error, others)
+    chosen = figures["figure2ad"]
+    arms = {row["arm"]: row["arm"] for row in chosen}
+    title = "Exact values: accuracy, % (above NP-RS, points)"
+    yield _by_arm(title, CHOSEN, arms, _beside_pm, chosen)
+    times = [{**row, "time": 1e6 * fmean(row["seconds"])} for row in figures["times"]]
+    cell = Column("", "time", ".1f")
+    yield pivot("Microseconds of a choice, by d", (ARM,), "dimension", cell, times)
+    title = "Kept times the rate (-O): accuracy, % (points that keeping it plain gains)"
+    arms = {row["arm"]: row["arm"] for row in figures["figure3a"]}
+    kept = [{**row, "gain": row["by_plain"]} for row in figures["figure3a"]]
+    yield _by_arm(title, (TABLE, RATE), arms, _beside_pm, kept)
+    shared = (TABLE, Column("epsilon", "epsilon", "g"), Column("mu", "share", "g"))
+    title = "By mu: accuracy, % (above PM, points)"
+    yield _by_arm(title, shared, two_stages, _beside_pm, figures["figure3b"])
+    batches = figures["figure3c"]
+    shares = {row["batch"]: row["share"] for row in batches if row["share"] is not None}
+    listed = [{**row, "share": shares[row["batch"]]} for row in batches]
+    title = "By users of a step: accuracy, % (above PM, points)"
+    yield _by_arm(title, BATCHES, two_stages, _beside_pm, listed)
+    yield table("Noise by dimension", NOISE, figures["noise"])
 
 
 # The arms that are drawn

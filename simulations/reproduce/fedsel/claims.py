@@ -20,8 +20,10 @@ from simulations.reproduce.engine.claims import (
     UNDECIDED,
     Claim,
     Interval,
+    fact,
 )
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
+from simulations.reproduce.fedsel.figures import EARLY
 from simulations.reproduce.fedsel.plan import HONEST
 
 CONSTANT: Final = 0.51  # up to this balanced accuracy a model is called a constant answer
@@ -36,6 +38,8 @@ def claims(figures: Figures) -> Iterator[Claim]:
         "figure2f": _one_epoch,
         "figure2g": _two_epochs,
         "figure2hi": _others,
+        "figure2ad": _choices,
+        "figure3a": _kept,
     }
     for part, about in parts.items():
         for mode in distinct(figures[part], "mode"):
@@ -43,6 +47,10 @@ def claims(figures: Figures) -> Iterator[Claim]:
             for claim in about(where(figures[part], mode=mode)):
                 if claim is not None:
                     yield replace(claim, statement=f"{claim.statement}; {rate}")
+    # The rest is at own rates, or computed.
+    for part, about in {"figure3b": _shares, "figure3c": _batches, "times": _times}.items():
+        yield from filter(None, about(figures[part]))
+    yield from _theory(figures)
 
 
 def _table3(rows: Sequence[Row]) -> Iterator[Claim | None]:
@@ -77,9 +85,86 @@ def _others(rows: Sequence[Row]) -> Iterator[Claim | None]:
     pairs = [row for row in rows if row["arm"].startswith("PS-")]
     text = "PS before PM, HM and Duchi lowers the error"
     yield judge(text, "Figure 2 (h)", _read(pairs, "gain"))
-    yield _deviations(rows, pairs)
+    beside = [first(rows, arm=r["arm"].removeprefix("PS-"), table=r["table"]) for r in pairs]
+    text = "PS before PM, HM and Duchi lowers the standard deviation"
+    yield _deviations(text, "Figure 2 (h)", pairs, beside)
     projected = _read(where(rows, arm="PM-RP"), "gain", -1.0)
     yield judge("PS-PM is more accurate than PM-RP", "Figure 2 (i)", projected)
+
+
+def _choices(rows: Sequence[Row]) -> Iterator[Claim | None]:
+    """Values are exact here: what is compared is who chooses the coordinate."""
+    chosen = [row for row in rows if row["arm"] in HONEST]
+    largest = max(row["epsilon"] for row in chosen)
+    ends = [row for row in chosen if row["epsilon"] == largest and row["steps"] is None]
+    for steps, when in ((EARLY, f"after {EARLY} steps"), (None, "at the end")):
+        top = where(rows, arm="NP-K", steps=steps)
+        text = f"NP-K, the largest coordinate, is above NP-RS, a random one, {when}"
+        yield judge(text, "Figure 2 (a), (b)", _read(top, "gain"))
+        looking = where(chosen, epsilon=4.0, steps=steps)
+        text = f"EXP/PE/PS with an epsilon of 4 are above NP-RS {when}"
+        yield judge(text, "Figure 2 (a), (b)", _read(looking, "gain"))
+    text = "a choice with more epsilon is more accurate: the most above the least"
+    yield judge(text, "Figure 2 (c), (d)", _read(ends, "over_least"))
+    yield judge("PE and PS are above EXP", "Figure 2 (c), (d)", _read(ends, "over_exponential"))
+
+
+def _kept(rows: Sequence[Row]) -> Iterator[Claim | None]:
+    text = "keeping gradients without the rate is more accurate, two epochs"
+    yield judge(text, "Figure 3 (a)", _read(rows, "by_plain"))
+
+
+def _shares(rows: Sequence[Row]) -> Iterator[Claim | None]:
+    first_share = rows[0]["share"]
+    others = [row for row in rows if row["share"] != first_share]
+    text = f"mu = {first_share:g} is above every larger one; own learning rates"
+    yield judge(text, "Figure 3 (b)", _read(others, "under_first"))
+    text = f"mu = {first_share:g} is above PM at both epsilons; own learning rates"
+    yield judge(text, "Figure 3 (b)", _read(where(rows, share=first_share), "gain"))
+
+
+def _batches(rows: Sequence[Row]) -> Iterator[Claim | None]:
+    by_rule = [row for row in rows if row["arm"] != "PM"]
+    text = "with its rule for mu FedSel is above PM at every batch size; own learning rates"
+    yield judge(text, "Figure 3 (c)", _read(by_rule, "gain"))
+    text = "and has a smaller standard deviation; own learning rates"
+    beside = [first(rows, arm="PM", batch=row["batch"]) for row in by_rule]
+    yield _deviations(text, "Figure 3 (c)", by_rule, beside)
+
+
+def _times(rows: Sequence[Row]) -> Iterator[Claim | None]:
+    """Ratios of times, less one: measurement by measurement."""
+    gains = []
+    for row in where(rows, arm="PS"):
+        for name in ("EXP", "PE"):
+            other = first(rows, arm=name, dimension=row["dimension"])["seconds"]
+            ratios = [a / b - 1.0 for a, b in zip(other, row["seconds"], strict=True)]
+            gains.append(Interval.of(ratios))
+    yield judge("a choice by PS takes less time than by EXP or PE", "Figure 2 (e)", gains)
+
+
+def _theory(figures: Figures) -> Iterator[Claim]:
+    """Yield what is computed."""
+    found = figures["theorem2"]
+    text = "Var[alpha s*] is at most Var[(alpha s)*], of PM at 48 settings"
+    seen = f"{found['least']:.4g} to {found['largest']:.4g} times"
+    yield Claim(text, "Theorem 2", fact(found["largest"] <= 1.0), seen)
+    staged = [row for row in figures["noise"] if row["arm"] != "PM"]
+    flat = where(figures["noise"], arm="PM")
+    ends = [(where(staged, dimension=row["dimension"]), row) for row in (flat[0], flat[-1])]
+    (few, least), (many, most) = ends
+    falls = all(a["noise"] > b["noise"] for a, b in zip(few, many, strict=True))
+    places = f"from d = {least['dimension']:,} to {most['dimension']:,}"
+    text = "noise of two stages falls with d, that of PM grows"
+    seen = f"{places}: {few[-1]['noise']:.3g} to {many[-1]['noise']:.3g} (PS)"
+    seen += f", {least['noise']:.3g} to {most['noise']:.3g} (PM)"
+    yield Claim(text, "Theorem 3, Table 1", fact(falls and most["noise"] > least["noise"]), seen)
+    text = "noise beside what is left of the gradient is smaller than PM's"
+    worst = [
+        row["relative"] / first(flat, dimension=row["dimension"])["relative"] for row in staged
+    ]
+    seen = f"{min(worst):.3g} to {max(worst):.3g} times PM's: what is sent shrinks by d as well"
+    yield Claim(text, OURS, fact(max(worst) < 1.0), seen)
 
 
 def judge(statement: str, source: str, gains: Sequence[Interval]) -> Claim | None:
@@ -99,17 +184,15 @@ def counted(statement: str, source: str, cases: int, more: int, against: int) ->
     return Claim(statement, source, verdict, seen, tolerance=NEGLIGIBLE)
 
 
-def _deviations(rows: Sequence[Row], pairs: Sequence[Row]) -> Claim:
+def _deviations(text: str, source: str, rows: Sequence[Row], others: Sequence[Row]) -> Claim:
     """Compare standard deviations over all runs by the ratio of variances (F test)."""
     less = more = 0
-    for row in pairs:
-        other = first(rows, arm=row["arm"].removeprefix("PS-"), table=row["table"])
+    for row, other in zip(rows, others, strict=True):
         ours, theirs, freedom = row["deviation"] ** 2, other["deviation"] ** 2, row["runs"] - 1
         less += ours * float(stats.f.isf(0.5 * DOUBT, freedom, freedom)) < theirs
-        shared = float(stats.f.isf(0.5 * DOUBT / len(pairs), freedom, freedom))
+        shared = float(stats.f.isf(0.5 * DOUBT / len(rows), freedom, freedom))
         more += ours > theirs * shared
-    text = "PS before PM, HM and Duchi lowers the standard deviation"
-    return counted(text, "Figure 2 (h)", len(pairs), less, more)
+    return counted(text, source, len(rows), less, more)
 
 
 def _sizes(controls: Sequence[Row]) -> Claim:

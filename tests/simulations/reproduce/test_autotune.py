@@ -161,7 +161,7 @@ def test_the_command_keeps_runs_and_goes_on(
     # The real protocols send more than a sketch of so many rows, and no compression most.
     for protocol in PROTOCOLS:
         assert 0.0 < arms["genie 8"]["wire"][protocol] < arms["genie 1"]["wire"][protocol]
-    assert "adapt_budget 0.05" in (tmp_path / "out" / "autotune.md").read_text()
+    assert "Adapt Budget, gamma 0.05" in (tmp_path / "out" / "autotune.md").read_text()
     for name in ("rates", "sizes", "curves"):
         plot = tmp_path / "out" / f"autotune-{name}.png"
         assert plot.read_bytes().startswith(b"\x89PNG")

@@ -90,12 +90,11 @@ def test_byte_rates_are_of_all_messages_beside_no_compression() -> None:
     cells = cells_of()
     cells["genie 1"]["wire"] = {"pairwise": 80.0, "one-shot": 60.0}
     row = compared(PLAN, 1.0, cells)
-    grid = next(iter(CAMPAIGN.parts({"results": [row], "slack": SLACK})))
-    assert isinstance(grid, Grid)
-    head, *rows = grid.rows
-    at = [head.index(f"rate of the bytes, {protocol}") for protocol in WIRE]
-    found = {each[0]: [each[place] for place in at] for each in rows}
-    assert found["genie 1"] == ["1.0", "1.0"] and found[PAPER_ARM] == ["10.0", "20.0"]
+    parts = CAMPAIGN.parts({"results": [row], "slack": SLACK, "plan": {"rates": [4.0]}})
+    grids = {part.title: part for part in parts if isinstance(part, Grid)}
+    found = dict(grids["kB of all messages, pairwise / one-shot (rates of the bytes)"].rows)
+    assert found["no compression"].endswith("(1.0 / 1.0)")
+    assert found["Adapt Norm, gamma 0.1"].endswith("(10.0 / 20.0)")
 
 
 @pytest.mark.parametrize(
