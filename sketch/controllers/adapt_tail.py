@@ -93,6 +93,9 @@ class AdaptTail(Rule):
         gap = (error - target) / (target if self.relative else 1.0)
         factor = self.update.factor(gap, self.eta)
         wanted = state.size * min(factor, self.step_factor)
+        if factor > 1.0:
+            # Sketches have whole rows: a step up that is shorter than one would be cut off again.
+            wanted = max(wanted, float(state.size + self.rows))
         size = clamp_size(wanted, state, self.rows, self.step_factor)
         numbers = {
             "error_squared": estimate,

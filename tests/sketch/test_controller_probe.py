@@ -167,6 +167,12 @@ class TestAdaptTail:
             words = "above" if larger else "at or below"
             assert second.rationale.words == f"The seen error is {words} its target."
 
+    def test_the_shortest_sketch_can_grow_again(self) -> None:
+        """A step of 1.2 up from one to four whole rows is less than one more."""
+        controller = AdaptTail(first_rate=DIMENSION / 15, rows=15)
+        sizes = [each.spec.main_size for each in run(controller, error_squared=[1e9] * 6)]
+        assert sizes == [15, 30, 45, 60, 75, 90, 105]
+
     def test_target_is_the_noise_and_the_share(self) -> None:
         numbers = run(AdaptTail(gamma=0.25), error_squared=[1.0])[-1].rationale.numbers
         assert numbers["target_squared"] == pytest.approx(1.25 * DIMENSION * MAIN_NOISE)
