@@ -28,10 +28,21 @@ from simulations.reproduce.engine.claims import (
     Interval,
 )
 from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.fedsel import tables, training
+from simulations.reproduce.fedsel import tables, theory, training
 from simulations.reproduce.fedsel.campaign import CAMPAIGN
 from simulations.reproduce.fedsel.claims import judge
-from simulations.reproduce.fedsel.plan import PRESETS, Arm, baseline, blind, flat, staged
+from simulations.reproduce.fedsel.plan import (
+    CHOICE_SHARE,
+    LARGEST_SHARE,
+    PRESETS,
+    Arm,
+    Plan,
+    baseline,
+    blind,
+    by_rule,
+    flat,
+    staged,
+)
 from simulations.reproduce.fedsel.tables import Examples
 from simulations.reproduce.fedsel.training import (
     Run,
@@ -196,6 +207,27 @@ class TestTraining:
         forgetful = weights(arm, epochs=2, accumulate=False)
         assert (kept != forgetful).any()
 
+    def test_clients_who_scale_by_the_rate_differ_only_where_values_are_clipped(self) -> None:
+        exact, private = Arm("PS", "PS", "exact", 1.0), staged("PS", "PM", 2.0)
+        for arm, same in ((exact, True), (private, False)):
+            plain, scaled = (weights(arm, rate=0.1, epochs=2, scaled=s) for s in (False, True))
+            assert np.allclose(plain, scaled) is same
+            # Noise of values is not scaled down by the rate (Theorem 2).
+            assert same or np.linalg.norm(scaled) > 3.0 * np.linalg.norm(plain)
+
+    def test_the_largest_coordinate_is_the_one_that_is_sent(self) -> None:
+        few = Examples("few", TABLE.inputs[:1], TABLE.labels[:1])
+        run = Run(Task("logistic", 1.0), Arm("NP-K", "top"), few, np.arange(1), (1,))
+        step = run._mean(np.zeros(12), np.arange(1))
+        assert np.flatnonzero(step).tolist() == [int(np.abs(few.inputs[0]).argmax())]
+
+    def test_batches_and_steps(self) -> None:
+        run = Run(Task("logistic", 1.0, batch=0.1, steps=3), baseline(), TABLE, USERS, (1,))
+        asked = list(run._asked())
+        assert [len(each) for each in asked] == [80] * 10
+        assert (weights(baseline(), steps=3) != weights(baseline(), steps=4)).any()
+        assert (weights(baseline(), steps=100) == weights(baseline())).all()
+
     def test_epsilons(self) -> None:
         assert flat("PM", 2.0).epsilon(50) == 2.0
         assert staged("PS", "PM", 2.0).epsilon(50) == pytest.approx(2.0)
@@ -203,6 +235,11 @@ class TestTraining:
         assert staged("PE", "PM", 2.0).epsilon(50) == pytest.approx(2.0)
         assert staged("PE-printed", "PM", 2.0).epsilon(50) > 2.003
         assert baseline().epsilon(50) == math.inf
+        for clients, share in ((30, 0.0), (300, 0.14), (30_000, LARGEST_SHARE)):
+            arm = by_rule("PS", 1.0, 50, clients)
+            assert arm.choice_epsilon == pytest.approx(share, abs=0.06)
+            assert arm.epsilon(50) == pytest.approx(1.0)
+        assert staged("PS", "PM", 1.0).choice_epsilon == CHOICE_SHARE
 
     @pytest.mark.statistical
     def test_a_blind_choice_is_pm_at_a_small_rate(self) -> None:
@@ -249,6 +286,29 @@ class TestVerdicts:
         assert judged([short] * 50).seen.endswith("0 against")
 
 
+class TestTheory:
+    def test_noise_of_a_mean_of_reports(self) -> None:
+        """Reports of nothing, simulated: the largest noise is below the bound, not far."""
+        plan = replace(Plan(), dimensions=(50,))
+        for row, arm in zip(
+            theory.noises(plan), (flat("PM", 2.0), staged("EXP", "PM", 2.0)), strict=False
+        ):
+            table = Examples("nothing", np.zeros((1000, 50), np.float32), np.ones(1000, np.float32))
+            found = []
+            for seed in range(40):
+                run = Run(Task("logistic", 1.0), arm, table, np.arange(1000), (seed,))
+                found.append(np.abs(run._mean(np.zeros(50), np.arange(1000))).max())
+            assert 0.5 * row["noise"] < np.mean(found) < row["noise"]
+
+    def test_what_is_left_of_a_gradient_shrinks_as_the_noise_does(self) -> None:
+        rows = {(row["arm"], row["dimension"]): row for row in theory.noises(Plan())}
+        few, many = (rows["PS-PM", d] for d in (10, 10_000))
+        assert many["noise"] < 0.1 * few["noise"] and many["relative"] > 10.0 * few["relative"]
+        assert 1.0 < few["most"] < math.exp(0.2)
+        found = theory.theorem2()
+        assert 0.0 < found["least"] < found["largest"] < 1.0
+
+
 def judged(gains: list[Interval]) -> Claim:
     """The claim that such gains come to."""
     found = judge("more", "somewhere", gains)
@@ -265,7 +325,7 @@ class TestCampaign:
         asked: list[Cell] = []
 
         def results(cells: Iterable[Cell]) -> list[dict[str, list[list[float]]]]:
-            found = list(cells)
+            found = [cell for cell in cells if cell.make is cross_validated]
             asked.extend(found)
             return [
                 {name: [[0.6 + 0.1 * (cell.given[1].rate == 2.0)] * 2] * len(cell.given[3])}
@@ -282,6 +342,9 @@ class TestCampaign:
         trials = [cell for cell in asked if cell.given[3] == (1000,)]
         assert {cell.given[1].rate for cell in trials} == {0.5, 2.0}
         assert {cell.given[3] for cell in asked} == {(1000,), (0, 1)}
+        # What is scaled by the rate, and other batches, have rates of their own.
+        assert {cell.given[1].scaled for cell in trials} == {False, True}
+        assert {cell.given[1].batch for cell in trials} >= set(plan.batches)
         assert {cell.given[5] for cell in asked} == {3}
 
     def test_of_equal_rates_the_larger_is_chosen(
@@ -315,12 +378,16 @@ class TestCampaign:
 
 
 @pytest.mark.slow
-def test_a_quick_campaign_says_how_it_was_read_and_what_is_spent(
+def test_a_quick_campaign_judges_every_figure_and_says_what_is_spent(
     written: Callable[..., Any],
 ) -> None:
     figures, folder = written(CAMPAIGN, PRESETS["quick"])
     page = (folder / "fedsel.md").read_text()
-    assert "| syn-S-0.01-0.6 | logistic |" in page and "## How it was read" in page
+    assert "| syn-S-0.01-0.6 | logistic |" in page
+    claimed = {claim["source"]: claim["verdict"] for claim in figures["claims"]}
+    assert claimed["Theorem 2"] == claimed["Theorem 3, Table 1"] == REPRODUCED
+    assert {"Figure 2 (a), (b)", "Figure 2 (c), (d)", "Figure 2 (e)"} <= set(claimed)
+    assert {"Figure 3 (a)", "Figure 3 (b)", "Figure 3 (c)"} <= set(claimed)
     spent = {row["arm"]: row for row in figures["spent"]}
     assert spent["PE-printed-PM"]["exact"] > spent["PE-printed-PM"]["printed"] + 1e-3
     assert spent["PE-PM"]["exact"] == pytest.approx(2.0)
