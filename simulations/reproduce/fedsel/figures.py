@@ -79,13 +79,14 @@ class Bench:
     ) -> tuple[Result, float]:
         """Return the result at the common rate, or at the arm's own, and that rate.
 
-        Own rates are those of one epoch.
+        Own rates are those of one epoch, and of its end.
         """
         rate = math.nan
         if mode != OWN:
             rate = float(mode)
         else:
-            once = Task(model, 0.0, **{**task, "epochs": 1, "accumulate": True})
+            whole = None if task.get("steps") == EARLY else task.get("steps")
+            once = Task(model, 0.0, **{**task, "epochs": 1, "accumulate": True, "steps": whole})
             self.asked[table, once, arm] = None
             if (table, once, arm) in self.tuned:
                 rate = self.tuned[table, once, arm].chosen

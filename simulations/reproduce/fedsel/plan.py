@@ -174,6 +174,10 @@ class Plan:
 
 PRESETS = {
     "usual": Plan(),
+    # Figures 2 (a) to (e), 3, and the theory; of Table 3 nothing
+    "choices": Plan(
+        tables=("syn-L-0.01-0.9", "ADULT"), models=(), sweep=(0.5,), common_rates=(0.1,), repeats=4
+    ),
     "quick": Plan(
         tables=("syn-S-0.01-0.6",),
         models=("logistic",),
