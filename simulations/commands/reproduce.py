@@ -90,6 +90,8 @@ def reproduce_command(
     if page is not None:
         from simulations.reproduce.engine.page import renewed
 
+        if name is not None:
+            raise ConfigurationError("--page", f"given together with {name}", "one of the two")
         write_whole(page, renewed(page))
         return
     if name is None:

@@ -624,9 +624,9 @@ def test_tables_of_a_written_page_are_made_anew(
     page, title = tmp_path / "page.md", "Bits of a coordinate, by z"
     head, foot = f"Words.\n\n<!-- rows: equal-error.json, {title} -->\n\n", "<!-- end of rows -->\n"
 
-    def renew(text: str) -> BaseException | None:
+    def renew(text: str, *more: str) -> BaseException | None:
         page.write_text(text)
-        return CliRunner().invoke(cli.app, ["reproduce", "--page", str(page)]).exception
+        return CliRunner().invoke(cli.app, ["reproduce", *more, "--page", str(page)]).exception
 
     assert renew(f"{head}| a |\n{foot}After.\n") is None
     whole = page.read_text()
