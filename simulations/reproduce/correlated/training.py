@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dp.clipping import clip_l2
 from simulations.common.failures import DivergedError
 from simulations.learning.configuration import RunConfig
-from simulations.learning.data import Dataset, Split
+from simulations.learning.data import Dataset
 from simulations.learning.federated import CohortUpdates, Federation, Invitation
 from simulations.learning.noise_schedule import noise_weights
 from simulations.learning.run.assembly import source_of
@@ -27,9 +27,7 @@ from simulations.learning.run.folder import RunFolder
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
 from simulations.reproduce.engine.federated import data_of
-from simulations.reproduce.engine.seeds import rng_of
-
-STREAM = "validation"
+from simulations.reproduce.engine.tuning import held_out
 
 
 def run(config: RunConfig, validation: float = 0.0) -> dict[str, Any]:
@@ -71,20 +69,6 @@ def _trained(
     if meter is not None:
         found["noise"] = meter.in_the_model(config)
     return found
-
-
-def held_out(data: Dataset, share: float) -> Dataset:
-    """Return the data with a part of the training examples in place of the test examples."""
-    train = data.train
-    count = round(share * len(train))
-    order = rng_of(0, STREAM).permutation(len(train))
-    return replace(data, train=_part(train, order[count:]), test=_part(train, order[:count]))
-
-
-def _part(split: Split, chosen: NDArray[np.int64]) -> Split:
-    chosen = np.sort(chosen)
-    owners = None if split.owners is None else split.owners[chosen]
-    return Split(split.inputs[chosen], split.labels[chosen], owners)
 
 
 class NoiseMeter:

@@ -22,16 +22,23 @@ from dp.accounting import gaussian_epsilon, gaussian_mu
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.reproduce.cpsgd import mean_estimation
 from simulations.reproduce.cpsgd.mean_estimation import Setting
-from simulations.reproduce.cpsgd_training.training import Plan, Run, Training, runs, trained
+from simulations.reproduce.cpsgd_training.training import Plan, Training, runs, trained
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, gain, half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
-from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.render import (
+    Column,
+    Part,
+    percent,
+    pivot,
+    points,
+    rates_table,
+    table,
+)
 from simulations.reproduce.engine.rows import Figures, Row, first, where
-from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import Way, climb, tune_then_evaluate
+from simulations.reproduce.engine.tuning import at_own_rates
 
 POINT: Final = 0.01  # of accuracy
 
@@ -46,7 +53,16 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for k in plan.levels
     )
     chosen = runs(plan, solved)
-    found = tune_then_evaluate(study, {run.name: _way(study, run) for run in chosen})
+    known = {run.name: run for run in chosen}
+    trial = replace(plan.course, steps=min(plan.steps, plan.trial_steps))
+
+    def cell(name: str, rate: float, seed: int, validating: bool) -> Cell:
+        what, course = ("trial", trial) if validating else ("run", plan.course)
+        title = f"{name}, {what}, rate {rate:g}, seed {seed}"
+        return Cell(title, trained, (course, known[name], rate, seed, validating))
+
+    firsts = {run.name: plan.rate if run.clipped else plan.plain_rate for run in chosen}
+    found = at_own_rates(study, firsts, cell, factor=2.0, most=plan.doublings)
     return {
         "data": plan.data,
         "parameters": training.task.dimension,
@@ -62,37 +78,14 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
             {
                 "name": run.name,
                 **run.figures,
-                "rate": _rate(plan, run, found[run.name].chosen),
-                "tried": [[_rate(plan, run, e), a] for e, a in found[run.name].tried.items()],
+                "rate": found[run.name].rate,
+                "tried": found[run.name].tried,
                 "accuracies": [result["accuracy"] for result in found[run.name].runs],
                 "curve": _mean_curve(found[run.name].runs),
             }
             for run in chosen
         ],
     }
-
-
-def _way(study: Study[Plan], run: Run) -> Way[int]:
-    """Choose the rate of a run with a seed of its own on held-out training digits."""
-    plan = study.plan
-
-    def cell(exponent: int, seed: int, validating: bool) -> Cell:
-        rate = _rate(plan, run, exponent)
-        what = "trial" if validating else "run"
-        name = f"{run.name}, {what}, rate {rate:g}, seed {seed}"
-        steps = min(plan.steps, plan.trial_steps) if validating else plan.steps
-        course = replace(plan.course, steps=steps)
-        return Cell(name, trained, (course, run, rate, seed, validating))
-
-    return Way(
-        climb(0, plan.doublings),
-        lambda exponent: [cell(exponent, seed, True) for seed in tried(study.seed, 1)],
-        lambda exponent: [cell(exponent, seed, False) for seed in study.seeds],
-    )
-
-
-def _rate(plan: Plan, run: Run, exponent: int) -> float:
-    return (plan.rate if run.clipped else plan.plain_rate) * 2.0**exponent
 
 
 def _mean_curve(results: list[Any]) -> list[dict[str, Any]]:
@@ -198,11 +191,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     curves = [{**row, **point} for row in rows for point in row["curve"]]
     title = "Accuracy by step, mean over seeds, %"
     yield pivot(title, (Column("run", "name"),), "step", percent("", "accuracy"), curves)
-    yield table("Rates tried", (Column("run", "name"), Column("rate: accuracy, %", _tried)), rows)
-
-
-def _tried(row: Row) -> str:
-    return ", ".join(f"{rate:g}: {100 * accuracy:.1f}" for rate, accuracy in sorted(row["tried"]))
+    yield rates_table(rows)
 
 
 def plot(figures: Figures) -> Figure:

@@ -127,6 +127,15 @@ def pivot(
     return Grid(title, [first, *body], brief)
 
 
+def _tried(row: Row) -> str:
+    return ", ".join(f"{rate:g}: {100 * accuracy:.1f}" for rate, accuracy in sorted(row["tried"]))
+
+
+def rates_table(rows: Iterable[Row]) -> Grid:
+    """Return the learning rates that were tried for each run, and what came of them."""
+    return table("Rates tried", (Column("run", "name"), Column("rate: accuracy, %", _tried)), rows)
+
+
 CLAIM = (
     Column("claim", "statement"),
     Column("source", "source"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.reproduce.engine.seeds import rng_of
+from simulations.reproduce.engine.seeds import rng_of, tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 
@@ -103,6 +103,51 @@ def grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[An
     """Run the cells of all groups at once; return the results group by group."""
     results = iter(study.results(cell for group in groups for cell in group))
     return [[next(results) for _ in group] for group in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """What a way came to at a learning rate of its own."""
+
+    rate: float
+    tried: list[list[float]]  # pairs of a rate and its mean accuracy
+    runs: list[Any]  # results at the rate, one for each seed
+
+
+def at_own_rates(
+    study: Study[Any],
+    firsts: Mapping[K, float],
+    cell: Callable[[K, float, int, bool], Cell],
+    *,
+    factor: float,
+    most: int,
+    trials: int = 1,
+) -> dict[K, Rated]:
+    """Seek a rate for all ways, each from its first one in so many steps at most; then run them.
+
+    A cell is made of a way, a rate, a seed, and whether it is a trial: on data for validation.
+    """
+
+    def rate(key: K, exponent: int) -> float:
+        return float(f"{firsts[key] * factor**exponent:.3g}")
+
+    def way(key: K) -> Way[int]:
+        def cells(exponent: int, seeds: Sequence[int], trial: bool) -> list[Cell]:
+            return [cell(key, rate(key, exponent), seed, trial) for seed in seeds]
+
+        return Way(
+            climb(0, most),
+            lambda exponent: cells(exponent, tried(study.seed, trials), True),
+            lambda exponent: cells(exponent, study.seeds, False),
+        )
+
+    found = tune_then_evaluate(study, {key: way(key) for key in firsts})
+    return {
+        key: Rated(
+            rate(key, each.chosen), [[rate(key, e), a] for e, a in each.tried.items()], each.runs
+        )
+        for key, each in found.items()
+    }
 
 
 def held_out(data: Dataset, share: float) -> Dataset:

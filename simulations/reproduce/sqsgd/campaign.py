@@ -17,14 +17,21 @@ from matplotlib.ticker import MaxNLocator
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
-from simulations.reproduce.engine.render import Column, Part, percent, pivot, points, table
+from simulations.reproduce.engine.render import (
+    Column,
+    Part,
+    percent,
+    pivot,
+    points,
+    rates_table,
+    table,
+)
 from simulations.reproduce.engine.rows import Figures, Row
-from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell, plain
 from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import Way, climb, tune_then_evaluate
+from simulations.reproduce.engine.tuning import at_own_rates
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
-from simulations.reproduce.sqsgd.plan import PRESETS, Plan, Run, build_model, runs, theory
+from simulations.reproduce.sqsgd.plan import PRESETS, Plan, build_model, runs, theory
 from simulations.reproduce.sqsgd.training import trained
 
 TITLES = {
@@ -52,15 +59,24 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Choose the rate of every way, and train it at every seed."""
     plan, task = study.plan, build_model(study.plan.model)
     data, chosen = dataset(plan.data), runs(study.plan, task.dimension)
-    found = tune_then_evaluate(study, {run.name: _way(study, run) for run in chosen})
+    known = {run.name: run.algorithm for run in chosen}
+
+    def cell(name: str, rate: float, seed: int, validating: bool) -> Cell:
+        title = f"{name}, {'trial' if validating else 'run'}, rate {rate:g}, seed {seed}"
+        given = (plan.setting, known[name], name, rate, seed, validating)
+        return Cell(title, trained, given)
+
+    firsts = dict.fromkeys(known, plan.rate)
+    how = {"most": plan.steps, "trials": plan.tuning_seeds}
+    found = at_own_rates(study, firsts, cell, factor=10.0**0.5, **how)
     rows = [
         {
             "name": run.name,
             "figures": list(run.figures),
             **run.facts,
             "report_bytes": None if run.algorithm is None else run.algorithm.report_bytes,
-            "rate": _rate(plan, found[run.name].chosen),
-            "tried": [[_rate(plan, e), accuracy] for e, accuracy in found[run.name].tried.items()],
+            "rate": found[run.name].rate,
+            "tried": found[run.name].tried,
             "results": found[run.name].runs,
         }
         for run in chosen
@@ -77,32 +93,6 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "theory": theory(plan, task.dimension),
         "runs": rows,
     }
-
-
-def _way(study: Study[Plan], run: Run) -> Way[int]:
-    """Choose the rate of a run with seeds of its own on held-out training examples."""
-    plan = study.plan
-
-    def cells(exponent: int, seeds: tuple[int, ...], validating: bool) -> list[Cell]:
-        rate, what = _rate(plan, exponent), "trial" if validating else "run"
-        return [
-            Cell(
-                f"{run.name}, {what}, rate {rate:g}, seed {seed}",
-                trained,
-                (plan.setting, run.algorithm, run.name, rate, seed, validating),
-            )
-            for seed in seeds
-        ]
-
-    return Way(
-        climb(0, plan.steps),
-        lambda exponent: cells(exponent, tried(study.seed, plan.tuning_seeds), True),
-        lambda exponent: cells(exponent, study.seeds, False),
-    )
-
-
-def _rate(plan: Plan, exponent: int) -> float:
-    return float(f"{plan.rate * 10.0 ** (exponent / 2):.3g}")
 
 
 def _spread(values: list[float]) -> str:
@@ -148,12 +138,8 @@ def _parts(figures: Figures) -> Iterator[Part]:
     curves = [{**row, **point} for row in rows for point in _curve(row)]
     title = "Accuracy by epoch, mean over seeds, %"
     yield pivot(title, (Column("run", "name"),), "epoch", percent("", "mean"), curves)
-    yield table("Rates tried", (Column("run", "name"), Column("rate: accuracy, %", _tried)), rows)
+    yield rates_table(rows)
     yield table("What the settings mean", SETTINGS, figures["theory"])
-
-
-def _tried(row: Row) -> str:
-    return ", ".join(f"{rate:g}: {100 * accuracy:.1f}" for rate, accuracy in sorted(row["tried"]))
 
 
 def _curve(row: Row) -> list[dict[str, Any]]:

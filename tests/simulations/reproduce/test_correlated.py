@@ -25,8 +25,9 @@ from simulations.reproduce.correlated.plan import (
     Plan,
     Setting,
 )
-from simulations.reproduce.correlated.training import held_out, run
+from simulations.reproduce.correlated.training import run
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED
+from simulations.reproduce.engine.tuning import held_out
 
 ALL = replace(Plan(), arms=tuple(ARMS))
 # Matrices of sixty rounds take seconds; `make test` has a small one of the digits.
