@@ -113,8 +113,9 @@ class Bench:
             )
 
         ways = {key: way(*key) for key in self.asked}
-        measure = lambda found: float(np.mean(found["accuracy"]))  # noqa: E731 - said in a word
-        self.tuned = tune_then_evaluate(self.study, ways, measure)
+        self.tuned = tune_then_evaluate(
+            self.study, ways, lambda found: float(np.mean(found["accuracy"]))
+        )
 
     def train(self) -> None:
         """Train what was asked for."""
@@ -327,8 +328,7 @@ def _choices(bench: Bench) -> Rows:
         known = {"table": table, "mode": mode, "steps": steps}
         reference = result(random)
         for arm in (baseline(), random, top):
-            row = _row(result(arm), reference, **known, arm=arm.name, epsilon=None)
-            yield row
+            yield _row(result(arm), reference, **known, arm=arm.name, epsilon=None)
         for selection in range(len(HONEST)):
             arms = [choosing(epsilon)[selection] for epsilon in sorted(plan.choices)]
             found = [result(arm) for arm in arms]
