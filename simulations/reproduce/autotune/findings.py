@@ -22,6 +22,7 @@ from simulations.reproduce.autotune.plan import (
     GENIE,
     PAPER_GAMMA,
     PUBLISHED,
+    TAIL,
     TWO_STAGE,
     Arm,
     Plan,
@@ -186,6 +187,7 @@ def claims(figures: Figures) -> Iterator[Claim]:
             if plan["rates"]:
                 yield _genie_is_ahead(row, at)
             yield from _of_two_stage(row["arms"], at)
+            yield from _of_tail(row["arms"], at)
         yield from _of_arrival(plan["published"], row["arms"], at)
         if row["gamma_slope"] is not None:
             yield _linear(row["gamma_slope"], at)
@@ -261,6 +263,21 @@ def _of_two_stage(cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
             above(ratios, 0.0),
             f"{cell['rate']:.1f} beside {usual['rate']:.1f}, and {points(lost.mean, lost.width())} "
             "points less accurate; log of the ratio",
+        )
+
+
+def _of_tail(cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
+    """Whether Adapt Tail compresses so hard that it costs accuracy, as Appendix H says."""
+    if TAIL in cells:
+        usual, cell = cells[PAPER_ARM], cells[TAIL]
+        lost = gain(usual["accuracies"], cell["accuracies"])
+        yield Claim.about(
+            f"{where}: Adapt Tail compresses too hard, and is less accurate than Adapt Norm",
+            "Appendix H",
+            lost,
+            above(lost, SLACK),
+            f"sketch's error {cell['share']:.3f} of the noise's, beside {usual['share']:.3f}",
+            tolerance=SLACK,
         )
 
 

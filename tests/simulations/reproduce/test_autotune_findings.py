@@ -312,3 +312,16 @@ def test_two_stage_is_judged_by_its_rate(rates: list[float], word: str) -> None:
     plan = {"published": [], "gammas": [], "rates": [], "published_loss": None}
     (found,) = [c for c in claims({"plan": plan, "results": [row]}) if "Two Stage" in c.statement]
     assert found.verdict == word and "5.0 ± 0.0 points less accurate" in found.seen
+
+
+@pytest.mark.parametrize(
+    ("points", "word"), [(0.05, REPRODUCED), (0.0, NOT_REPRODUCED), (0.01, UNDECIDED)]
+)
+def test_adapt_tail_is_judged_by_what_it_loses(points: float, word: str) -> None:
+    row = row_of()
+    spread = [lost - d for lost, d in zip(lost_by(points), (0.002, 0.0, -0.002), strict=True)]
+    row["arms"] |= {
+        "adapt_tail": cell_of(runs_of(spread, [30.0] * 3), runs_of(spread, [1.0]), WIRE)
+    }
+    (found,) = [claim for claim in judged([row]) if claim.source == "Appendix H"]
+    assert found.verdict == word
