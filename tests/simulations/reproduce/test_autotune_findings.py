@@ -320,8 +320,7 @@ def test_two_stage_is_judged_by_its_rate(rates: list[float], word: str) -> None:
 def test_adapt_tail_is_judged_by_what_it_loses(points: float, word: str) -> None:
     row = row_of()
     spread = [lost - d for lost, d in zip(lost_by(points), (0.002, 0.0, -0.002), strict=True)]
-    row["arms"] |= {
-        "adapt_tail": cell_of(runs_of(spread, [30.0] * 3), runs_of(spread, [1.0]), WIRE)
-    }
+    tail = runs_of(spread, [30.0] * 3)
+    row["arms"] |= {"adapt_tail": cell_of(tail, tail, WIRE)}
     (found,) = [claim for claim in judged([row]) if claim.source == "Appendix H"]
     assert found.verdict == word
