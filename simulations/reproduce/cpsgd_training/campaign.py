@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from simulations.reproduce.engine.render import (
 from simulations.reproduce.engine.rows import Figures, Row, first, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import at_own_rates
+from simulations.reproduce.engine.tuning import at_own_rates, climb
 
 POINT: Final = 0.01  # of accuracy
 
@@ -62,7 +63,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         return Cell(title, trained, (course, known[name], rate, seed, validating))
 
     firsts = {run.name: plan.rate if run.clipped else plan.plain_rate for run in chosen}
-    found = at_own_rates(study, firsts, cell, factor=2.0, most=plan.doublings)
+    search = partial(climb, 0, plan.doublings)
+    found = at_own_rates(study, firsts, cell, factor=2.0, search=search)
     return {
         "data": plan.data,
         "parameters": training.task.dimension,

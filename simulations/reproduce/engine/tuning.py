@@ -120,10 +120,10 @@ def at_own_rates(
     cell: Callable[[K, float, int, bool], Cell],
     *,
     factor: float,
-    most: int,
+    search: Callable[[], Search[int]],
     trials: int = 1,
 ) -> dict[K, Rated]:
-    """Seek a rate for all ways, each from its first one in so many steps at most; then run them.
+    """Seek a rate for all ways, in steps of a factor from the first one; then run them.
 
     A cell is made of a way, a rate, a seed, and whether it is a trial: on data for validation.
     """
@@ -136,7 +136,7 @@ def at_own_rates(
             return [cell(key, rate(key, exponent), seed, trial) for seed in seeds]
 
         return Way(
-            climb(0, most),
+            search(),
             lambda exponent: cells(exponent, tried(study.seed, trials), True),
             lambda exponent: cells(exponent, study.seeds, False),
         )

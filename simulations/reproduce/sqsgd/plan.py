@@ -77,9 +77,9 @@ class Plan:
     model: str = "lenet5"  # "lenet5", "resnet110", or "tiny" for 8 x 8 pixels
     clients: int = 10  # that share the examples equally; all take part in every round
     batch: int = 32  # examples of a client in a round
-    # Of the server, tried first; the others are 10^(1/2) times more or less than the last one
+    # Of the server, the least that is tried; each of the others is 10^(1/2) times the last one
     rate: float = 0.001
-    steps: int = 5  # of that kind, up or down, at most
+    steps: int = 5  # of that kind
     bound: float = 10.0  # U, norm of an update and largest coordinate of a report
     ratio: float = 0.005  # r, coordinates that are sent, of all
     epochs: int = (
