@@ -10,7 +10,7 @@ that the error of a mean is no good proxy for training.
 The paper lets a constant determine "the fraction of error relative to DP error" that is tolerated.
 Our reading: e contains the error d sigma^2 of the noise itself, so the target is that plus the
 share gamma, on squared errors, as for Adapt Norm; e and target are then compared as norms, as in
-Algorithm 2. In this reading the size comes to rest where Adapt Norm's does (docs/sketching.md).
+Algorithm 2. In this reading the size comes to rest near Adapt Norm's (docs/sketching.md).
 
 Source: arXiv 2307.10999, Algorithm 5 and Appendix H, whose formulas of the updates are rebuilt from
 prose.
@@ -93,10 +93,10 @@ class AdaptTail(Rule):
         gap = (error - target) / (target if self.relative else 1.0)
         factor = self.update.factor(gap, self.eta)
         wanted = state.size * min(factor, self.step_factor)
+        size = clamp_size(wanted, state, self.rows, self.step_factor)
         if factor > 1.0:
             # Sketches have whole rows: a step up that is shorter than one would be cut off again.
-            wanted = max(wanted, float(state.size + self.rows))
-        size = clamp_size(wanted, state, self.rows, self.step_factor)
+            size = max(size, min(state.size + self.rows, state.dimension))
         numbers = {
             "error_squared": estimate,
             # The second sketch keeps a squared norm within sqrt(2 / L2), beside its noise.

@@ -167,9 +167,10 @@ class TestAdaptTail:
             words = "above" if larger else "at or below"
             assert second.rationale.words == f"The seen error is {words} its target."
 
-    def test_the_shortest_sketch_can_grow_again(self) -> None:
-        """A step of 1.2 up from one to four whole rows is less than one more."""
-        controller = AdaptTail(first_rate=DIMENSION / 15, rows=15)
+    @pytest.mark.parametrize("step", [1.2, 1.5, 2.0])
+    def test_the_shortest_sketch_can_grow_again(self, step: float) -> None:
+        """A step of 1.2 up from one to four numbers in each row is less than one more."""
+        controller = AdaptTail(first_rate=DIMENSION / 15, rows=15, step_factor=step)
         sizes = [each.spec.main_size for each in run(controller, error_squared=[1e9] * 6)]
         assert sizes == [15, 30, 45, 60, 75, 90, 105]
 
