@@ -13,11 +13,10 @@ from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.plots import Style, curve, dress, panels, style
+from simulations.reproduce.engine.plots import curve, dress, panels, style
 from simulations.reproduce.engine.render import (
     Column,
     Part,
@@ -145,34 +144,30 @@ def _parts(figures: Figures) -> Iterator[Part]:
 
 
 def _curve(row: Row) -> list[dict[str, Any]]:
-    """Return mean accuracy over seeds after each epoch, with what is below and above it."""
+    """Return mean accuracy over seeds after each epoch."""
     curves = [[point["accuracy"] for point in result["curve"]] for result in row["results"]]
     return [
         {
             "epoch": epoch,
             "mean": fmean(each),
-            "range": (fmean(each) - min(each), max(each) - fmean(each)),
         }
         for epoch, each in enumerate(zip(*curves, strict=True), 1)
     ]
 
 
 def plot(figures: Figures) -> Figure:
-    """Plot accuracy by epoch: a panel for each of the paper's figures, and one for the rest.
-
-    Means over seeds, and bars from the lowest to the highest.
-    """
+    """Plot accuracy by learning rate, of the runs that choose it: a panel for each figure."""
     figure, axes = panels(2, 3, 20, 10)
-    plain_row, *others = figures["runs"]
+    unprotected, *others = figures["runs"]
     for panel, (number, title) in zip(chain(*axes), PANELS.items(), strict=False):
-        curve(panel, _curve(plain_row), "epoch", "mean", Style(TITLES["plain"], "black", ""))
         drawn = [each for each in others if number in (each["figures"] or [0])]
-        for place, row in enumerate(drawn):
+        for place, row in enumerate([unprotected, *drawn]):
             levels = "" if row["levels"] is None else f", K = {row['levels']}"
-            label = f"{TITLES[row['way']]}{levels}, epsilon = {row['epsilon']:g}"
-            curve(panel, _curve(row), "epoch", "mean", style(place, label), "range")
-        dress(panel, "epochs", "test accuracy, higher is better", title, percents=True)
-        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+            epsilon = "" if row["epsilon"] is None else f", epsilon = {row['epsilon']:g}"
+            look = style(place - 1, f"{TITLES[row['way']]}{levels}{epsilon}")
+            found = [{"rate": rate, "accuracy": accuracy} for rate, accuracy in row["tried"]]
+            curve(panel, found, "rate", "accuracy", look)
+        dress(panel, "learning rate", "accuracy of a trial", title, log="x", percents=True)
     axes[1][2].set_axis_off()
     return figure
 
