@@ -122,7 +122,7 @@ def test_tables_and_verdicts_are_those_of_the_rows(name: str, tmp_path: Path) ->
 def doubled(value: Any) -> Any:
     """Every number of results twice as large; not those that were chosen."""
     if isinstance(value, dict):
-        kept = ("plan", "noise_multiplier", "genie")
+        kept = ("plan", "noise_multiplier", "epsilon", "genie", "momentum")
         return {name: each if name in kept else doubled(each) for name, each in value.items()}
     if isinstance(value, list):
         return [doubled(each) for each in value]
