@@ -39,6 +39,11 @@ def base() -> RunConfig:
     return base_of(PLAN)
 
 
+def test_two_stage_does_not_compress_its_first_rounds() -> None:
+    (arm,) = (each for each in PLAN.arms() if each.family == "two_stage")
+    assert ("sketch.first_rate", 1.0) in arm.changes
+
+
 def test_sizes_are_drawn_of_the_largest_and_smallest_gamma() -> None:
     """Below 1, where as much error as noise is asked for; a family of one has one line."""
     names = ["adapt_norm 1", "adapt_norm 0.2", "adapt_norm 0.1", "adapt_norm 0.05", "two_stage"]

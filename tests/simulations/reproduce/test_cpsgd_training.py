@@ -222,6 +222,15 @@ def test_deformed_digits_make_every_client_another_one(digits: Dataset) -> None:
     assert 0.5 < own < 0.8 * (moved - pictures.flatten(1).roll(1, 0)).norm(dim=1).mean()
 
 
+def test_rates_are_tried_on_training_digits_that_are_held_out(digits: Dataset) -> None:
+    for validating, (trained_on, tested) in ((False, (1437, 360)), (True, (1197, 240))):
+        training = Training(QUICK.course, 1, validating=validating)
+        data = training._data
+        assert (len(data.train), len(data.test)) == (trained_on, tested)
+        pool = digits.train if validating else digits.test
+        assert np.isin(data.test.inputs.sum(axis=1), pool.inputs.sum(axis=1)).all()
+
+
 def test_what_does_not_fit_is_refused() -> None:
     for clients, dimension, problem in (
         (2000, 8192, "1437 examples for 2000"),

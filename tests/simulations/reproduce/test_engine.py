@@ -637,3 +637,5 @@ def test_tables_of_a_written_page_are_made_anew(
     for wrong, told in (("Bits", title), ("equal-error.json", "a file that a campaign wrote")):
         refused = renew(head.replace(wrong, "none") + foot)
         assert isinstance(refused, ConfigurationError) and told in str(refused)
+    both = renew(whole, "equal-error")
+    assert isinstance(both, ConfigurationError) and "given together with equal-error" in str(both)

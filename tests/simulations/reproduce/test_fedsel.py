@@ -220,6 +220,14 @@ class TestTraining:
         run = Run(Task("logistic", 1.0), Arm("NP-K", "top"), few, np.arange(1), (1,))
         step = run._mean(np.zeros(12), np.arange(1))
         assert np.flatnonzero(step).tolist() == [int(np.abs(few.inputs[0]).argmax())]
+        # Of more coordinates than ten, as only a tenth of them counts as large.
+        many = tables.synthetic(30, 60, 0.1, 0.5, 3, "many")
+        users = np.arange(30)
+        step = Run(Task("logistic", 1.0), Arm("NP-K", "top"), many, users, (1,))._mean(
+            np.zeros(60), users
+        )
+        largest = set(np.abs(many.inputs).argmax(axis=1).tolist())
+        assert set(np.flatnonzero(step).tolist()) == largest
 
     def test_batches_and_steps(self) -> None:
         run = Run(Task("logistic", 1.0, batch=0.1, steps=3), baseline(), TABLE, USERS, (1,))
@@ -305,6 +313,9 @@ class TestTheory:
         few, many = (rows["PS-PM", d] for d in (10, 10_000))
         assert many["noise"] < 0.1 * few["noise"] and many["relative"] > 10.0 * few["relative"]
         assert 1.0 < few["most"] < math.exp(0.2)
+        # Flat reports are unbiased; of two-stage ones a share of 1/d is left.
+        assert rows["PM", 10]["left"] == pytest.approx(1.0)
+        assert few["left"] == pytest.approx(0.1) and many["left"] == pytest.approx(1e-4)
         found = theory.theorem2()
         assert 0.0 < found["least"] < found["largest"] < 1.0
 
@@ -345,6 +356,7 @@ class TestCampaign:
         # What is scaled by the rate, and other batches, have rates of their own.
         assert {cell.given[1].scaled for cell in trials} == {False, True}
         assert {cell.given[1].batch for cell in trials} >= set(plan.batches)
+        assert {cell.given[1].steps for cell in trials} == {None, plan.batch_steps}
         assert {cell.given[5] for cell in asked} == {3}
 
     def test_of_equal_rates_the_larger_is_chosen(

@@ -38,6 +38,7 @@ def test_arms_differ_in_who_adds_up_and_in_nothing_else() -> None:
         for config in configs.values()
     }
     assert len(alike) == 1 and configs[FREE].sketch.rate == 1.0
+    assert {each.faults.dropout for each in configs.values()} == {plan.dropout} != {0.0}
 
 
 def with_usual(config: Any, *names: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from simulations.learning.data import Dataset
 from simulations.learning.local_dp import ClientMemory
 from simulations.reproduce.engine.campaign import Options
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED, Interval
+from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.sqsgd.campaign import CAMPAIGN
 from simulations.reproduce.sqsgd.claims import claims, shown
 from simulations.reproduce.sqsgd.plan import PRESETS, Run, build_model, equal_bits, runs, theory
-from simulations.reproduce.sqsgd.training import Training
+from simulations.reproduce.sqsgd.training import Training, trained
 
 QUICK = replace(PRESETS["quick"], epochs=2)
 
@@ -92,6 +94,34 @@ def test_settings_say_where_kappa_is_out_of_the_printed_range() -> None:
     }
     assert found[599, 400.0, 8] and found[599, 400.0, 2]
     assert not found[599, 400.0, 16] and not found[1024, 400.0, 8]
+
+
+def test_rates_are_chosen_by_trials_that_no_figure_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, asked = CAMPAIGN.study(QUICK, tmp_path, 3), []
+
+    def results(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+        asked.extend(found := list(cells))
+        return [{"accuracy": float(cell.given[3] == QUICK.rate)} for cell in found]
+
+    monkeypatch.setattr(study, "results", results)
+    rows = CAMPAIGN.figures(study)["runs"]
+    assert {row["rate"] for row in rows} == {QUICK.rate}
+    assert {len(row["tried"]) for row in rows} == {QUICK.steps + 1}
+    seeds = {v: {cell.given[4] for cell in asked if cell.given[5] is v} for v in (True, False)}
+    assert seeds == {True: {1003}, False: {3, 4}}
+
+
+def test_trials_are_tested_on_training_examples_that_are_held_out(
+    digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Training, "train", lambda self, *_: self._data)
+    for validating, sizes in ((False, (1437, 360)), (True, (1197, 240))):
+        data = trained(QUICK.setting, None, "plain", 0.1, 1, validating)
+        assert (len(data.train), len(data.test)) == sizes
+        pool = digits.train if validating else digits.test
+        assert np.isin(data.test.inputs.sum(axis=1), pool.inputs.sum(axis=1)).all()
 
 
 def test_runs_of_a_seed_share_their_batches(
