@@ -27,14 +27,11 @@ from simulations.learning.run.folder import RunFolder
 from simulations.learning.sources import RecordedSource
 from simulations.learning.training import training_pool
 from simulations.reproduce.engine.federated import data_of
-from simulations.reproduce.engine.tuning import held_out
 
 
 def run(config: RunConfig, validation: float = 0.0) -> dict[str, Any]:
     """Run a configuration; test on a share of the training examples, then not trained on."""
-    data = data_of(config)
-    if validation:
-        data = held_out(data, validation)
+    data = data_of(config, validation)
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         opened = stack.enter_context(RunFolder(Path(folder) / "run", config))

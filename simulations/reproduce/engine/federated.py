@@ -20,6 +20,7 @@ from simulations.learning.federated import load_data
 from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.reproduce.engine.study import data_dir_here, folder_here
+from simulations.reproduce.engine.tuning import held_out
 
 # Tests in this last share of the rounds are averaged: one test alone is noisy
 LAST_SHARE: Final = 0.2
@@ -56,12 +57,16 @@ def run_of(config: RunConfig, data: Dataset, name: str | None = None) -> Ran:
             return Ran(opened.records(), True)
 
 
-def data_of(config: RunConfig) -> Dataset:
-    """Return the data set of a configuration, read once by each process."""
+def data_of(config: RunConfig, validation: float = 0.0) -> Dataset:
+    """Return the data set of a configuration, read once by each process.
+
+    A share for validation is a part of the training examples, which takes the place of the test
+    examples.
+    """
     key = (config.task.model_dump_json(), data_dir_here())
     if key not in _DATA:
         _DATA[key] = load_data(config, data_dir_here())
-    return _DATA[key]
+    return held_out(_DATA[key], validation) if validation else _DATA[key]
 
 
 _DATA: dict[tuple[str, Path | None], Dataset] = {}
@@ -79,9 +84,9 @@ def run_folder(config: RunConfig, name: str | None) -> Iterator[Path]:
     yield campaign / "runs" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
 
 
-def outcome(config: RunConfig) -> dict[str, Any]:
+def outcome(config: RunConfig, validation: float = 0.0) -> dict[str, Any]:
     """Run a configuration; return what campaigns compare. A cell of those that keep no runs."""
-    ran = run_of(config, data_of(config))
+    ran = run_of(config, data_of(config, validation))
     spent: dict[str, Any] = ran.last.get("epsilons", {})
     return {
         "accuracy": ran.accuracy,

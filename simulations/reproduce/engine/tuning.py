@@ -152,10 +152,14 @@ def at_own_rates(
 
 def held_out(data: Dataset, share: float) -> Dataset:
     """Return the data with a part of the training examples in place of the test examples."""
-    train = data.train
-    count = round(share * len(train))
-    order = rng_of(0, "validation").permutation(len(train))
-    return replace(data, train=_part(train, order[count:]), test=_part(train, order[:count]))
+    tested, trained = split_off(data.train, share)
+    return replace(data, train=trained, test=tested)
+
+
+def split_off(split: Split, share: float) -> tuple[Split, Split]:
+    """Return a share of the examples, the same in every run, and the rest."""
+    count, order = round(share * len(split)), rng_of(0, "validation").permutation(len(split))
+    return _part(split, order[:count]), _part(split, order[count:])
 
 
 def _part(split: Split, chosen: NDArray[np.int64]) -> Split:

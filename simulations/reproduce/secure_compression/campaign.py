@@ -104,10 +104,15 @@ def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
     return LayerShapes(build_task(task.model, DataShape.of(data), options).layout.shapes)
 
 
-def _cells(study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int]) -> list[Cell]:
-    """Return the runs of a point at a learning rate of two to a power."""
+def _cells(
+    study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int], *more: float
+) -> list[Cell]:
+    """Return runs at a rate of two to a power; with more, tested on a part of the training data."""
     configs = [(seed, study.plan.config(point, 2.0**exponent, seed)) for seed in seeds]
-    return [Cell(f"{point.name} {exponent} {seed}", outcome, (config,)) for seed, config in configs]
+    return [
+        Cell(f"{point.name} {exponent} {seed}", outcome, (config, *more))
+        for seed, config in configs
+    ]
 
 
 def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[int]]:
@@ -117,7 +122,7 @@ def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[
     def way(point: Point, start: int) -> Way[int]:
         return Way(
             climb(start, study.plan.climb),
-            lambda exponent: _cells(study, point, exponent, trials),
+            lambda exponent: _cells(study, point, exponent, trials, study.plan.validation),
             lambda exponent: _cells(study, point, exponent, study.seeds),
             smallest_best,
         )

@@ -127,6 +127,7 @@ class Plan:
     momenta: tuple[float, ...] = (0.5, 0.9)  # of Denoise and of the server
     seeds: int = 5  # runs of a point
     tuning_seeds: int = 2  # runs of a learning rate that is tried
+    validation: float = 1 / 6  # share of the training examples on which it is tried
     climb: int = 6  # most steps of a factor of two from the first rate that is tried, each way
 
     @property

@@ -20,11 +20,11 @@ from simulations.reproduce.engine.render import Column, Part, Text, percent, piv
 from simulations.reproduce.engine.rows import Figures, Row, first, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
+from simulations.reproduce.engine.tuning import Outcome, Way, grid, split_off, tune_then_evaluate
 from simulations.reproduce.trust_models.findings import claims, findings
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
 from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
-from simulations.reproduce.trust_models.training import run
+from simulations.reproduce.trust_models.training import VALIDATION, run
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for candidate in plan.candidates(setting):
             plan.config(setting, candidate, study.seed).check()
     outcomes = tune_then_evaluate(study, {each: _way(study, each) for each in settings})
-    labels = data.test.labels
+    labels = split_off(data.test, VALIDATION)[1].labels
     figures = {
         "clients": plan.rounds * plan.cohort,
         "records": len(data.train),
@@ -49,15 +49,18 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 def _way(study: Study[Plan], setting: Setting) -> Way[Candidate]:
     plan, seed = study.plan, study.seed
 
-    def cells(setting: Setting, candidate: Candidate, seeds: Sequence[int]) -> list[Cell]:
+    def cells(
+        setting: Setting, candidate: Candidate, seeds: Sequence[int], trial: bool
+    ) -> list[Cell]:
         name = f"{setting.name} {candidate.bound:g} {candidate.reach:g}"
-        return [Cell(f"{name} {s}", run, (plan.config(setting, candidate, s),)) for s in seeds]
+        configs = [(each, plan.config(setting, candidate, each)) for each in seeds]
+        return [Cell(f"{name} {each}", run, (config, trial)) for each, config in configs]
 
     other = plan.tuned(setting)
     return Way(
         grid(plan.candidates(setting)),
-        lambda candidate: cells(other, candidate, plan.trial_seeds(setting, seed)),
-        lambda candidate: cells(setting, candidate, plan.evaluation_seeds(setting, seed)),
+        lambda candidate: cells(other, candidate, plan.trial_seeds(setting, seed), True),
+        lambda candidate: cells(setting, candidate, plan.evaluation_seeds(setting, seed), False),
     )
 
 

@@ -7,19 +7,25 @@ bytes are added from the deployment's plan.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset, Split
 from simulations.reproduce.engine.federated import data_of, run_of
 from simulations.reproduce.engine.seeds import rng_of
+from simulations.reproduce.engine.tuning import split_off
 
+VALIDATION: Final = 1 / 3  # share of the test records on which figures are chosen, and nothing else
 _STREAM = 7  # tells the choice of records apart from the engine's own streams of a seed
 
 
-def run(config: RunConfig) -> dict[str, Any]:
+def run(config: RunConfig, trial: bool) -> dict[str, Any]:
     """Run a configuration with one record for each client."""
-    last = run_of(config, one_each(data_of(config), config.task.population, config.seed)).last
+    data = data_of(config)
+    # Not a part of the training records: nearly all of them have a client.
+    tried, tested = split_off(data.test, VALIDATION)
+    data = one_each(data, config.task.population, config.seed)
+    last = run_of(config, replace(data, test=tried if trial else tested)).last
     return {
         "accuracy": last["accuracy"],
         "loss": last["loss"],

@@ -6,16 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import plan_deployment
+from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.reproduce.engine.claims import NOT_REPRODUCED, REPRODUCED, UNDECIDED
-from simulations.reproduce.trust_models.campaign import CAMPAIGN, CHOSEN
+from simulations.reproduce.trust_models import training
+from simulations.reproduce.trust_models.campaign import CAMPAIGN, CHOSEN, _way
 from simulations.reproduce.trust_models.findings import claims, crossing, findings, paired
 from simulations.reproduce.trust_models.methods import BY_NAME, METHODS, Candidate, Trust
 from simulations.reproduce.trust_models.plan import PRESETS, Plan, Setting
@@ -179,6 +182,24 @@ def made_up(method: str, epsilon: float, accuracies: list[float], **other: Any) 
         "bytes": 100.0,
         **other,
     }
+
+
+def test_trials_are_tested_on_records_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, tested = CAMPAIGN.study(TINY, tmp_path), []
+
+    def run_of(config: RunConfig, data: Dataset) -> Any:
+        tested.append({each.tobytes() for each in data.test.inputs})
+        return MagicMock()
+
+    monkeypatch.setattr(training, "run_of", run_of)
+    way = _way(study, Setting("central", 8.0, 1.0))
+    for cells in (way.trials, way.runs):
+        (cell, *_) = cells(Candidate(1.0, 1.0))
+        cell.make(*cell.given)
+    trial, evaluated = tested
+    assert (len(trial), len(evaluated)) == (120, 240) and not trial & evaluated
 
 
 class TestFindings:
