@@ -1,20 +1,23 @@
-"""Compiled loops that find wrong shares over GF(2^31 - 1). Callers check arguments."""
+"""Compiled loops that find wrong shares over GF(p), p a prime below 2^50."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg._shamir_kernels import _MERSENNE_31, _reduce_31, power_31
+from secagg._prime_kernels import minus, plus, power, reciprocal, times
 from veilsum.compiled import compiled, sample
+
+PRIME = np.uint64(0x7FFF_FFFF)
+"""For known answers."""
 
 
 @compiled(
-    lambda _: (sample(9), sample(2, 9, below=_MERSENNE_31), np.zeros((2, 4), np.uint64)),
+    lambda _: (sample(9), sample(2, 9, below=int(PRIME)), PRIME, np.zeros((2, 4), np.uint64)),
     answer=0x18FFC30C,
 )
 def syndromes(
-    points: NDArray[np.uint64], words: NDArray[np.uint64], sums: NDArray[np.uint64]
+    points: NDArray[np.uint64], words: NDArray[np.uint64], p: np.uint64, sums: NDArray[np.uint64]
 ) -> None:
     """sums[h, j] = sum_i v_i words[h, i] points[i]^j, with v_i = 1 / prod_{k != i} (x_i - x_k).
 
@@ -26,7 +29,7 @@ def syndromes(
         words: uint64[limbs, m], below p.
         sums: uint64[limbs, N], output.
     """
-    p = np.uint64(_MERSENNE_31)
+    ratio = reciprocal(p)
     m = points.size
     limbs, count = sums.shape
     scaled = np.empty((limbs, m), np.uint64)
@@ -34,26 +37,28 @@ def syndromes(
         product = np.uint64(1)
         for k in range(m):
             if k != i:
-                product = _reduce_31(product * _reduce_31(points[i] + p - points[k]))
+                product = times(product, minus(points[i], points[k], p), p, ratio)
         # Fermat: 1/a = a^(p-2).
-        multiplier = power_31(product, _MERSENNE_31 - 2)
+        multiplier = power(product, p - np.uint64(2), p, ratio)
         for h in range(limbs):
-            scaled[h, i] = _reduce_31(words[h, i] * multiplier)
+            scaled[h, i] = times(words[h, i], multiplier, p, ratio)
     powers = np.ones(m, np.uint64)
     for j in range(count):
         for h in range(limbs):
             total = np.uint64(0)
             for i in range(m):
-                value = scaled[h, i] * powers[i]
-                # Below 2^32: more than 2^31 of them fit.
-                total += (value & p) + (value >> np.uint64(31))
-            sums[h, j] = _reduce_31(total)
+                total = plus(total, times(scaled[h, i], powers[i], p, ratio), p)
+            sums[h, j] = total
         for i in range(m):
-            powers[i] = _reduce_31(powers[i] * points[i])
+            powers[i] = times(powers[i], points[i], p, ratio)
 
 
-@compiled(lambda _: (sample(2, 6, below=_MERSENNE_31), np.zeros(7, np.uint64)), answer=0x38E2B783)
-def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64]) -> int:
+@compiled(
+    lambda _: (sample(2, 6, below=int(PRIME)), PRIME, np.zeros(7, np.uint64)), answer=0x38E2B783
+)
+def joint_recurrence(
+    sequences: NDArray[np.uint64], p: np.uint64, locator: NDArray[np.uint64]
+) -> int:
     """The shortest linear recurrence that all sequences obey.
 
     sum_{j = 0 .. length} locator[j] sequences[h, n - j] = 0 for every h and length <= n < N, with
@@ -65,7 +70,7 @@ def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64])
         sequences: uint64[limbs, N], below p.
         locator: uint64[N + 1], output.
     """
-    p = np.uint64(_MERSENNE_31)
+    ratio = reciprocal(p)
     limbs, count = sequences.shape
     locator[:] = np.uint64(0)
     locator[0] = np.uint64(1)
@@ -81,22 +86,20 @@ def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64])
         for h in range(limbs):
             total = np.uint64(0)
             for j in range(min(length, n) + 1):
-                value = locator[j] * sequences[h, n - j]
-                total += (value & p) + (value >> np.uint64(31))
-            wrong = _reduce_31(total)
+                total = plus(total, times(locator[j], sequences[h, n - j], p, ratio), p)
+            wrong = total
             if wrong == np.uint64(0):
                 continue
             shift = n - places[h]
             grows = shift + lengths[h] > length
             if grows:
                 shorter[:] = locator
-            # Subtract: add p - factor times.
-            factor = p - _reduce_31(wrong * inverses[h])
+            factor = times(wrong, inverses[h], p, ratio)
             for j in range(shift, min(count, shift + lengths[h]) + 1):
-                locator[j] = _reduce_31(locator[j] + factor * before[h, j - shift])
+                locator[j] = minus(locator[j], times(factor, before[h, j - shift], p, ratio), p)
             if grows:
                 before[h] = shorter
-                inverses[h] = power_31(wrong, _MERSENNE_31 - 2)
+                inverses[h] = power(wrong, p - np.uint64(2), p, ratio)
                 places[h] = n
                 length, lengths[h] = shift + lengths[h], length
     return length
@@ -104,14 +107,18 @@ def joint_recurrence(sequences: NDArray[np.uint64], locator: NDArray[np.uint64])
 
 @compiled(
     lambda _: (
-        np.array([1, _MERSENNE_31 - 5], np.uint64),
+        np.array([1, int(PRIME) - 5], np.uint64),
         np.arange(1, 10, dtype=np.uint64),
+        PRIME,
         np.zeros(9, np.bool_),
     ),
     answer=0x2CF015D4,
 )
 def mark_roots(
-    locator: NDArray[np.uint64], points: NDArray[np.uint64], marked: NDArray[np.bool_]
+    locator: NDArray[np.uint64],
+    points: NDArray[np.uint64],
+    p: np.uint64,
+    marked: NDArray[np.bool_],
 ) -> None:
     """marked[i]: whether 1 / points[i] is a root.
 
@@ -119,9 +126,10 @@ def mark_roots(
         locator: uint64[length + 1], constant term first.
         points: uint64[m], in 1 .. p - 1.
     """
+    ratio = reciprocal(p)
     for i in range(points.size):
         # Horner's rule for the reversed polynomial at x has the same roots.
         value = np.uint64(0)
         for j in range(locator.size):
-            value = _reduce_31(value * points[i] + locator[j])
+            value = plus(times(value, points[i], p, ratio), locator[j], p)
         marked[i] = value == np.uint64(0)

@@ -34,18 +34,19 @@ from numpy.typing import NDArray
 from secagg import _decoding_kernels
 from secagg.checks import require_int
 from secagg.errors import ParameterError
-from secagg.shamir import points_of
+from secagg.shamir import PRIME, points_of
 
 
 def wrong_shares(
-    shares: NDArray[np.uint32], holders: Sequence[int], threshold: int
+    shares: NDArray[np.unsignedinteger], holders: Sequence[int], threshold: int, prime: int = PRIME
 ) -> tuple[int, ...] | None:
     """Find the shares of one secret that are off the polynomials of all others.
 
     Post: the shares of the others are values of polynomials of degree `threshold` - 1.
 
     Args:
-        shares: uint32[holders, limbs], below 2^31 - 1, any number of limbs from 1 on.
+        shares: uint32 or uint64[holders, limbs], below the prime, any number of limbs from 1 on.
+        prime: of the field, below 2^50.
 
     Returns:
         Those holders, in the order given; None if there are no such polynomials within reach.
@@ -56,11 +57,12 @@ def wrong_shares(
     points = points_of(holders)
     words = np.ascontiguousarray(shares.T).astype(np.uint64)
     sums = np.empty((words.shape[0], len(holders) - threshold), np.uint64)
-    _decoding_kernels.syndromes(points, words, sums)
+    p = np.uint64(prime)
+    _decoding_kernels.syndromes(points, words, p, sums)
     locator = np.empty(sums.shape[1] + 1, np.uint64)
-    length = _decoding_kernels.joint_recurrence(sums, locator)
+    length = _decoding_kernels.joint_recurrence(sums, p, locator)
     marked = np.empty(len(holders), np.bool_)
-    _decoding_kernels.mark_roots(locator[: length + 1], points, marked)
+    _decoding_kernels.mark_roots(locator[: length + 1], points, p, marked)
     if np.count_nonzero(marked) != length:
         return None
     return tuple(holder for holder, wrong in zip(holders, marked.tolist(), strict=True) if wrong)

@@ -141,7 +141,7 @@ def largest_primes(degree: int, limbs: int) -> tuple[int, ...]:
     found: list[int] = []
     candidate = ((1 << PRIME_BITS) - 2) // step * step + 1
     while len(found) < limbs:
-        if _is_prime(candidate):
+        if is_prime(candidate):
             found.append(candidate)
         candidate -= step
     return tuple(found)
@@ -210,12 +210,15 @@ def _prime_factors(number: int) -> list[int]:
     return [*factors, number] if number > 1 else factors
 
 
-def _is_prime(number: int) -> bool:
-    """Miller's test, exact from 9 to 3.2e9 with these bases, of odd numbers (Jaeschke 1993)."""
+def is_prime(number: int) -> bool:
+    """Miller's test, exact from 39 to 3.1e23 with these bases, of odd numbers.
+
+    Source: Sorenson and Webster 2017, Math. Comp. 86.
+    """
     odd, twos = number - 1, 0
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1
-    for base in (2, 3, 5, 7):
+    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
         power = pow(base, odd, number)
         if power != 1 and all(pow(power, 1 << k, number) != number - 1 for k in range(twos)):
             return False

@@ -13,15 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from math import comb, isqrt, prod
+from itertools import combinations, count
+from math import isqrt, prod
 from typing import Self
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from secagg.errors import ParameterError
 from secagg.keystream import KEY_BYTES
 from secagg.merkle import HashTree, proof_is_valid
 from secagg.oneshot.layout import reader_of
 from secagg.tags import Usage, derive, digest, encode_index
+from secagg.validated.parameters import Parameters
 
 Rand = Callable[[int], bytes]
 """A source of random bytes: rand(count) -> bytes."""
@@ -30,114 +35,50 @@ Slots = list[list[int]]
 Shares = list[list[int]]
 """For each member, its values of all polynomials."""
 
-ROWS, SLACK_NUMERATOR, SLACK_DENOMINATOR = 128, 87, 10
 WORD_BYTES = 8
+Answer = list[tuple[int, int, int]]
+"""V1, V2 and L of each repetition."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
-    """What a round of validated sums is about; `ParameterError` if its conditions do not hold.
-
-    Attributes:
-        degree: N, a power of two.
-        modulus: q, a prime that is 1 modulo 2 N, below 2^63.
-        blocks: B; a vector has B N coordinates.
-        members, corrupt, away: s, c, a.
-        randomness, per_polynomial: T, l.
-        bound: beta^2, of the squared norm of a vector.
-        rows: R.
-        repetitions: t; as few as the conditions allow if 0.
-    """
-
-    degree: int
-    modulus: int
-    blocks: int
-    members: int
-    corrupt: int
-    away: int
-    randomness: int
-    per_polynomial: int
-    bound: int
-    rows: int = ROWS
-    repetitions: int = 0
-    psi: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        if not self.repetitions:
-            object.__setattr__(self, "repetitions", self.fewest_repetitions)
-        width = self.randomness + self.per_polynomial
-        staying = self.members - self.away - 2 * self.corrupt
-        for name, holds, valid in (
-            ("randomness", self.randomness >= max(self.corrupt, 1), "c or more"),
-            ("members", staying >= self.product_degree + 1, "e + 1 + 2 c + a or more"),
-            ("members", staying > (self.members + self.corrupt) // 2, "enough for a quorum"),
-            ("per_polynomial", width > self.corrupt + self.away, "more than c + a - T"),
-            ("bound", self.tau >= 4, "large enough for tau = 4"),
-            ("modulus", 4 * self.modulus >= (11 * self.tau) ** 2, "(5.5 tau)^2 or more"),
-            ("modulus", self.modulus % (2 * self.degree) == 1, "1 modulo 2 N"),
-            ("repetitions", self.repetitions >= self.fewest_repetitions, "more"),
-        ):
-            if not holds:
-                raise ParameterError(name, getattr(self, name), valid)
-        q, n = self.modulus, self.degree
-        candidates = (pow(g, (q - 1) // (2 * n), q) for g in range(2, q))
-        object.__setattr__(self, "psi", next(x for x in candidates if pow(x, n, q) == q - 1))
+class Plain(Parameters):
+    """Arithmetic of a round in Python's integers."""
 
     @property
-    def product_degree(self) -> int:
-        """The degree e of products of shares."""
-        return 2 * (self.randomness + self.per_polynomial - 1)
+    def degree(self) -> int:
+        """The degree N."""
+        return self.ring.degree
 
     @property
-    def tau(self) -> int:
-        """The bound of a row: the smallest power of two from 8.7 beta on."""
-        least = SLACK_NUMERATOR**2 * self.bound
-        return next(1 << k for k in range(64) if (SLACK_DENOMINATOR << k) ** 2 >= least)
-
-    @property
-    def candidates(self) -> int:
-        """The sets C of honest members that may have agreed."""
-        most, honest = self.corrupt + self.away, self.members - self.corrupt
-        return sum(comb(honest, b) for b in range(most + 1))
-
-    @property
-    def fewest_repetitions(self) -> int:
-        """With which C q^-t is at most 2^-128."""
-        return next(t for t in range(1, 99) if self.modulus**t >= self.candidates << 128)
-
-    @property
-    def key_polynomials(self) -> int:
-        """Polynomials that f has; f' has as many."""
-        return -(-self.degree // (2 * self.per_polynomial))
-
-    @property
-    def bits(self) -> tuple[int, ...]:
-        """The bits of each number that is shown to be in a range: the norm's, then each row's."""
-        return (self.bound.bit_length(), *[self.tau.bit_length()] * self.rows)
+    def modulus(self) -> int:
+        """The prime q."""
+        return self.ring.modulus
 
     def point(self, slot: int) -> int:
         """Where a secret is: -1, -2, ..."""
         return self.modulus - 1 - slot
 
+    def exponents(self) -> list[int]:
+        """The odd exponents of psi at which elements are evaluated, in bit-reversed order."""
+        bits = self.degree.bit_length() - 1
+        return [2 * int(f"{j:0{bits}b}"[::-1], 2) + 1 for j in range(self.degree)]
+
     # The ring.
 
     def transform(self, element: Sequence[int]) -> list[int]:
-        """Its values at psi^(2 i + 1)."""
-        q, n = self.modulus, self.degree
-        powers = [pow(self.psi, j, q) for j in range(2 * n)]
+        """Its values."""
+        q, n, psi = self.modulus, self.degree, self.ring.psi
+        powers = [pow(psi, j, q) for j in range(2 * n)]
         return [
-            sum(x * powers[(2 * i + 1) * t % (2 * n)] for t, x in enumerate(element)) % q
-            for i in range(n)
+            sum(x * powers[e * t % (2 * n)] for t, x in enumerate(element)) % q
+            for e in self.exponents()
         ]
 
     def inverse(self, values: Sequence[int]) -> list[int]:
         """The coefficients that have these values."""
-        q, n = self.modulus, self.degree
-        powers, scale = [pow(self.psi, -j, q) for j in range(2 * n)], pow(n, -1, q)
-        return [
-            sum(v * powers[(2 * i + 1) * t % (2 * n)] for i, v in enumerate(values)) * scale % q
-            for t in range(n)
-        ]
+        q, n, psi = self.modulus, self.degree, self.ring.psi
+        powers, scale = [pow(psi, -j, q) for j in range(2 * n)], pow(n, -1, q)
+        pairs = list(zip(self.exponents(), values, strict=True))
+        return [sum(v * powers[e * t % (2 * n)] for e, v in pairs) * scale % q for t in range(n)]
 
     def centred(self, value: int) -> int:
         """The residue of least magnitude."""
@@ -189,9 +130,10 @@ class Parameters:
 
     def deal(self, slots: Slots, degree: int, rand: Rand) -> Shares:
         """Shares of polynomials of at most this degree with these values at the slots."""
-        drawn = degree + 1 - self.per_polynomial
+        count, drawn = len(slots), degree + 1 - self.per_polynomial
         known = [*map(self.point, range(self.per_polynomial)), *range(1, drawn + 1)]
-        values = [[*row, *self.elements(drawn, rand)] for row in slots]
+        random = self.elements(drawn * count, rand)
+        values = [[*row, *random[i::count]] for i, row in enumerate(slots)]
         return [
             [self.dot(weights, row) for row in values]
             for weights in (self.weights(known, j + 1) for j in range(self.members))
@@ -214,16 +156,16 @@ class Parameters:
 class Context:
     """The public elements of a round, by a hash that stands for all that is agreed on."""
 
-    parameters: Parameters
+    parameters: Plain
     hash: bytes
     a: list[list[int]]  # values of each block's element
     g: list[int]  # values of the sum of a* a
 
     @classmethod
-    def of(cls, p: Parameters, context_hash: bytes) -> Self:
+    def of(cls, p: Plain, context_hash: bytes) -> Self:
         """Draw them; `ParameterError` if some value of g is 0: another hash, then."""
-        rand = reader_of(derive(context_hash, Usage.PUBLIC_ELEMENT, KEY_BYTES))
-        a = [p.elements(p.degree, rand) for _ in range(p.blocks)]
+        key = derive(context_hash, Usage.PUBLIC_ELEMENT, KEY_BYTES)
+        a = [[_word(p, key, b * p.degree + i) for i in range(p.degree)] for b in range(p.blocks)]
         g = [sum(e[i] * e[p.degree - 1 - i] for e in a) % p.modulus for i in range(p.degree)]
         if 0 in g:
             raise ParameterError("context", "a value of g is 0", "another nonce")
@@ -307,23 +249,23 @@ class Upload:
         return _hash(b"root 2", self.root1, _tree(self.second).root)
 
     def rows(self) -> list[list[int]]:
-        """The rows: two bits of a stream make -1, 0, 0 or 1."""
+        """The rows: coordinate i has blocks 2 i and 2 i + 1 of a stream.
+
+        Row r adds it if bit r of the first is set, and takes it away if that of the second is.
+        """
         p = self.context.parameters
-        rand = reader_of(derive(self.root1, Usage.CHALLENGE, KEY_BYTES, b"rows"))
-        size = p.blocks * p.degree
-        found = []
-        for _ in range(p.rows):
-            raw = int.from_bytes(rand(-(-size // 4)), "little")
-            pairs = [raw >> 2 * i & 3 for i in range(size)]
-            found.append([(pair & 1) - (pair >> 1) for pair in pairs])
-        return found
+        stream = reader_of(derive(self.root1, Usage.CHALLENGE, KEY_BYTES, b"rows"))
+        drawn = [
+            (int.from_bytes(stream(16), "little"), int.from_bytes(stream(16), "little"))
+            for _ in range(p.blocks * p.degree)
+        ]
+        return [[(x >> r & 1) - (y >> r & 1) for x, y in drawn] for r in range(p.rows)]
 
     def challenges(self) -> list[Challenges]:
         """Those of every repetition."""
         p = self.context.parameters
-        bits = len(p.packed([0] * sum(p.bits)))
-        padding = 2 * (p.key_polynomials * p.per_polynomial - p.degree // 2)
-        sizes = (1, p.rows, padding, bits, 2 * p.key_polynomials + bits)
+        bits = p.bit_polynomials
+        sizes = (1, p.rows, 2 * p.padding, bits, 2 * p.key_polynomials + bits)
         found = []
         for repetition in range(p.repetitions):
             label = encode_index(repetition)
@@ -369,20 +311,21 @@ def begun(
     mask = context.masked(key)
     ciphertext = [(x + m) % p.modulus for x, m in zip(vector, mask, strict=True)]
     f, other = context.secrets_of(key)
-    first = p.deal([*f, *other], p.randomness + p.per_polynomial - 1, rand)
+    first = p.deal([*f, *other], p.share_degree, rand)
     return Upload(context, sender, ciphertext, first)
 
 
-def witness(p: Parameters, bits: Sequence[int], rand: Rand) -> Shares:
-    """Part 2: shares of bits, and of three masks for each repetition."""
-    low = p.randomness + p.per_polynomial - 1
-    shares = p.deal(p.packed(bits), low, rand)
-    for _ in range(p.repetitions):
-        free = p.elements(p.per_polynomial - 1, rand)
-        slots = [[*free, -sum(free) % p.modulus], [0] * p.per_polynomial]
-        for row, degree in zip(slots, (p.product_degree,) * 2, strict=True):
-            _append(shares, p.deal([row], degree, rand))
-        _append(shares, p.deal([p.elements(p.per_polynomial, rand)], low, rand))
+def witness(p: Plain, bits: Sequence[int], rand: Rand) -> Shares:
+    """Part 2: shares of bits; of the masks m1 of all repetitions, then m2, then m3."""
+    shares = p.deal(p.packed(bits), p.share_degree, rand)
+    width, count = p.per_polynomial, p.repetitions
+    drawn = p.elements((width - 1) * count, rand)
+    rows = [drawn[i * (width - 1) : (i + 1) * (width - 1)] for i in range(count)]
+    slots = [[*row, -sum(row) % p.modulus] for row in rows] + [[0] * width] * count
+    uniform = p.packed(p.elements(width * count, rand))
+    for masks, degree in ((slots, p.product_degree), (uniform, p.share_degree)):
+        for mine, more in zip(shares, p.deal(masks, degree, rand), strict=True):
+            mine += more
     return shares
 
 
@@ -425,8 +368,8 @@ def leaf_of(made: Upload, member: int) -> bytes:
     return _hash(b"leaf", made.context.hash, encode_index(member)) + _encoded(values)
 
 
-def answer(made: Upload, member: int, leaf: bytes, path: bytes) -> list[tuple[int, int, int]]:
-    """A member's answer, V1, V2 and L of each repetition; `ValueError` for another's leaf."""
+def answer(made: Upload, member: int, leaf: bytes, path: bytes) -> Answer:
+    """A member's answer; `ValueError` for another's leaf."""
     p = made.context.parameters
     root = HashTree(made.leaves).root
     prefix = _hash(b"leaf", made.context.hash, encode_index(member))
@@ -445,7 +388,7 @@ def answer(made: Upload, member: int, leaf: bytes, path: bytes) -> list[tuple[in
         h, kappa = given[:-1], given[-1]
         factors = [challenge.eta, *challenge.gamma]
         weights = [x << j for x, count in zip(factors, p.bits, strict=True) for j in range(count)]
-        m1, m2, m3 = masks[3 * repetition : 3 * repetition + 3]
+        m1, m2, m3 = masks[repetition :: p.repetitions]
         v1 = m1 + p.dot(h, first) + p.dot(p.at_member(p.packed(weights), member), bits)
         v1 += 2 * challenge.eta * pow(p.degree, -1, q) * p.dot(f, other)
         v1 += kappa * pow(p.per_polynomial, -1, q)
@@ -455,9 +398,7 @@ def answer(made: Upload, member: int, leaf: bytes, path: bytes) -> list[tuple[in
     return found
 
 
-def decide(
-    p: Parameters, answers: Mapping[int, list[tuple[int, int, int]] | None]
-) -> frozenset[int] | None:
+def decide(p: Plain, answers: Mapping[int, Answer | None]) -> frozenset[int] | None:
     """The largest set J of members on which an upload passes; None if it is rejected.
 
     Members that complain have None for an answer; those that are away have no entry. By trying all
@@ -472,9 +413,9 @@ def decide(
     return None
 
 
-def passes(p: Parameters, answers: Mapping[int, list[tuple[int, int, int]]]) -> bool:
+def passes(p: Plain, answers: Mapping[int, Answer]) -> bool:
     """Whether the answers of a set of members pass in every repetition."""
-    low, zeros = p.randomness + p.per_polynomial - 1, [0] * p.per_polynomial
+    zeros = [0] * p.per_polynomial
     for repetition in range(p.repetitions):
         v1, v2, last = (
             {member: given[repetition][which] for member, given in answers.items()}
@@ -483,7 +424,7 @@ def passes(p: Parameters, answers: Mapping[int, list[tuple[int, int, int]]]) -> 
         slots = p.slots_of(v1, p.product_degree)
         if slots is None or sum(slots) % p.modulus:
             return False
-        if p.slots_of(v2, p.product_degree) != zeros or p.slots_of(last, low) is None:
+        if p.slots_of(v2, p.product_degree) != zeros or p.slots_of(last, p.share_degree) is None:
             return False
     return True
 
@@ -495,9 +436,8 @@ def opened(uploads: Iterable[Upload], members: Sequence[int]) -> list[int] | Non
     sums = {
         j: [sum(col) for col in zip(*(u.first[j] for u in chosen), strict=True)] for j in members
     }
-    low = p.randomness + p.per_polynomial - 1
     rows = [
-        p.slots_of({j: sums[j][row] % p.modulus for j in members}, low)
+        p.slots_of({j: sums[j][row] % p.modulus for j in members}, p.share_degree)
         for row in range(2 * p.key_polynomials)
     ]
     slots = [row or [] for row in rows]
@@ -511,9 +451,16 @@ def opened(uploads: Iterable[Upload], members: Sequence[int]) -> list[int] | Non
     return vector if sum(x * x for x in vector) <= longest**2 else None
 
 
-def _append(shares: Shares, more: Shares) -> None:
-    for mine, others in zip(shares, more, strict=True):
-        mine += others
+def _word(p: Plain, key: bytes, place: int) -> int:
+    """The first word at a place of streams 0, 1, ... that is below q."""
+    mask = (1 << p.modulus.bit_length()) - 1
+    for stream in count():
+        counter = stream.to_bytes(4, "big") + (place // 2).to_bytes(12, "big")
+        block = Cipher(AES(key), CTR(counter)).encryptor().update(bytes(16))
+        word = int.from_bytes(block[place % 2 * 8 :][:8], "little") & mask
+        if word < p.modulus:
+            return word
+    raise AssertionError("unreachable")
 
 
 def _hash(label: bytes, *parts: bytes) -> bytes:

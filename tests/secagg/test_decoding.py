@@ -128,7 +128,7 @@ def test_syndromes_equal_galois(gf: type[galois.FieldArray]) -> None:
     words = np.full((LIMBS, 6), PRIME - 1, np.uint64)
     words[0] = [0, 1, PRIME - 1, 2, 77, PRIME // 3]
     sums = np.empty((LIMBS, 4), np.uint64)
-    _decoding_kernels.syndromes(np.array(points, np.uint64), words, sums)
+    _decoding_kernels.syndromes(np.array(points, np.uint64), words, np.uint64(PRIME), sums)
     for j in range(4):
         for limb in range(LIMBS):
             expected = gf(0)

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.stats import ncx2
 
 from secagg.validated.bounds import length_bound
-from secagg.validated.reference import ROWS, SLACK_DENOMINATOR, SLACK_NUMERATOR
+from secagg.validated.parameters import ROWS, SLACK
 
 
 class TestSilence:
@@ -29,7 +29,7 @@ class TestSilence:
         assert 2.0**-72 < tail <= 2.0**-65
 
     def test_a_row_of_an_honest_vector(self) -> None:
-        assert 2 * ROWS * exp(-((SLACK_NUMERATOR / SLACK_DENOMINATOR) ** 2)) < 2.0**-101
+        assert 2 * ROWS * exp(-((SLACK[0] / SLACK[1]) ** 2)) < 2.0**-101
 
 
 def passing(vector: Sequence[int], q: int, tau: int, entries: Sequence[int]) -> float:

@@ -9,14 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from operator import mul
 from random import Random
+from typing import Any
 
 import pytest
 
 from secagg.errors import ParameterError
 from secagg.validated.reference import (
+    Answer,
     Challenges,
     Context,
-    Parameters,
+    Plain,
     Upload,
     answer,
     begun,
@@ -25,12 +27,12 @@ from secagg.validated.reference import (
     upload,
     witness,
 )
+from secagg.validated.ring import PrimeRing
 
 N, BLOCKS, LENGTH = 16, 2, 2000
-PRIME = 70368744177601  # 46 bits, 1 modulo 32
-USUAL = Parameters(
-    degree=N,
-    modulus=PRIME,
+RING = PrimeRing(N, 46)
+USUAL = Plain(
+    ring=RING,
     blocks=BLOCKS,
     members=15,
     corrupt=2,
@@ -40,10 +42,10 @@ USUAL = Parameters(
     bound=LENGTH**2,
     rows=24,
 )
-LOW = USUAL.randomness + USUAL.per_polynomial - 1
+PRIME, LOW = RING.modulus, USUAL.share_degree
 CONTEXT = Context.of(USUAL, bytes(32))
 ALL = range(USUAL.members)
-Answers = dict[int, list[tuple[int, int, int]]]
+Answers = dict[int, Answer]
 
 
 def vector_of(random: Random, length: float, size: int = N * BLOCKS) -> list[int]:
@@ -74,7 +76,7 @@ class TestHonest:
         right = answers_of(made)
         for j in away[: random.randint(0, 2)]:
             del right[j]
-        answers: dict[int, list[tuple[int, int, int]] | None] = {**right}
+        answers: dict[int, Answer | None] = {**right}
         for j in corrupt:
             # A lie, a complaint, or nothing.
             answers[j] = random.choice([[(5, 6, 7)] * USUAL.repetitions, None])
@@ -285,13 +287,12 @@ def test_a_dealer_that_spoils_a_seal_gets_no_further_by_it() -> None:
         ({"members": 14}, "members"),
         ({"randomness": 1}, "randomness"),
         ({"away": 7, "members": 30, "corrupt": 2}, "per_polynomial"),
-        ({"bound": 10**12}, "modulus"),
-        ({"modulus": PRIME - 2}, "modulus"),
-        ({"repetitions": 3}, "repetitions"),
+        ({"bound": 10**12}, "bound"),
         ({"bound": 0}, "bound"),
+        ({"rows": 129}, "rows"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(changed: dict[str, int], name: str) -> None:
+def test_what_does_not_fit_is_refused_by_name(changed: dict[str, Any], name: str) -> None:
     with pytest.raises(ParameterError) as caught:
         replace(USUAL, **changed)
     assert caught.value.argument == name

@@ -1,11 +1,6 @@
-"""Compiled arithmetic modulo one prime below 2^50: products, negacyclic transforms, rows.
+"""Compiled loops over GF(q) and its ring, q a prime below 2^50: transforms, matrices, rows.
 
-A product a b is taken with its quotient by a double: a and b are exact as doubles, the quotient is
-below 2^50, and three roundings of 2^-53 each leave it less than 3/8 off; so the whole quotient is
-off by one at most, and the rest in [-q, 2q). All else is a word of 64 bits.
-
-Source: products by a quotient of floats are folklore (NTL, `MulMod`); the transforms are Algorithms
-1 and 2 of Longa and Naehrig 2016 (ia.cr/2016/504).
+Source: the transforms are Algorithms 1 and 2 of Longa and Naehrig 2016 (ia.cr/2016/504).
 """
 
 from __future__ import annotations
@@ -15,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg._prime_kernels import minus, plus, power, reciprocal, reduced, times
 from veilsum.compiled import compiled, sample
 
 Residues = NDArray[np.uint64]
@@ -26,44 +22,6 @@ PRIME = np.uint64(70_368_744_177_601)
 def residues(*shape: int) -> Residues:
     """Numbers below it."""
     return sample(*shape, below=int(PRIME))
-
-
-@compiled()
-def reciprocal(q: Any) -> Any:
-    """What `times` multiplies by: 1 / q as a double."""
-    return 1.0 / np.float64(np.int64(q))
-
-
-@compiled()
-def times(a: Any, b: Any, q: Any, ratio: Any) -> Any:
-    """The product of residues; every argument but the reciprocal is a uint64."""
-    quotient = np.int64(np.float64(np.int64(a)) * np.float64(np.int64(b)) * ratio)
-    rest = a * b - np.uint64(quotient) * q
-    rest = min(rest, rest + q)  # below zero is above all else
-    return min(rest, rest - q)
-
-
-@compiled()
-def plus(a: Any, b: Any, q: Any) -> Any:
-    """The sum of residues."""
-    whole = a + b
-    return min(whole, whole - q)
-
-
-@compiled()
-def minus(a: Any, b: Any, q: Any) -> Any:
-    """The difference of residues."""
-    rest = a - b
-    return min(rest, rest + q)
-
-
-@compiled()
-def reduced(value: Any, q: Any, ratio: Any) -> Any:
-    """A value below 2^60 modulo q."""
-    quotient = np.int64(np.float64(np.int64(value)) * ratio)
-    rest = value - np.uint64(quotient) * q
-    rest = min(rest, rest + q)
-    return min(rest, rest - q)
 
 
 @compiled()
@@ -192,18 +150,6 @@ def matrix_product(matrix: Residues, columns: Residues, q: np.uint64, out: Resid
             factor, column = matrix[i, k], columns[k]
             for j in range(row.size):
                 row[j] = plus(row[j], times(column[j], factor, q, ratio), q)
-
-
-@compiled()
-def power(base: Any, exponent: Any, q: Any, ratio: Any) -> Any:
-    """Raise a residue to a power."""
-    result, square, left = np.uint64(1), base, exponent
-    while left > np.uint64(0):
-        if left & np.uint64(1):
-            result = times(result, square, q, ratio)
-        square = times(square, square, q, ratio)
-        left >>= np.uint64(1)
-    return result
 
 
 @compiled(lambda _: (residues(4), residues(3), PRIME, residues(3, 4)), answer=0xB9A154EF)
