@@ -138,6 +138,14 @@ def dot(one: Residues, other: Residues, q: np.uint64) -> Any:
     return total
 
 
+@compiled(lambda _: (residues(20), residues(20), PRIME, residues(20)), answer=0x91DB70CA)
+def products(one: Residues, other: Residues, q: np.uint64, out: Residues) -> None:
+    """Products of residues, one by one: uint64[count]."""
+    ratio = reciprocal(q)
+    for i in range(out.size):
+        out[i] = times(one[i], other[i], q, ratio)
+
+
 @compiled(lambda _: (residues(3, 5), residues(5, 20), PRIME, residues(3, 20)), answer=0xAA4F89C2)
 def matrix_product(matrix: Residues, columns: Residues, q: np.uint64, out: Residues) -> None:
     """uint64[m, n] from uint64[m, k] and uint64[k, n]."""

@@ -138,6 +138,12 @@ class PrimeRing:
         column = np.array([[factor % self.modulus]], np.uint64)
         return self.product(column, values.reshape(1, -1)).reshape(values.shape)
 
+    def by(self, one: Residues, other: Residues) -> Residues:
+        """Products of residues, one by one."""
+        out = np.empty_like(one)
+        _ring_kernels.products(one, other, self.q, out)
+        return out
+
     def interpolation(self, points: Residues, targets: Residues) -> Residues:
         """Takes values at points to values at targets: uint64[targets, points]."""
         out = np.empty((targets.size, points.size), np.uint64)
