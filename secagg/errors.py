@@ -71,6 +71,19 @@ class SessionAbortedError(LocalProtocolError):
     """The session ended in an error or was used up; a new session is needed."""
 
 
+class TooLongError(LocalProtocolError):
+    """Our vector with its noise is longer than the round allows: nothing is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the vector with its noise is longer than the bound of the round: nothing is sent, and "
+            "this session is over; a smaller clipping norm or a larger bound makes that rarer"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
+
+
 class TooFewSurvivorsError(LocalProtocolError):
     """Too few clients are left to go on; the round releases nothing."""
 

@@ -9,7 +9,7 @@ same one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -19,7 +19,7 @@ from secagg.field import FieldVector, centre
 from secagg.framing import encode_message
 from secagg.keys import KEY_BYTES, AgreementKey, Identity, SecretSeed, os_random
 from secagg.keystream import KEY_BYTES as STREAM_KEY_BYTES
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext, OneShotContext
 from secagg.oneshot.gaussian import sample
 from secagg.oneshot.header import Header, seed_commitment
 from secagg.oneshot.layout import encode_rows, reader_of
@@ -63,14 +63,15 @@ def draw_seeds(party: ClientParty, state: Fresh, rounded: bytes) -> Step:
 
 def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     """Mask the vector, share the key, seal the shares, sign the header."""
-    context, index = party.context, party.index
+    context: OneShotContext = party.context
+    index = party.index
     if vector.field != context.field or len(vector) != context.length:
         raise ParameterError(
             "vector",
             f"{len(vector)} elements of {vector.field.bits} bits",
             f"{context.length} elements of {context.bits} bits",
         )
-    secrets = _UploadSecrets(party, state, vector)
+    secrets = UploadSecrets(party, state, vector)
     key = sample(secrets.derived(_KEY, STREAM_KEY_BYTES), context.degree)
     ciphertext = mask(
         context.packing,
@@ -118,7 +119,7 @@ def resend(party: ClientParty, state: Uploaded, _: None) -> Step:
     return Step(state, None)
 
 
-class _UploadSecrets:
+class UploadSecrets:
     """Everything secret about one upload, derived from its root and from what is uploaded."""
 
     def __init__(self, party: ClientParty, state: Seeded, vector: FieldVector) -> None:
@@ -132,6 +133,7 @@ class _UploadSecrets:
         self._root = state.root
 
     def derived(self, label: bytes, length: int) -> bytes:
+        """The bytes that a label stands for."""
         return derive(self._root.expose(), Usage.UPLOAD_SECRETS, length, label, *self._bound)
 
 
@@ -157,7 +159,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
 
     def __init__(
         self,
-        context: OneShotContext,
+        context: CommitteeContext,
         index: int,
         identity: Identity,
         proof: bytes,
@@ -177,7 +179,7 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         return self._state.phase
 
     @classmethod
-    def from_state(cls, party: ClientParty, state: ClientState) -> OneShotClient:
+    def from_state(cls, party: ClientParty, state: ClientState) -> Self:
         """A session that goes on from a state that was handed over.
 
         The path to our entry is not looked at again: it was when the first session began.
@@ -198,11 +200,9 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
             raise LocalProtocolError(f"no removable seeds when {state.phase.value!r}")
         return (state.own, *state.removable)
 
-    def submit(self, vector: FieldVector) -> Upload:
-        """Hand over the noised input: returns the upload, the only message of this client."""
-        message = self._step(Local.INPUT, vector)
-        assert isinstance(message, Upload)  # noqa: S101 - guaranteed by the handler
-        return message
+    def submit(self, vector: FieldVector) -> Any:
+        """Hand over the noised input: returns the `Upload`, the only message of this client."""
+        return self._step(Local.INPUT, vector)
 
     def submit_bytes(self, vector: FieldVector) -> bytes:
         """The upload of `submit`, encoded."""

@@ -8,6 +8,7 @@ hash tree over it and the path to its own entry; so an announcement does not gro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from secagg.checks import require_int, require_ints
 from secagg.errors import ParameterError
@@ -53,58 +54,27 @@ class Cohort(IdentityList):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OneShotContext(RoundTerms):
-    """The public parameters of one round of one-shot secure aggregation.
+class CommitteeContext(RoundTerms):
+    """What all rounds that a committee opens agree on, however the vectors are masked.
 
     Beside the terms that every protocol has (`RoundTerms`):
 
     Args:
         cohort_root: 32 bytes, `Cohort.root` of their identities.
-        rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
-        entries: key entries packed into one shared secret.
         member_uploads: the terms of members' uploads; None where clients alone upload.
 
     Source: the theorem of docs/one-shot-security.md. 2 n_min > n + n_C, so that an honest upload is
     in one opened set at most; n_min - n_C >= 2, so that two honest ones at least are in it.
     """
 
+    NUMBERS: ClassVar[tuple[str, ...]]
+    """The integers that the hash covers."""
+
     size: int
     cohort_root: bytes
     committee: Committee
-    degree: int
-    limbs: int
-    rounding_bits: int = 0
-    entries: int = 1
-    allow_weak: bool = False
     member_uploads: MemberUploads | None = None
-    ring: Ring = field(init=False, repr=False, compare=False)
-    packing: Packing = field(init=False, repr=False, compare=False)
-    layout: ShareLayout = field(init=False, repr=False, compare=False)
     hash: bytes = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._check_types()
-        self.check_terms()
-        self.check_removal()
-        self._check_cohort()
-        self._check_committee()
-        self._check_member_uploads()
-        ring = Ring(self.degree, self.limbs)
-        check_ring(ring, weak=f"{self.degree}x{self.limbs}" if self.allow_weak else None)
-        object.__setattr__(self, "ring", ring)
-        packing = Packing(ring, self.field.largest_centred, self.size, self.rounding_bits)
-        object.__setattr__(self, "packing", packing)
-        layout = ShareLayout(
-            key_length=self.degree,
-            clients=self.size,
-            entries=self.entries,
-            seeds=self.seeds,
-            randomness=self.committee.randomness,
-            per_polynomial=self.committee.per_polynomial,
-            members=self.committee.size,
-        )
-        object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, self.encode()))
 
     @property
     def invited(self) -> int:
@@ -162,16 +132,33 @@ class OneShotContext(RoundTerms):
         """The last of `heads` once this round is over."""
         return next_head(self.heads[-1], record, self.committee.size)
 
-    def encode(self) -> bytes:
-        """Canonical, injective encoding of every parameter."""
-        numbers: list[int] = [getattr(self, name) for name in _INTEGERS]
+    def check_round(self) -> None:
+        """See that nothing can change after the hash is taken, and that all values are feasible."""
+        self.check_term_types()
+        require_ints(self, *self.NUMBERS)
+        if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:
+            raise ParameterError("cohort_root", "of another kind", f"{HASH_BYTES} bytes")
+        if not isinstance(self.committee, Committee):
+            raise ParameterError("committee", type(self.committee).__name__, "a Committee")
+        if not isinstance(self.member_uploads, MemberUploads | None):
+            kind = type(self.member_uploads).__name__
+            raise ParameterError("member_uploads", kind, "MemberUploads, or None")
+        self.check_terms()
+        self.check_removal()
+        self._check_cohort()
+        self._check_committee()
+        self._check_member_uploads()
+
+    def encoded(self, *own: bytes) -> bytes:
+        """Canonical, injective encoding of every parameter, a protocol's own among them."""
+        numbers: list[int] = [getattr(self, name) for name in self.NUMBERS]
         return encode_parts(
             self.session_id,
             b"".join(number.to_bytes(8, "little") for number in numbers),
             b"".join(mask.to_bytes(8, "little") for mask in self.removal),
             self.cohort_root,
             self.committee.encode(),
-            bytes([self.allow_weak]),
+            *own,
             self.application_digest,
             *self._encoded_uploads(),
         )
@@ -183,19 +170,6 @@ class OneShotContext(RoundTerms):
             return ()
         fewest = uploads.fewest_returning.to_bytes(8, "little")
         return bytes([uploads.returning]) + fewest, self.heads[-1]
-
-    def _check_types(self) -> None:
-        self.check_term_types()
-        require_ints(self, "size", "degree", "limbs", "rounding_bits", "entries")
-        if type(self.cohort_root) is not bytes or len(self.cohort_root) != HASH_BYTES:
-            raise ParameterError("cohort_root", "of another kind", f"{HASH_BYTES} bytes")
-        if not isinstance(self.committee, Committee):
-            raise ParameterError("committee", type(self.committee).__name__, "a Committee")
-        if type(self.allow_weak) is not bool:
-            raise ParameterError("allow_weak", self.allow_weak, "a bool")
-        if not isinstance(self.member_uploads, MemberUploads | None):
-            kind = type(self.member_uploads).__name__
-            raise ParameterError("member_uploads", kind, "MemberUploads, or None")
 
     def _check_cohort(self) -> None:
         lowest = fewest_survivors(self.invited, self.tolerated_colluders)
@@ -226,6 +200,52 @@ class OneShotContext(RoundTerms):
             raise ParameterError("removal", f"{len(self.removal)} masks", valid)
         clients = range(self.minimum_survivors, self.invited + 1)
         uploads.check(committee.size, committee.corrupt, clients, self.round_number)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShotContext(CommitteeContext):
+    """The public parameters of one round of one-shot secure aggregation.
+
+    Args:
+        rounding_bits: r, low bits of every ciphertext coefficient that are not sent.
+        entries: key entries packed into one shared secret.
+    """
+
+    NUMBERS = _INTEGERS
+
+    degree: int
+    limbs: int
+    rounding_bits: int = 0
+    entries: int = 1
+    allow_weak: bool = False
+    ring: Ring = field(init=False, repr=False, compare=False)
+    packing: Packing = field(init=False, repr=False, compare=False)
+    layout: ShareLayout = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if type(self.allow_weak) is not bool:
+            raise ParameterError("allow_weak", self.allow_weak, "a bool")
+        self.check_round()
+        ring = Ring(self.degree, self.limbs)
+        check_ring(ring, weak=f"{self.degree}x{self.limbs}" if self.allow_weak else None)
+        object.__setattr__(self, "ring", ring)
+        packing = Packing(ring, self.field.largest_centred, self.size, self.rounding_bits)
+        object.__setattr__(self, "packing", packing)
+        layout = ShareLayout(
+            key_length=self.degree,
+            clients=self.size,
+            entries=self.entries,
+            seeds=self.seeds,
+            randomness=self.committee.randomness,
+            per_polynomial=self.committee.per_polynomial,
+            members=self.committee.size,
+        )
+        object.__setattr__(self, "layout", layout)
+        object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, self.encode()))
+
+    def encode(self) -> bytes:
+        """Canonical, injective encoding of every parameter."""
+        return self.encoded(bytes([self.allow_weak]))
 
 
 def fewest_survivors(size: int, colluders: int) -> int:

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 
 from secagg.keys import KEY_BYTES, check_public_key, signature_is_valid
 from secagg.merkle import HASH_BYTES
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.messages import Upload
 from secagg.oneshot.records import RoundRecord
 from secagg.tags import Usage, digest, encode_index
@@ -50,7 +50,7 @@ class Header:
             upload.signature,
         )
 
-    def signed_parts(self, context: OneShotContext) -> tuple[bytes, ...]:
+    def signed_parts(self, context: CommitteeContext) -> tuple[bytes, ...]:
         """What the signature covers."""
         return (
             context.hash,
@@ -61,7 +61,7 @@ class Header:
             bytes([self.returns]),
         )
 
-    def is_signed(self, context: OneShotContext, identity: bytes) -> bool:
+    def is_signed(self, context: CommitteeContext, identity: bytes) -> bool:
         """Whether `identity` signed it in this context."""
         parts = self.signed_parts(context)
         return signature_is_valid(identity, self.signature, Usage.UPLOAD, *parts)
@@ -74,7 +74,7 @@ class Header:
             return False
         return True
 
-    def digest(self, context: OneShotContext) -> bytes:
+    def digest(self, context: CommitteeContext) -> bytes:
         """32 bytes that name the upload; the signature is not part of the name."""
         return digest(Usage.UPLOAD, *self.signed_parts(context))
 
@@ -93,7 +93,7 @@ class Header:
             raise ValueError("the flag of a header is neither 0 nor 1")
         return cls(sender, key, ciphertext, seals, flag == b"\1", signature)
 
-    def may_return(self, context: OneShotContext) -> bool:
+    def may_return(self, context: CommitteeContext) -> bool:
         """Whether the flag is one that the sender may have.
 
         Nobody takes something back but members whose upload the last record lists.
@@ -105,7 +105,7 @@ class Header:
         return bool(records) and self.sender - context.invited in records[-1].entered
 
 
-def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> bytes:
+def survivors_digest(context: CommitteeContext, headers: Sequence[Header]) -> bytes:
     """What members sign: the uploads to be opened, how many they are, and how many were lost."""
     counts = len(headers).to_bytes(4, "little"), (context.size - len(headers)).to_bytes(4, "little")
     names = b"".join(encode_index(each.sender) + each.digest(context) for each in headers)
@@ -113,7 +113,7 @@ def survivors_digest(context: OneShotContext, headers: Sequence[Header]) -> byte
 
 
 def counts_of(
-    context: OneShotContext, headers: Sequence[Header]
+    context: CommitteeContext, headers: Sequence[Header]
 ) -> tuple[tuple[str, int, int], ...]:
     """What a set of uploads must have enough of to be opened: name, how many there are, fewest."""
     clients = sum(header.sender < context.invited for header in headers)
@@ -129,7 +129,7 @@ def counts_of(
     )
 
 
-def record_of(context: OneShotContext, headers: Sequence[Header]) -> RoundRecord:
+def record_of(context: CommitteeContext, headers: Sequence[Header]) -> RoundRecord:
     """The record of a set of uploads, by ascending sender."""
     clients = context.invited
     entered = [header for header in headers if header.sender >= clients]
@@ -141,6 +141,6 @@ def record_of(context: OneShotContext, headers: Sequence[Header]) -> RoundRecord
     )
 
 
-def seed_commitment(context: OneShotContext, index: int, which: int, seed: bytes) -> bytes:
+def seed_commitment(context: CommitteeContext, index: int, which: int, seed: bytes) -> bytes:
     """Hash commitment to a uniformly random 32-byte seed: hiding, because the seed is."""
     return digest(Usage.COMMIT, context.hash, encode_index(index), encode_index(which), seed)

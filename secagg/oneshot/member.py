@@ -8,13 +8,13 @@ we signed and that a quorum signed with us. The state is taken out before the an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from secagg.checks import require_int
 from secagg.errors import SERVER, ParameterError, Reason, RemoteProtocolError, blaming
-from secagg.framing import decode_set, encode_message, encode_set, split_items
+from secagg.framing import Message, decode_set, encode_message, encode_set, split_items
 from secagg.keys import (
     KEY_BYTES,
     SIGNATURE_BYTES,
@@ -22,13 +22,12 @@ from secagg.keys import (
     Identity,
     signature_is_valid,
 )
-from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.context import Cohort, CommitteeContext, OneShotContext
 from secagg.oneshot.header import Header, counts_of, record_of, survivors_digest
 from secagg.oneshot.layout import decode_rows, encode_rows
 from secagg.oneshot.messages import (
     HEADER_BYTES,
     Answer,
-    AnyMessage,
     Complaints,
     Confirmation,
     Delivery,
@@ -60,20 +59,13 @@ from secagg.tags import Usage, encode_index
 def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
     """Check every header, open every seal that is ours, and name what is bad."""
     del state
-    context = party.context
+    context: OneShotContext = party.context
     with blaming(SERVER, Reason.BAD_LENGTH):
         keys = split_items(message.cohort, KEY_BYTES, context.size)
         uploaded = decode_set(message.uploaded, context.size)
         headers = split_items(message.headers, HEADER_BYTES, len(uploaded))
         seals = split_items(message.seals, seal_bytes(context), len(uploaded))
-    with blaming(SERVER, Reason.NOT_IN_TREE):
-        if Cohort(keys).root != context.cohort_root:
-            raise ValueError("another cohort than the announced one")
-        if party.registry is not None and not party.registry.issuperset(keys[: context.invited]):
-            raise ValueError("the cohort has members that are not registered")
-        seated = [member.identity for member in context.committee.members]
-        if context.member_uploads and keys[context.invited :] != seated:
-            raise ValueError("the uploads after the clients' are not those of the committee")
+    check_cohort(party, keys)
     kept: list[Header] = []
     shares = np.empty((len(uploaded), context.layout.polynomials), np.uint32)
     bad = []
@@ -94,6 +86,19 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
         signature=party.identity.sign(Usage.COMPLAIN, *signed),
     )
     return Step(Checked(tuple(kept), shares[: len(kept)].copy()), answer)
+
+
+def check_cohort(party: MemberParty, keys: list[bytes]) -> None:
+    """See that the cohort is the announced one, of those who may be in it."""
+    context = party.context
+    with blaming(SERVER, Reason.NOT_IN_TREE):
+        if Cohort(keys).root != context.cohort_root:
+            raise ValueError("another cohort than the announced one")
+        if party.registry is not None and not party.registry.issuperset(keys[: context.invited]):
+            raise ValueError("the cohort has members that are not registered")
+        seated = [member.identity for member in context.committee.members]
+        if context.member_uploads and keys[context.invited :] != seated:
+            raise ValueError("the uploads after the clients' are not those of the committee")
 
 
 def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
@@ -124,21 +129,9 @@ def on_proposal(party: MemberParty, state: Checked, message: Proposal) -> Step:
 
 def on_quorum(party: MemberParty, state: Confirmed, message: Quorum) -> Step:
     """Answer, once, when a quorum signed the set that we signed."""
-    context, layout = party.context, party.context.layout
-    committee = context.committee
-    with blaming(SERVER, Reason.BAD_LENGTH):
-        signers = decode_set(message.signers, committee.size)
-        signatures = split_items(message.signatures, SIGNATURE_BYTES, len(signers))
-    if len(signers) < committee.quorum:
-        raise RemoteProtocolError(
-            SERVER, Reason.MISSING_SIGNATURES, f"{len(signers)} of {committee.quorum}"
-        )
-    for signer, signature in zip(signers, signatures, strict=True):
-        identity = committee.members[signer].identity
-        if not signature_is_valid(identity, signature, Usage.SURVIVORS, state.signed):
-            raise RemoteProtocolError(
-                SERVER, Reason.BAD_SIGNATURE, f"of member {signer} on the survivors"
-            )
+    context: OneShotContext = party.context
+    layout = context.layout
+    check_quorum(party, state, message)
     surplus = context.removed_seeds(len(state.survivors))
     sums = encode_rows(layout.sum_keys(state.shares))
     seeds = encode_rows(state.shares[:, layout.seed_columns(surplus)])
@@ -155,8 +148,26 @@ def on_quorum(party: MemberParty, state: Confirmed, message: Quorum) -> Step:
     return Step(Finished(), answer)
 
 
+def check_quorum(party: MemberParty, state: Confirmed, message: Quorum) -> None:
+    """See that a quorum of the committee signed the set that we signed."""
+    committee = party.context.committee
+    with blaming(SERVER, Reason.BAD_LENGTH):
+        signers = decode_set(message.signers, committee.size)
+        signatures = split_items(message.signatures, SIGNATURE_BYTES, len(signers))
+    if len(signers) < committee.quorum:
+        raise RemoteProtocolError(
+            SERVER, Reason.MISSING_SIGNATURES, f"{len(signers)} of {committee.quorum}"
+        )
+    for signer, signature in zip(signers, signatures, strict=True):
+        identity = committee.members[signer].identity
+        if not signature_is_valid(identity, signature, Usage.SURVIVORS, state.signed):
+            raise RemoteProtocolError(
+                SERVER, Reason.BAD_SIGNATURE, f"of member {signer} on the survivors"
+            )
+
+
 def answer_parts(
-    context: OneShotContext, index: int, signed: bytes, sums: bytes, seeds: bytes, checks: bytes
+    context: CommitteeContext, index: int, signed: bytes, sums: bytes, seeds: bytes, checks: bytes
 ) -> tuple[bytes, ...]:
     """What the signature of a member's answer covers."""
     return context.hash, encode_index(index), signed, sums, seeds, checks
@@ -164,15 +175,20 @@ def answer_parts(
 
 def share_of(party: MemberParty, header: Header, sender: bytes, sealed: bytes) -> Any:
     """Our share of an upload, uint32[polynomials]."""
+    check_upload(party, header, sender)
+    shared = party.sealing.agree(header.ephemeral_key)
+    plain = unseal(shared, party.context.hash, header.sender, party.index, sealed)
+    return decode_rows(plain, 1, party.context.layout.polynomials)[0]
+
+
+def check_upload(party: MemberParty, header: Header, sender: bytes) -> None:
+    """See that an upload is its sender's, and ours if it is in our name; ValueError if not."""
     if not header.is_signed(party.context, sender):
         raise ValueError("the header is not signed by its sender")
     if not header.may_return(party.context):
         raise ValueError("the sender takes back what it has not added")
     if sender == party.identity.public:
         _require_own(party, header)
-    shared = party.sealing.agree(header.ephemeral_key)
-    plain = unseal(shared, party.context.hash, header.sender, party.index, sealed)
-    return decode_rows(plain, 1, party.context.layout.polynomials)[0]
 
 
 def _require_own(party: MemberParty, header: Header) -> None:
@@ -188,7 +204,7 @@ HANDLERS: dict[tuple[MemberPhase, type], Callable[[MemberParty, Any, Any], Step]
 }
 
 
-class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
+class OneShotMember(SingleUseSession[MemberParty, MemberState, Message]):
     """One member in one round. Feed it the server's messages; send what it returns.
 
     There must be one session for each session id and round number, whatever the context: the caller
@@ -208,7 +224,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
 
     def __init__(
         self,
-        context: OneShotContext,
+        context: CommitteeContext,
         index: int,
         identity: Identity,
         sealing: AgreementKey,
@@ -222,7 +238,6 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         if members[index].sealing_key != sealing.public:
             raise ParameterError("sealing", sealing.public.hex(), f"the key of member {index}")
         super().__init__(MemberParty(context, index, identity, sealing, own, registry), Waiting())
-        self._limit = largest_delivery_bytes(context)
 
     @property
     def phase(self) -> MemberPhase:
@@ -235,7 +250,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         return self._state.record if isinstance(self._state, Confirmed) else None
 
     @classmethod
-    def from_state(cls, party: MemberParty, state: MemberState) -> OneShotMember:
+    def from_state(cls, party: MemberParty, state: MemberState) -> Self:
         """A session that goes on from a state that was handed over."""
         session = cls(
             party.context, party.index, party.identity, party.sealing, party.own, party.registry
@@ -243,7 +258,7 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
         session._state = state
         return session
 
-    def receive(self, message: AnyMessage) -> AnyMessage:
+    def receive(self, message: Message) -> Message:
         """Process a message from the server; returns the answer to send."""
         outbound = self._step(type(message), message)
         assert outbound is not None  # noqa: S101 - guaranteed by the handlers
@@ -252,5 +267,8 @@ class OneShotMember(SingleUseSession[MemberParty, MemberState, AnyMessage]):
     def receive_bytes(self, data: bytes) -> bytes:
         """`receive` for bytes: decodes, steps, encodes."""
         with self._alone():
-            message = self._decoded(lambda: decode_to_member(data, SERVER, self._limit))
+            message = self._decoded(lambda: self._message(data))
             return encode_message(self.receive(message))
+
+    def _message(self, data: bytes) -> Message:
+        return decode_to_member(data, SERVER, largest_delivery_bytes(self._party.context))

@@ -105,14 +105,14 @@ _to_member: msgspec.msgpack.Decoder[ToMember] = msgspec.msgpack.Decoder(ToMember
 def decode_upload(data: bytes, client: int, limit: int) -> Upload:
     """Decode bytes that the transport attributes to a client."""
     message = decode_message(_upload, data, client, limit)
-    _check_sender(message, client)
+    check_sender(message, client)
     return message
 
 
 def decode_from_member(data: bytes, member: int, limit: int) -> FromMember:
     """Decode bytes that the transport attributes to a member, by its index in the committee."""
     message = decode_message(_from_member, data, member, limit, MEMBER)
-    _check_sender(message, member, MEMBER)
+    check_sender(message, member, MEMBER)
     return message
 
 
@@ -161,7 +161,8 @@ def largest_answer_bytes(context: OneShotContext) -> int:
     return sums + context.size * (each + 1) + SIGNATURE_BYTES + FRAME_BYTES
 
 
-def _check_sender(message: ClientMessage, party: int, role: str = "client") -> None:
+def check_sender(message: ClientMessage, party: int, role: str = "client") -> None:
+    """See that a message is of the party that the transport attributes it to."""
     if message.sender != party:
         detail = f"says it is {message.sender}"
         raise RemoteProtocolError(party, Reason.UNKNOWN_SENDER, detail, role)

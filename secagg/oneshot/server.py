@@ -8,7 +8,7 @@ machines can have a part each: then each has a server, and all servers come to t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from secagg.errors import (
     LocalProtocolError,
@@ -17,17 +17,16 @@ from secagg.errors import (
     RemoteProtocolError,
     blaming,
 )
-from secagg.framing import decode_set, encode_message, encode_set
+from secagg.framing import Message, decode_set, encode_message, encode_set
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.complaints import left_out
-from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.context import Cohort, CommitteeContext
 from secagg.oneshot.header import counts_of, record_of, survivors_digest
 from secagg.oneshot.layout import CHALLENGES, decode_rows
 from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import (
     MEMBER,
     Answer,
-    AnyMessage,
     Complaints,
     Confirmation,
     Delivery,
@@ -46,11 +45,11 @@ from secagg.oneshot.transitions import SERVER_MOVES, Local, ServerPhase
 from secagg.server import FieldSum, Parties, StagedServer, require
 from secagg.tags import Usage, encode_index
 
-Outbound = tuple[int, AnyMessage]
+Outbound = tuple[int, Message]
 """A message and the index of the member it goes to."""
 
 
-class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
+class OneShotServer(StagedServer[ServerPhase, Message]):
     """The server in one round. Feed it uploads, members' messages and deadlines.
 
     The caller owns time: `close_round()` says that a stage's deadline has passed, and returns the
@@ -59,27 +58,25 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
     def __init__(
         self,
-        context: OneShotContext,
+        context: CommitteeContext,
         cohort: Cohort,
         uploads: UploadCollection | None = None,
     ) -> None:
         if len(cohort) != context.size or cohort.root != context.cohort_root:
             raise ParameterError("cohort", f"{len(cohort)} clients", "those of the context's root")
-        super().__init__(ServerPhase.COLLECTING, context_tag(context))
-        self._context = context
+        self._context = cast(Any, context)
+        super().__init__(ServerPhase.COLLECTING, context_tag(self._context))
         self._cohort = cohort
-        self._uploads = uploads or UploadCollection(context, cohort)
+        self._uploads: Any = uploads or UploadCollection(self._context, cohort)
         self._clients = Parties("client", cohort.keys)
         identities = [member.identity for member in context.committee.members]
         self._committee = Parties(MEMBER, identities)
-        self._largest_upload = largest_upload_bytes(context)
-        self._largest_answer = largest_answer_bytes(context)
         self._complaints: dict[int, frozenset[int]] = {}
         self._members: tuple[int, ...] = ()
         self._survivors: tuple[int, ...] = ()
         self._signed = b""
         self._confirmations: dict[int, bytes] = {}
-        self._answers: dict[int, MemberAnswer] = {}
+        self._answers: dict[int, Any] = {}
         self._excluded: tuple[int, ...] = ()
 
     @property
@@ -106,12 +103,12 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     def receive_upload(self, client: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a client."""
         self._check_open()
-        self.receive(decode_upload(data, client, self._largest_upload))
+        self.receive(decode_upload(data, client, largest_upload_bytes(self._context)))
 
     def receive_from_member(self, member: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a member."""
         self._check_open()
-        self.receive(decode_from_member(data, member, self._largest_answer))
+        self.receive(decode_from_member(data, member, largest_answer_bytes(self._context)))
 
     def close_round(self) -> Iterator[Outbound]:
         """The deadline of the present stage has passed: gives what members are sent next.
@@ -202,7 +199,9 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
 
     def _close_checking(self) -> Iterator[Outbound]:
         context, committee = self._context, self._context.committee
-        clients, members = left_out(self._complaints, context.most_corrupt, committee.corrupt)
+        complaints, rejected = self._judged()
+        clients, members = left_out(complaints, context.most_corrupt, committee.corrupt)
+        clients |= rejected
         self._uploads.leave_out(clients)
         self._excluded = tuple(sorted(clients))
         self._members = tuple(sorted(self._complaints.keys() - members))
@@ -216,6 +215,10 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
         self._move(Local.DEADLINE, ServerPhase.CONFIRMING)
         proposal = Proposal(context=self._tag, survivors=bitmap)
         return ((member, proposal) for member in self._members if self._uploads.serves(member))
+
+    def _judged(self) -> tuple[Mapping[int, frozenset[int]], frozenset[int]]:
+        """Members' complaints about uploads, and the uploads that are rejected whoever stays."""
+        return self._complaints, frozenset()
 
     def _close_confirming(self) -> Iterator[Outbound]:
         committee = self._context.committee
@@ -233,9 +236,12 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     def _open(self) -> FieldSum:
         require("open", len(self._answers), self._context.committee.threshold)
         commitments = {client: self._uploads.commitments[client] for client in self._survivors}
-        result = open_sum(self._context, self._uploads.total(), commitments, self._answers)
+        result = self._opened(commitments)
         self._move(Local.OPEN, ServerPhase.FINISHED)
         return result
+
+    def _opened(self, commitments: Mapping[int, Sequence[bytes]]) -> FieldSum:
+        return open_sum(self._context, self._uploads.total(), commitments, self._answers)
 
     # -- helpers ------------------------------------------------------------------------------
 
@@ -248,7 +254,7 @@ class OneShotServer(StagedServer[ServerPhase, AnyMessage]):
     def _forget(self) -> None:
         self._uploads.clear()
 
-    def _parties(self, message: AnyMessage) -> Parties:
+    def _parties(self, message: Message) -> Parties:
         return self._clients if isinstance(message, Upload) else self._committee
 
     def _answers_by_phase(self) -> Mapping[ServerPhase, Collection[int]]:

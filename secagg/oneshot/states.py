@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from secagg.framing import Message
 from secagg.keys import AgreementKey, Identity, SecretSeed
-from secagg.oneshot.context import OneShotContext
 from secagg.oneshot.header import Header
-from secagg.oneshot.messages import AnyMessage
 from secagg.oneshot.records import RoundRecord
 from secagg.oneshot.transitions import ClientPhase, MemberPhase
 from secagg.shamir import Rand
@@ -21,10 +21,11 @@ class ClientParty:
     """What does not change during a client's session.
 
     Attributes:
+        context: that of the protocol.
         returns: whether the upload is a member's that takes something back.
     """
 
-    context: OneShotContext
+    context: Any
     index: int
     identity: Identity
     rand: Rand
@@ -72,12 +73,13 @@ class MemberParty:
     """What does not change during a member's session.
 
     Attributes:
+        context: that of the protocol.
         own: for a member that is a client of the round, its index in the cohort and the digest of
             its own upload's header, None if it sent none.
         registry: identities that a cohort may have; None for any.
     """
 
-    context: OneShotContext
+    context: Any
     index: int
     identity: Identity
     sealing: AgreementKey
@@ -98,7 +100,7 @@ class Checked:
 
     phase = MemberPhase.CHECKED
     headers: tuple[Header, ...]
-    shares: NDArray[np.uint32] = field(repr=False)
+    shares: NDArray[np.unsignedinteger] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Confirmed:
     signed: bytes
     survivors: tuple[int, ...]
     record: RoundRecord | None
-    shares: NDArray[np.uint32] = field(repr=False)
+    shares: NDArray[np.unsignedinteger] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,4 +140,4 @@ class Step:
     """The next state and the message to the server, if any."""
 
     state: ClientState | MemberState
-    outbound: AnyMessage | None
+    outbound: Message | None

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secagg import FieldVector, Identity, ProtocolError
-from secagg.framing import encode_set
+from secagg.framing import Message, encode_set
 from secagg.keys import AgreementKey
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
@@ -27,7 +27,6 @@ from secagg.oneshot.layout import decode_rows
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.messages import (
     Answer,
-    AnyMessage,
     Complaints,
     Confirmation,
     Delivery,
@@ -191,7 +190,7 @@ class OneShotVictims:
         context = context or self.context
         return self._member(context, j, member_identity(number), member_key(number))
 
-    def ask(self, session: OneShotMember, message: AnyMessage) -> AnyMessage | None:
+    def ask(self, session: OneShotMember, message: Message) -> Message | None:
         """A member's answer; None if it refuses, which is counted."""
         try:
             return session.receive(message)
@@ -209,7 +208,8 @@ def submitted(client: OneShotClient, vector: Integers) -> Upload:
     field = client._party.context.field
     client.seeds(vector.tobytes())
     elements = np.mod(vector, field.modulus).astype(field.dtype)
-    return client.submit(FieldVector(field, elements))
+    message: Upload = client.submit(FieldVector(field, elements))
+    return message
 
 
 # -- what a server says ---------------------------------------------------------------------------

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from secagg import ProtocolError
-from secagg.framing import decode_set, split_items
+from secagg.framing import Message, decode_set, split_items
 from secagg.keys import SIGNATURE_BYTES, signature_is_valid
 from secagg.oneshot.header import Header, survivors_digest
 from secagg.oneshot.layout import encode_rows
 from secagg.oneshot.member import OneShotMember
-from secagg.oneshot.messages import Answer, AnyMessage, Confirmation, Proposal, Quorum, Upload
+from secagg.oneshot.messages import Answer, Confirmation, Proposal, Quorum, Upload
 from secagg.oneshot.states import Checked, Confirmed
 from secagg.tags import Usage
 from simulations.threats.one_shot.parties import OneShotVictims
@@ -134,7 +134,7 @@ class WatchedVictims(OneShotVictims):
         """Count a refusal where the campaign counts them."""
         self._refused(error)
 
-    def ask(self, session: OneShotMember, message: AnyMessage) -> AnyMessage | None:
+    def ask(self, session: OneShotMember, message: Message) -> Message | None:
         """A member's answer; None if it refuses."""
         member, before = session._party.index, session._state
         try:

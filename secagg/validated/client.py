@@ -1,0 +1,123 @@
+"""One client of a validated round: it uploads once, and proves that its vector is short enough.
+
+As in a one-shot round, everything is derived from 32 fresh bytes and from what is uploaded.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from secagg.errors import ParameterError, TooLongError
+from secagg.field import FieldVector, centre
+from secagg.framing import CONTEXT_TAG_BYTES, encode_message
+from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.keystream import KEY_BYTES as STREAM_KEY_BYTES
+from secagg.oneshot.client import OneShotClient, UploadSecrets, draw_seeds, resend
+from secagg.oneshot.gaussian import sample
+from secagg.oneshot.layout import reader_of
+from secagg.oneshot.states import ClientParty, Seeded, Step, Uploaded
+from secagg.oneshot.transitions import ClientPhase, Local
+from secagg.sealing import seal
+from secagg.tags import Usage
+from secagg.validated.context import ValidatedContext
+from secagg.validated.messages import FIRST, SECOND, Trees, Upload, pack, seal_label
+from secagg.validated.proof import Challenges, Functional, Rows, witness
+from secagg.validated.ring import Residues
+from secagg.validated.sharing import deal, packed
+
+
+def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
+    """Mask the vector, share the key, prove the bound, seal the shares, sign the header."""
+    context: ValidatedContext = party.context
+    if vector.field != context.field or len(vector) != context.length:
+        raise ParameterError(
+            "vector",
+            f"{len(vector)} elements of {vector.field.bits} bits",
+            f"{context.length} elements of {context.bits} bits",
+        )
+    p, secrets = context.parameters, UploadSecrets(party, state, vector)
+    ring, size = p.ring, p.blocks * p.ring.degree
+    # What is masked: numbers in units of the scale, and an error at every coefficient.
+    added = sample(secrets.derived(b"errors", STREAM_KEY_BYTES), size).astype(np.int64)
+    added[: context.length] += context.scale * centre(vector)
+    norm = squared_norm(added.reshape(p.blocks, -1), context.longest)
+    if norm > context.bound:
+        raise TooLongError
+    key = sample(secrets.derived(b"key", STREAM_KEY_BYTES), ring.degree)
+    secret = ring.forward(ring.reduce(key.reshape(1, -1)))[0]
+    elements, squares = context.elements(), context.squares()
+    masks = ring.multiply(elements, secret)
+    ciphertext = (masks + ring.reduce(added).reshape(masks.shape)) % ring.q
+    half = ring.degree // 2
+    sides = secret[:half], ring.by(squares[:half], secret[: half - 1 : -1])
+    slots = np.concatenate([packed(side, p.per_polynomial) for side in sides])
+    rand = reader_of(secrets.derived(b"polynomials", STREAM_KEY_BYTES))
+    ephemeral = AgreementKey(secrets.derived(b"ephemeral key", KEY_BYTES))
+    agreed = [ephemeral.agree(member.sealing_key) for member in context.committee.members]
+    unsigned = Upload(
+        context=context.hash[:CONTEXT_TAG_BYTES],
+        sender=party.index,
+        ephemeral_key=ephemeral.public,
+        ciphertext=pack(ring, ciphertext),
+        first=_sealed(party, agreed, FIRST, deal(p, slots, p.share_degree, rand)),
+        second=b"",
+        functional=b"",
+        signature=bytes(64),
+    )
+    rows = Rows(p, Trees.of(context, unsigned).header(unsigned).root1(context))
+    products = rows.products(added)
+    if int(products.min(initial=0)) < -p.tau or int(products.max(initial=0)) >= p.tau:
+        raise TooLongError
+    shares = witness(p, norm, products, rand)
+    second = msgspec.structs.replace(unsigned, second=_sealed(party, agreed, SECOND, shares))
+    challenges = Challenges.of(p, Trees.of(context, second).header(second).root2(context))
+    found = Functional.of(p, elements, squares, ciphertext, rows, challenges)
+    whole = msgspec.structs.replace(second, functional=encoded(context, found))
+    header = Trees.of(context, whole).header(whole)
+    signature = party.identity.sign(Usage.UPLOAD, *header.signed_parts(context))
+    message = msgspec.structs.replace(whole, signature=signature)
+    return Step(Uploaded(encode_message(message), header.digest(context)), message)
+
+
+def squared_norm(blocks: NDArray[np.int64], longest: int) -> int:
+    """The squared norm of int64[B, N], exactly; of one that is too long, no less than its square.
+
+    Args:
+        longest: below 2^26, so that the squares of a block do not overflow.
+    """
+    largest = int(np.abs(blocks).max())
+    if largest > longest:
+        return largest**2
+    return sum(map(int, np.einsum("bi,bi->b", blocks, blocks)))
+
+
+def encoded(context: ValidatedContext, functional: Functional) -> bytes:
+    """A functional as it is sent: coefficients, then constants."""
+    flat = functional.coefficients.reshape(-1), functional.constants
+    return pack(context.parameters.ring, np.concatenate(flat))
+
+
+def _sealed(party: ClientParty, agreed: list[bytes], part: bytes, shares: Residues) -> bytes:
+    """The shares of one part, sealed for each member with what was agreed with it."""
+    context: ValidatedContext = party.context
+    label, ring = seal_label(context, part), context.parameters.ring
+    pairs = enumerate(zip(agreed, shares, strict=True))
+    return b"".join(
+        seal(shared, label, party.index, j, pack(ring, mine)) for j, (shared, mine) in pairs
+    )
+
+
+class ValidatedClient(OneShotClient):
+    """One upload in one round, as `OneShotClient`; `submit` raises `TooLongError` beyond the bound.
+
+    Then nothing was sent, and nothing is sent any more: what a second try would send depends on
+    the noise of the first.
+    """
+
+    HANDLERS = {  # noqa: RUF012 - as in the parent
+        (ClientPhase.FRESH, Local.SEEDS): draw_seeds,
+        (ClientPhase.SEEDED, Local.INPUT): upload,
+        (ClientPhase.UPLOADED, Local.RESEND): resend,
+    }

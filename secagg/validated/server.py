@@ -1,0 +1,320 @@
+"""The server of a validated round: uploads that a committee found too long do not enter the sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from secagg.decoding import wrong_shares
+from secagg.errors import CapacityError, OpeningFailedError, Reason, RemoteProtocolError, blaming
+from secagg.field import lift
+from secagg.framing import Message, decode_message, decode_set, encode_set
+from secagg.keys import check_public_key
+from secagg.oneshot.collection import UploadCollection
+from secagg.oneshot.context import Cohort
+from secagg.oneshot.member import answer_parts
+from secagg.oneshot.messages import MEMBER, Answer, Confirmation, check_sender
+from secagg.oneshot.opening import OpenedSum
+from secagg.oneshot.server import OneShotServer, Outbound
+from secagg.oneshot.spool import Spool
+from secagg.oneshot.transitions import Local, ServerPhase
+from secagg.server import FieldSum, Parties, require
+from secagg.tags import Usage, encode_index
+from secagg.validated.check import decide
+from secagg.validated.client import encoded
+from secagg.validated.context import ValidatedContext
+from secagg.validated.messages import (
+    Delivery,
+    Trees,
+    Upload,
+    ValidatedHeader,
+    Verdicts,
+    decode_from_member,
+    decode_upload,
+    largest_message_bytes,
+    packed_bytes,
+    part_bytes,
+    part_words,
+    unpack,
+    upload_bytes,
+    values,
+)
+from secagg.validated.proof import Challenges, Functional, Rows
+from secagg.validated.ring import Residues
+from secagg.validated.sharing import slots_at
+
+
+class Sum:
+    """The sum of ciphertexts modulo q."""
+
+    def __init__(self, context: ValidatedContext) -> None:
+        p = context.parameters
+        self._ring, self._shape = p.ring, (p.blocks, p.ring.degree)
+        self.values = np.zeros(self._shape, np.uint64)
+
+    def add(self, ciphertext: bytes, sign: int = 1) -> Residues:
+        """Add a packed ciphertext, or take one off; returns it."""
+        q, count = self._ring.q, self.values.size
+        found = unpack(self._ring, ciphertext, count).reshape(self._shape)
+        self.values = (self.values + (found if sign > 0 else q - found)) % q
+        return found
+
+
+class ValidatedCollection(UploadCollection):
+    """All uploads of a round: looked at, spooled, and added up."""
+
+    def __init__(
+        self, context: ValidatedContext, cohort: Cohort, folder: Path | None = None
+    ) -> None:
+        self._terms, self._cohort = context, cohort
+        self._added = Sum(context)
+        self._squares = context.squares()
+        self._ciphertexts, self._seals = Spool(folder), Spool(folder)
+        self._trees: dict[int, Trees] = {}
+        self._headers, self._commitments = {}, {}
+
+    def take(self, message: Upload) -> None:  # type: ignore[override]
+        """Check an upload and add it: the only one of a client of the cohort, in this context."""
+        context, sender, p = self._terms, message.sender, self._terms.parameters
+        with blaming(sender, Reason.BAD_LENGTH):
+            for part, size in zip((message.first, message.second), part_bytes(p), strict=True):
+                if len(part) != p.members * size:
+                    raise ValueError(f"seals of {len(part)} bytes, not {p.members * size}")
+        with blaming(sender, Reason.NOT_IN_FIELD):
+            trees = Trees.of(context, message)
+            header = trees.header(message)
+        if not header.is_signed(context, self._cohort.keys[sender]):
+            raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
+        with blaming(sender, Reason.BAD_KEY):
+            check_public_key(header.ephemeral_key)
+        with blaming(sender, Reason.NOT_IN_FIELD):
+            ciphertext = self._added.add(message.ciphertext)
+        try:
+            if encoded(context, self._functional(header, ciphertext)) != message.functional:
+                detail = "the functional is that of another upload"
+                raise RemoteProtocolError(sender, Reason.BAD_SHARE, detail)
+            self._ciphertexts.put(sender, message.ciphertext)
+            self._seals.put(sender, self._columns_of(message))
+        except BaseException:
+            # An upload that is not kept must not be in the sum.
+            self._added.add(message.ciphertext, -1)
+            raise
+        self._headers[sender] = header
+        self._commitments[sender] = []
+        self._trees[sender] = trees
+
+    def columns(self) -> Iterator[tuple[int, bytes]]:
+        """Each member, ascending, and its parts of all uploads, by sender."""
+        senders, members = sorted(self._headers), self._terms.parameters.members
+        columns = self._seals.columns(senders, self._width, members)
+        for member, column in enumerate(columns):
+            size = self._width
+            cut = (column[at : at + size] for at in range(0, len(column), size))
+            paths = (self._trees[sender].paths(member) for sender in senders)
+            yield member, b"".join(x for pair in zip(cut, paths, strict=True) for x in pair)
+
+    def leave_out(self, clients: frozenset[int]) -> None:  # type: ignore[override]
+        """Take the uploads of some clients off the sum; the others' are not needed any more."""
+        for client in sorted(self._headers.keys() & clients):
+            self._added.add(self._ciphertexts.get(client), -1)
+        self.clear()
+
+    def total(self) -> Sum:  # type: ignore[override]
+        """The sum of the ciphertexts of the whole round."""
+        return self._added
+
+    def clear(self) -> None:
+        """Forget what is spooled, and free the disk."""
+        super().clear()
+        self._trees.clear()
+
+    @property
+    def _width(self) -> int:
+        """Bytes that a member is sent of an upload, but for its paths."""
+        p = self._terms.parameters
+        words = p.repetitions * (2 * p.key_polynomials + 1)
+        return sum(part_bytes(p)) + packed_bytes(p.ring, words)
+
+    def _functional(self, header: ValidatedHeader, ciphertext: Residues) -> Functional:
+        """What the functional of an upload has to be."""
+        context, p = self._terms, self._terms.parameters
+        rows = Rows(p, header.root1(context))
+        challenges = Challenges.of(p, header.root2(context))
+        elements = context.elements()
+        return Functional.of(p, elements, self._squares, ciphertext, rows, challenges)
+
+    def _columns_of(self, message: Upload) -> bytes:
+        """What each member is sent of an upload, member by member."""
+        one, two = part_bytes(self._terms.parameters)
+        leaves = values(self._terms, message)
+        return b"".join(
+            message.first[j * one : (j + 1) * one] + message.second[j * two : (j + 1) * two] + each
+            for j, each in enumerate(leaves)
+        )
+
+
+class ValidatedServer(OneShotServer):
+    """The server in one round, as `OneShotServer`.
+
+    Uploads that a committee found too long are in `excluded`, with those whose seals did not open.
+    """
+
+    def __init__(
+        self,
+        context: ValidatedContext,
+        cohort: Cohort,
+        uploads: ValidatedCollection | None = None,
+    ) -> None:
+        super().__init__(context, cohort, uploads or ValidatedCollection(context, cohort))
+        self._terms = context
+        self._verdicts: dict[int, Mapping[int, Residues]] = {}
+
+    def receive_upload(self, client: int, data: bytes) -> None:
+        """`receive` for bytes that the transport attributes to a client."""
+        self._check_open()
+        limit = sum(upload_bytes(self._terms).values())
+        message = decode_message(decode_upload, data, client, limit)
+        check_sender(message, client)
+        self.receive(message)
+
+    def receive_from_member(self, member: int, data: bytes) -> None:
+        """`receive` for bytes that the transport attributes to a member."""
+        self._check_open()
+        limit = largest_message_bytes(self._terms)[1]
+        message = decode_message(decode_from_member, data, member, limit, MEMBER)
+        check_sender(message, member, MEMBER)
+        self.receive(message)
+
+    def _on_verdicts(self, message: Verdicts) -> None:
+        context, p = self._terms, self._terms.parameters
+        member = self._committee.first(message.sender, self._complaints)
+        with blaming(member, Reason.BAD_LENGTH, MEMBER):
+            bad = frozenset(decode_set(message.bad, context.size))
+        signed = (context.hash, encode_index(member), message.bad, message.answers)
+        self._committee.check_signature(member, message.signature, Usage.COMPLAIN, signed)
+        senders = sorted(self._uploads.headers.keys() - bad)
+        if not bad <= self._uploads.headers.keys():
+            detail = "complains about uploads that did not arrive"
+            raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
+        width = packed_bytes(p.ring, 3 * p.repetitions)
+        with blaming(member, Reason.BAD_SHARE, MEMBER):
+            if len(message.answers) != width * len(senders):
+                raise ValueError(f"answers of {len(message.answers)} bytes")
+            cuts = range(0, len(message.answers), width)
+            found = [
+                unpack(p.ring, message.answers[at : at + width], 3 * p.repetitions) for at in cuts
+            ]
+        self._complaints[member] = bad
+        shaped = (each.reshape(3, p.repetitions) for each in found)
+        self._verdicts[member] = dict(zip(senders, shaped, strict=True))
+
+    def _on_sums(self, message: Answer) -> None:
+        p = self._terms.parameters
+        member = self._committee.first(message.sender, self._answers, self._confirmations)
+        parts = (message.sums, message.seeds, message.checks)
+        signed = answer_parts(self._terms, member, self._signed, *parts)
+        self._committee.check_signature(member, message.signature, Usage.ANSWER, signed)
+        with blaming(member, Reason.BAD_SHARE, MEMBER):
+            if message.seeds or message.checks:
+                raise ValueError("seeds or checks, of which there are none")
+            self._answers[member] = unpack(p.ring, message.sums, part_words(p)[0])
+
+    def _close_collecting(self) -> Iterator[Outbound]:
+        context = self._terms
+        self._uploads.close()
+        received = self._uploads.headers
+        senders = sorted(received)
+        self._require_enough("upload", senders)
+        uploaded = encode_set(senders, context.size)
+        headers = b"".join(received[sender].encode() for sender in senders)
+        cohort = b"".join(self._cohort.keys)
+        self._move(Local.DEADLINE, ServerPhase.CHECKING)
+        return (
+            (
+                member,
+                Delivery(
+                    context=self._tag,
+                    cohort=cohort,
+                    uploaded=uploaded,
+                    headers=headers,
+                    parts=parts,
+                ),
+            )
+            for member, parts in self._uploads.columns()
+        )
+
+    def _judged(self) -> tuple[Mapping[int, frozenset[int]], frozenset[int]]:
+        """Whom members disagree with about which upload, and the uploads on which too few agree."""
+        p = self._terms.parameters
+        # With more away nobody can be judged.
+        require("check", len(self._complaints), p.members - p.away - p.corrupt)
+        rejected = set()
+        apart: dict[int, set[int]] = {member: set() for member in self._complaints}
+        for sender in self._uploads.headers:
+            answers = {member: self._verdicts[member].get(sender) for member in self._complaints}
+            agreed = decide(p, answers)
+            if agreed is None:
+                rejected.add(sender)
+                continue
+            for member in self._complaints.keys() - agreed:
+                apart[member].add(sender)
+        self._verdicts.clear()
+        return {each: frozenset(found) for each, found in apart.items()}, frozenset(rejected)
+
+    def _opened(self, commitments: Mapping[int, Sequence[bytes]]) -> FieldSum:
+        context, p = self._terms, self._terms.parameters
+        ring, members = p.ring, sorted(self._answers)
+        stacked = np.stack([self._answers[member] for member in members])
+        wrong = wrong_shares(stacked, members, p.share_degree + 1, ring.modulus)
+        needed = p.share_degree + 1
+        if wrong is None or 2 * len(wrong) > len(members) - needed:
+            why = "too many of them are wrong"
+            raise OpeningFailedError(why, len(members), needed)
+        right = [i for i, member in enumerate(members) if member not in set(wrong)][:needed]
+        slots = slots_at(p, stacked[right], [members[i] for i in right], p.share_degree)
+        half = ring.degree // 2
+        one, other = slots.reshape(2, -1)[:, :half]
+        squares = context.squares()
+        inverses = np.array([pow(int(x), -1, ring.modulus) for x in squares[:half]], np.uint64)
+        key = np.concatenate([one, ring.by(other, inverses)[::-1]])
+        masks = ring.multiply(context.elements(), key)
+        total: Sum = self._uploads.total()
+        vector = ring.centre((total.values + ring.q - masks) % ring.q).reshape(-1)
+        # Doubles are off by far less than a billionth: what is longer by that alone does no harm.
+        longest = (1.0 + 1e-9) * context.longest * len(commitments)
+        if float(np.linalg.norm(vector.astype(np.float64))) > longest:
+            why = "the sum is longer than its vectors may be together"
+            raise OpeningFailedError(why, len(members), needed)
+        scale = context.scale
+        rounded = (vector + scale // 2) // scale
+        try:
+            lifted = lift(rounded[: context.length], context.field)
+        except CapacityError as error:
+            raise OpeningFailedError(str(error), len(members), needed) from None
+        return OpenedSum(vector=lifted, survivors=tuple(commitments), wrong_members=wrong)
+
+    def _forget(self) -> None:
+        super()._forget()
+        self._verdicts.clear()
+
+    def _parties(self, message: Message) -> Parties:
+        return self._clients if isinstance(message, Upload) else self._committee
+
+    MOVES = {  # noqa: RUF012 - as in the parent
+        **OneShotServer.MOVES,
+        (ServerPhase.COLLECTING, Upload): frozenset((ServerPhase.COLLECTING,)),
+        (ServerPhase.CHECKING, Verdicts): frozenset((ServerPhase.CHECKING,)),
+    }
+    RECEIVERS: ClassVar = {
+        (ServerPhase.COLLECTING, Upload): OneShotServer._on_upload,
+        (ServerPhase.CHECKING, Verdicts): _on_verdicts,
+        (ServerPhase.CONFIRMING, Confirmation): OneShotServer._on_confirmation,
+        (ServerPhase.OPENING, Answer): _on_sums,
+    }
+    CLOSERS: ClassVar = {
+        **OneShotServer.CLOSERS,
+        ServerPhase.COLLECTING: _close_collecting,
+    }

@@ -1,0 +1,371 @@
+"""Whole validated rounds: the sum of all that is short enough, whoever lies, spoils or is away."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import one_shot_rounds as kit
+import pytest
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from secagg import (
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+    TooFewSurvivorsError,
+)
+from secagg.errors import TooLongError
+from secagg.field import centre, lift
+from secagg.framing import decode_message, encode_message
+from secagg.oneshot.context import fewest_survivors
+from secagg.oneshot.member import answer_parts
+from secagg.oneshot.messages import Answer
+from secagg.oneshot.states import MemberParty
+from secagg.storage import TokenFolder, resume, suspend
+from secagg.tags import Usage, encode_index
+from secagg.validated.client import ValidatedClient, encoded
+from secagg.validated.context import ValidatedContext
+from secagg.validated.member import ValidatedMember, checked
+from secagg.validated.messages import (
+    Delivery,
+    Trees,
+    Upload,
+    ValidatedHeader,
+    Verdicts,
+    decode_from_member,
+    decode_to_member,
+    decode_upload,
+    delivered_bytes,
+    part_bytes,
+    unpack,
+    upload_bytes,
+)
+from secagg.validated.proof import Rows
+from secagg.validated.server import ValidatedCollection, ValidatedServer
+
+CLIENTS, MEMBERS, LENGTH = 6, 8, 300
+Change = Callable[[int, bytes], bytes | None]
+
+
+def context(**changes: Any) -> ValidatedContext:
+    """A small round: one member may be corrupt, and one away."""
+    members = changes.pop("members", MEMBERS)
+    terms: dict[str, Any] = {
+        "session_id": kit.SESSION,
+        "round_number": 3,
+        "size": CLIENTS,
+        "cohort_root": kit.cohort(CLIENTS).root,
+        "minimum_survivors": fewest_survivors(CLIENTS, 1),
+        "tolerated_colluders": 1,
+        "committee": kit.committee(members, corrupt=1, per_polynomial=2),
+        "bits": 16,
+        "length": LENGTH,
+        "application_digest": bytes(32),
+        "away": 1,
+        "ring_bits": 46,
+        "bound": 10**9,
+    }
+    return ValidatedContext(**{**terms, **changes})
+
+
+CONTEXT = context()
+USUAL = 80
+"""A length of numbers that is below the bound, with errors."""
+
+
+def vector(client: int, length: float = USUAL) -> NDArray[np.int64]:
+    """Numbers of about this length together."""
+    drawn = np.random.default_rng(client).normal(size=LENGTH)
+    return np.rint(drawn * length / np.linalg.norm(drawn)).astype(np.int64)
+
+
+class Clamped(Rows):
+    """Rows whose products are in the range that is asked for, whatever the vector."""
+
+    def products(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The products, cut off."""
+        tau = CONTEXT.parameters.tau
+        return np.clip(super().products(vector), -tau, tau - 1)
+
+
+def uploaded(client: int, numbers: NDArray[np.int64], honest: bool = True) -> bytes:
+    """The upload of a client; one that is not honest knows no bound, and claims the right one."""
+    terms = CONTEXT
+    if not honest:
+        terms = copy.copy(CONTEXT)
+        object.__setattr__(terms, "bound", 10**15)
+    proof, rand = kit.cohort(CLIENTS).proof(client), kit.Stream("client", client)
+    session = ValidatedClient(terms, client, kit.identity("client", client), proof, rand)
+    session.seeds(numbers.tobytes())
+    with pytest.MonkeyPatch.context() as patch:
+        if not honest:
+            patch.setattr("secagg.validated.client.Rows", Clamped)
+        return session.submit_bytes(lift(numbers, terms.field))
+
+
+UPLOADS = {i: uploaded(i, vector(i)) for i in range(CLIENTS)}
+
+
+def upload_of(data: bytes) -> Upload:
+    """An upload from its bytes."""
+    return decode_message(decode_upload, data, 0, len(data))
+
+
+def signed(message: Upload) -> bytes:
+    """A changed upload as its sender, who is malicious, signs it."""
+    header = Trees.of(CONTEXT, message).header(message)
+    identity = kit.identity("client", message.sender)
+    signature = identity.sign(Usage.UPLOAD, *header.signed_parts(CONTEXT))
+    return encode_message(replace(message, signature=signature))
+
+
+def completed(message: Upload) -> Upload:
+    """A changed upload with the functional that its roots ask for."""
+    collection = ValidatedCollection(CONTEXT, kit.cohort(CLIENTS))
+    p, header = CONTEXT.parameters, Trees.of(CONTEXT, message).header(message)
+    ciphertext = unpack(p.ring, message.ciphertext, p.ring.degree).reshape(1, -1)
+    functional = collection._functional(header, ciphertext)
+    return replace(message, functional=encoded(CONTEXT, functional))
+
+
+class Round:
+    """A round that is played stage by stage."""
+
+    def __init__(self, uploads: Mapping[int, bytes] = UPLOADS) -> None:
+        self.server = ValidatedServer(CONTEXT, kit.cohort(CLIENTS))
+        self.members = {
+            j: ValidatedMember(CONTEXT, j, kit.identity("member", j), kit.sealing("member", j))
+            for j in range(MEMBERS)
+        }
+        for client, data in uploads.items():
+            self.server.receive_upload(client, data)
+
+    def stage(
+        self, change: Change = lambda _, data: data, gone: Collection[int] = ()
+    ) -> Mapping[int, bytes]:
+        """Close a stage; members that are not gone answer, and what they say can be changed."""
+        sent = dict(self.server.close_round_bytes())
+        for member, data in sent.items():
+            found = (
+                None if member in gone else change(member, self.members[member].receive_bytes(data))
+            )
+            if found is not None:
+                self.server.receive_from_member(member, found)
+        return sent
+
+    def total(self, clients: Collection[int]) -> None:
+        """Play the rest of it: the sum is that of these clients."""
+        self.stage()
+        self.stage()
+        opened = self.server.open()
+        assert opened.survivors == tuple(clients) == self.server.survivors
+        assert np.array_equal(centre(opened.vector), sum(map(vector, clients)))
+
+
+EVERYBODY = tuple(range(CLIENTS))
+
+
+def test_a_round() -> None:
+    played = Round()
+    sent = played.stage()
+    for member, data in sent.items():
+        delivery: Delivery = decode_message(decode_to_member, data, -1, len(data))  # type: ignore[assignment]
+        assert len(delivery.parts) == CLIENTS * delivered_bytes(CONTEXT.parameters, member)
+    played.total(EVERYBODY)
+    assert played.server.excluded == ()
+    sizes = upload_bytes(CONTEXT)
+    assert 0 <= sum(sizes.values()) - len(UPLOADS[0]) < 64
+
+
+def test_members_are_stored_between_their_steps(tmp_path: Path) -> None:
+    played, keys = Round(), TokenFolder(tmp_path)
+    for stage in range(2):
+        for j, member in played.members.items():
+            party = MemberParty(
+                CONTEXT, j, kit.identity("member", j), kit.sealing("member", j), None, None
+            )
+            stored = suspend(member, keys)
+            played.members[j] = resume(ValidatedMember, stored, party, keys)
+        if stage == 0:
+            played.stage()
+    played.total(EVERYBODY)
+
+
+def test_who_sends_too_much_is_left_out() -> None:
+    norm = CONTEXT.longest / CONTEXT.scale
+    cheats = {
+        1: uploaded(1, vector(1, 1.05 * norm), honest=False),
+        4: uploaded(4, -10 * vector(4, norm), honest=False),
+    }
+    played = Round({**UPLOADS, **cheats})
+    played.stage()
+    played.total((0, 2, 3, 5))
+    assert played.server.excluded == (1, 4)
+
+
+def test_an_honest_client_does_not_send_too_much() -> None:
+    with pytest.raises(TooLongError, match="nothing is sent"):
+        uploaded(0, vector(0, 1.05 * CONTEXT.longest / CONTEXT.scale))
+
+
+def test_a_liar_and_one_away_change_nothing() -> None:
+    played = Round()
+
+    def lie(member: int, data: bytes) -> bytes:
+        if member != 2:
+            return data
+        verdicts: Verdicts = decode_message(decode_from_member, data, member, len(data))  # type: ignore[assignment]
+        answers = bytes([verdicts.answers[0] ^ 1]) + verdicts.answers[1:]
+        answers = answers[:-1] + bytes([answers[-1] ^ 1])
+        parts = (CONTEXT.hash, encode_index(member), verdicts.bad, answers)
+        signature = kit.identity("member", member).sign(Usage.COMPLAIN, *parts)
+        return encode_message(replace(verdicts, answers=answers, signature=signature))
+
+    played.stage(lie, gone=[5])
+    # Two uploads disagree with the liar: it goes, and they stay.
+    played.total(EVERYBODY)
+
+
+def test_who_spoils_a_seal_is_left_out() -> None:
+    message = upload_of(UPLOADS[3])
+    size = part_bytes(CONTEXT.parameters)[1]
+    spoilt = bytearray(message.second)
+    spoilt[4 * size] ^= 1
+    changed = completed(replace(message, second=bytes(spoilt)))
+    played = Round({**UPLOADS, 3: signed(changed)})
+    played.stage()
+    played.total((0, 1, 2, 4, 5))
+
+
+def test_with_too_many_away_nobody_is_judged() -> None:
+    played = Round()
+    played.stage(gone=[0, 1, 2])
+    with pytest.raises(TooFewSurvivorsError):
+        dict(played.server.close_round_bytes())
+
+
+def test_a_wrong_answer_is_corrected_and_named() -> None:
+    played = Round()
+    played.stage()
+    played.stage()
+
+    def lie(member: int, data: bytes) -> bytes:
+        if member != 6:
+            return data
+        answer: Answer = decode_message(decode_from_member, data, member, len(data))  # type: ignore[assignment]
+        sums = bytes([answer.sums[0] ^ 1]) + answer.sums[1:]
+        parts = answer_parts(CONTEXT, member, played.server._signed, sums, b"", b"")
+        signature = kit.identity("member", member).sign(Usage.ANSWER, *parts)
+        return encode_message(replace(answer, sums=sums, signature=signature))
+
+    played.stage(lie)
+    opened: Any = played.server.open()
+    assert opened.wrong_members == (6,)
+    assert np.array_equal(centre(opened.vector), sum(map(vector, EVERYBODY)))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"functional": "flip"}, Reason.BAD_SHARE),
+        ({"functional": "cut"}, Reason.NOT_IN_FIELD),
+        ({"ciphertext": "cut"}, Reason.NOT_IN_FIELD),
+        ({"ciphertext": "flip"}, Reason.BAD_SHARE),
+        ({"first": "cut"}, Reason.BAD_LENGTH),
+        ({"second": "cut"}, Reason.BAD_LENGTH),
+        ({"first": "flip"}, Reason.BAD_SHARE),
+        ({"ephemeral_key": "zero"}, Reason.BAD_KEY),
+    ],
+)
+def test_an_upload_that_does_not_fit_together_is_refused(
+    change: dict[str, str], reason: Reason
+) -> None:
+    ((name, how),) = change.items()
+    message = upload_of(UPLOADS[0])
+    given = getattr(message, name)
+    changed = {
+        "flip": bytes([given[0] ^ 1]) + given[1:],
+        "cut": given[:-1],
+        "zero": bytes(32),
+    }[how]
+    try:
+        data = signed(replace(message, **{name: changed}))
+    except ValueError:
+        data = encode_message(replace(message, **{name: changed}))
+    server = ValidatedServer(CONTEXT, kit.cohort(CLIENTS))
+    with pytest.raises(RemoteProtocolError) as caught:
+        server.receive_upload(0, data)
+    assert (caught.value.reason, caught.value.party) == (reason, 0)
+    assert not server.answered and not server._uploads.total().values.any()
+
+
+def test_a_signature_of_another_is_refused() -> None:
+    message = replace(upload_of(UPLOADS[0]), sender=1)
+    with pytest.raises(RemoteProtocolError) as caught:
+        Round({}).server.receive_upload(1, encode_message(message))
+    assert caught.value.reason is Reason.BAD_SIGNATURE
+
+
+def test_a_member_answers_on_its_own_part_alone() -> None:
+    played = Round()
+    sent = dict(played.server.close_round_bytes())
+    deliveries: dict[int, Any] = {
+        member: decode_message(decode_to_member, data, -1, len(data))
+        for member, data in sent.items()
+    }
+    party, p = played.members[2]._party, CONTEXT.parameters
+    message = upload_of(UPLOADS[0])
+    header = Trees.of(CONTEXT, message).header(message)
+    sender = kit.identity("client", 0).public
+    mine, other = (deliveries[j].parts[: delivered_bytes(p, j)] for j in (2, 3))
+    checked(party, header, sender, mine)
+    seals = sum(part_bytes(p))
+    cut = seals + (delivered_bytes(p, 2) - seals - 3 * 32 * 3)
+    for wrong in (
+        other,
+        # The leaf of another member, with its path; and a seal of the other part.
+        mine[:seals] + other[seals:cut] + mine[cut:-96] + other[-96:],
+        bytes([mine[0] ^ 1]) + mine[1:],
+        mine[: part_bytes(p)[0]]
+        + bytes([mine[part_bytes(p)[0]] ^ 1])
+        + mine[1 + part_bytes(p)[0] :],
+    ):
+        with pytest.raises(ValueError, match="not under its root"):
+            checked(party, header, sender, wrong)
+    with pytest.raises(ValueError, match="not signed"):
+        checked(party, header, kit.identity("client", 1).public, mine)
+
+
+def test_headers_are_read_as_they_were_written() -> None:
+    message = upload_of(UPLOADS[2])
+    header = Trees.of(CONTEXT, message).header(message)
+    assert ValidatedHeader.decode(2, header.encode()) == header
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"members": 7}, "members"),
+        ({"ring_bits": 41}, "bits"),
+        ({"ring_bits": 51}, "bits"),
+        ({"bound": 10**12}, "bound"),
+        ({"away": -1}, "away"),
+        ({"removal": (0, 0, 0)}, "removal"),
+    ],
+)
+def test_terms_that_do_not_fit_are_refused_by_name(changes: dict[str, Any], name: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        context(**changes)
+    assert caught.value.argument == name
+
+
+def test_every_term_is_in_the_hash() -> None:
+    found = [
+        context(**changes) for changes in ({}, {"bound": 10**9 - 1}, {"nonce": 1}, {"away": 0})
+    ]
+    assert len({each.hash for each in found}) == len(found)
