@@ -160,6 +160,14 @@ def matrix_product(matrix: Residues, columns: Residues, q: np.uint64, out: Resid
                 row[j] = plus(row[j], times(column[j], factor, q, ratio), q)
 
 
+@compiled(lambda _: (residues(20), PRIME, residues(20)), answer=0xCEE51380)
+def inverses(values: Residues, q: np.uint64, out: Residues) -> None:
+    """Inverses of residues that are not 0, q a prime: uint64[count]."""
+    ratio = reciprocal(q)
+    for i in range(values.size):
+        out[i] = power(values[i], q - np.uint64(2), q, ratio)
+
+
 @compiled(lambda _: (residues(4), residues(3), PRIME, residues(3, 4)), answer=0xB9A154EF)
 def interpolation_matrix(points: Residues, targets: Residues, q: np.uint64, out: Residues) -> None:
     """Lagrange's weights: values at targets uint64[m] from those at points uint64[k], uint64[m, k].

@@ -5,6 +5,7 @@ Source: docs/validated.md, S1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log, sqrt
 
 from scipy.optimize import minimize_scalar
@@ -14,23 +15,25 @@ SILENT_BITS = 65
 
 
 def length_bound(
-    length: float, deviation: float, coordinates: int, bits: float = SILENT_BITS
+    length: float, noise: Sequence[tuple[int, float]], bits: float = SILENT_BITS
 ) -> float:
     """A length that a vector of this length with noise exceeds with probability 2^-bits at most.
 
     Args:
         length: of the vector without noise, at most.
-        deviation: of every coordinate's noise: the standard deviation of a Gaussian with no smaller
-            moment generating function.
+        noise: how many coordinates have noise of which deviation: the standard deviation of a
+            Gaussian whose moment generating function is nowhere smaller.
     """
-    if not deviation:
+    largest = max((deviation for _, deviation in noise), default=0.0)
+    if not largest:
         return length
-    # In units of the deviation. For u = 1 - 2 nu: the smallest y with -nu y + ... <= -bits log 2.
-    squared = (length / deviation) ** 2
+    # In units of the largest deviation; u = 1 - 2 nu.
+    squared, doubt = (length / largest) ** 2, bits * log(2.0)
+    parts = [(count / 2.0, (deviation / largest) ** 2) for count, deviation in noise]
 
     def least(u: float) -> float:
-        nu = (1.0 - u) / 2.0
-        return float((bits * log(2.0) - coordinates / 2.0 * log(u)) / nu + squared / u)
+        tail = doubt - sum(half * log(1.0 - (1.0 - u) * share) for half, share in parts)
+        return 2.0 * tail / (1.0 - u) + squared / u
 
     found = minimize_scalar(least, bounds=(1e-9, 1.0 - 1e-9), method="bounded")
-    return deviation * sqrt(float(found.fun))
+    return largest * sqrt(float(found.fun))

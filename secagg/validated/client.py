@@ -41,7 +41,7 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     ring, size = p.ring, p.blocks * p.ring.degree
     # What is masked: numbers in units of the scale, and an error at every coefficient.
     added = sample(secrets.derived(b"errors", STREAM_KEY_BYTES), size).astype(np.int64)
-    added[: context.length] += context.scale * centre(vector)
+    added[: context.length] += context.unit * centre(vector)
     norm = squared_norm(added.reshape(p.blocks, -1), context.longest)
     if norm > context.bound:
         raise TooLongError

@@ -7,6 +7,7 @@ from math import isqrt
 
 import numpy as np
 
+from secagg.checks import require_int
 from secagg.errors import ParameterError
 from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.packing import scale_for
@@ -14,6 +15,7 @@ from secagg.tags import Usage, digest
 from secagg.validated.parameters import Parameters
 from secagg.validated.ring import PrimeRing, Residues
 
+MAX_UNIT = 1 << 24
 DEGREE = 2048
 """N: with 42, 46 and 50 bits the lattice problem has 150, 131 and 116 bits by core-SVP."""
 
@@ -25,7 +27,10 @@ class ValidatedContext(CommitteeContext):
     Args:
         away: a, honest members that may be away.
         ring_bits: of the prime q.
-        bound: beta^2, of the squared norm of what a client adds: numbers times `scale`, and errors.
+        unit: Delta, by which numbers are multiplied. With 1 the errors of the lattice stay in the
+            sum, 6.4 for each client and coordinate: numbers are in finer units then, of which
+            noise has far more. From `exact_unit` on they are rounded off.
+        bound: beta^2, of the squared norm of what a client adds: numbers times the unit, errors.
         nonce: another one where some value of the public elements' squares is 0.
 
     Source: docs/validated.md.
@@ -42,12 +47,14 @@ class ValidatedContext(CommitteeContext):
         "lifetime_seconds",
         "away",
         "ring_bits",
+        "unit",
         "bound",
         "nonce",
     )
 
     away: int
     ring_bits: int
+    unit: int = 1
     bound: int
     nonce: int = 0
     parameters: Parameters = field(init=False, repr=False, compare=False)
@@ -56,6 +63,7 @@ class ValidatedContext(CommitteeContext):
         self.check_round()
         if self.removal or self.member_uploads is not None:
             raise ParameterError("removal", "not empty", "empty: no noise is taken off")
+        require_int("unit", self.unit, 1, MAX_UNIT)
         committee, ring = self.committee, PrimeRing(DEGREE, self.ring_bits)
         parameters = Parameters(
             ring=ring,
@@ -76,11 +84,6 @@ class ValidatedContext(CommitteeContext):
         """The smallest integer that no accepted vector is longer than."""
         return isqrt(self.bound - 1) + 1
 
-    @property
-    def scale(self) -> int:
-        """Delta, by which numbers are multiplied: errors of all clients are below half of it."""
-        return scale_for(self.size, 0)
-
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""
         return self.encoded()
@@ -96,3 +99,8 @@ class ValidatedContext(CommitteeContext):
         if not np.all(found):
             raise ParameterError("nonce", self.nonce, "another one: the squares have a zero")
         return found
+
+
+def exact_unit(clients: int) -> int:
+    """The smallest unit with which the errors of so many clients are rounded off, but for 2^-42."""
+    return scale_for(clients, 0)

@@ -165,7 +165,7 @@ class Functional:
         ring, half, q = p.ring, p.ring.degree // 2, p.ring.modulus
         combined = rows.combined(challenges.gamma)
         norm, plain = ring.dot(ciphertext, ciphertext), ring.adjoint(elements, ciphertext)
-        inverses = np.array([[pow(int(x), -1, q)] for x in squares[:half]], np.uint64)[:, 0]
+        inverses = ring.inverses(squares[:half])
         coefficients, constants = [], []
         for t, vector in enumerate(combined):
             eta, gamma = int(challenges.eta[t]), challenges.gamma[t]

@@ -144,6 +144,12 @@ class PrimeRing:
         _ring_kernels.products(one, other, self.q, out)
         return out
 
+    def inverses(self, values: Residues) -> Residues:
+        """Inverses of residues that are not 0."""
+        out = np.empty_like(values)
+        _ring_kernels.inverses(values, self.q, out)
+        return out
+
     def interpolation(self, points: Residues, targets: Residues) -> Residues:
         """Takes values at points to values at targets: uint64[targets, points]."""
         out = np.empty((targets.size, points.size), np.uint64)

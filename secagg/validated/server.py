@@ -278,8 +278,7 @@ class ValidatedServer(OneShotServer):
         half = ring.degree // 2
         one, other = slots.reshape(2, -1)[:, :half]
         squares = context.squares()
-        inverses = np.array([pow(int(x), -1, ring.modulus) for x in squares[:half]], np.uint64)
-        key = np.concatenate([one, ring.by(other, inverses)[::-1]])
+        key = np.concatenate([one, ring.by(other, ring.inverses(squares[:half]))[::-1]])
         masks = ring.multiply(context.elements(), key)
         total: Sum = self._uploads.total()
         vector = ring.centre((total.values + ring.q - masks) % ring.q).reshape(-1)
@@ -288,8 +287,7 @@ class ValidatedServer(OneShotServer):
         if float(np.linalg.norm(vector.astype(np.float64))) > longest:
             why = "the sum is longer than its vectors may be together"
             raise OpeningFailedError(why, len(members), needed)
-        scale = context.scale
-        rounded = (vector + scale // 2) // scale
+        rounded = (vector + context.unit // 2) // context.unit
         try:
             lifted = lift(rounded[: context.length], context.field)
         except CapacityError as error:

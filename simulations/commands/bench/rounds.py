@@ -91,6 +91,28 @@ def round_command(
         exit_if_wrong(figures)
 
 
+def validated_command(
+    clients: CohortSize = 100,
+    cheats: Annotated[int, typer.Option(help="Of them, who send -10 times a vector.", min=0)] = 10,
+    dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 100_000,
+    committee: Annotated[
+        tuple[int, int, int],
+        typer.Option(help="Members, corrupt ones, and honest ones that may be away."),
+    ] = (50, 5, 5),
+    as_json: JsonFlag = False,
+) -> None:
+    """One validated round, some of its clients cheating; status 1 if one of them gets through."""
+    from simulations.bench.validated_round import bench_validated_round
+
+    if cheats > clients - 2:
+        raise ConfigurationError(
+            "cheats", f"value {cheats}", f"at most {clients - 2} of {clients} clients"
+        )
+    figures = bench_validated_round(clients, cheats, dim, *committee)
+    show("validated round", figures, as_json)
+    exit_if_wrong(figures)
+
+
 def growth_command(
     dim: Annotated[int, typer.Option(help="Elements of each vector.", min=1)] = 10_000,
     dropout: Dropout = 0.1,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
@@ -32,7 +33,7 @@ def weakened(original: Terms, **changes: Any) -> Terms:
     """The same context or committee, hash included, with fields that no check has seen."""
     kind = type(original)
     weak = object.__new__(kind)
-    for name in kind.__dataclass_fields__:
+    for name in (each.name for each in fields(kind)):
         object.__setattr__(weak, name, changes.get(name, getattr(original, name)))
     return weak
 

@@ -96,7 +96,7 @@ TakesAnySender = lacking(OneShotMember, (member_module, "unseal", opened_of_any)
 """Opens a seal whoever made it."""
 BelievesHeaders = lacking(OneShotMember, (Header, "is_signed", lambda *_: True))
 """Does not verify who signed a header."""
-SameKeyAgain = lacking(OneShotClient, (client_module, "_UploadSecrets", _Unbound))
+SameKeyAgain = lacking(OneShotClient, (client_module, "UploadSecrets", _Unbound))
 """Derives the secrets of an upload from its fresh bytes alone."""
 
 

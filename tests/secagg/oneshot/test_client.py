@@ -337,7 +337,7 @@ def test_a_key_of_the_root_alone_would_show_the_difference_of_two_vectors(
     safe = difference(context, *uploads())
     with monkeypatch.context() as patched:
         patched.setattr(
-            client_module._UploadSecrets,
+            client_module.UploadSecrets,
             "derived",
             lambda self, label, length: derive(
                 self._root.expose(), Usage.UPLOAD_SECRETS, length, label, context.hash

@@ -23,10 +23,24 @@ class TestSilence:
     def test_the_bound_of_a_vector_with_noise(self, coordinates: int, length: float) -> None:
         # Noise of a thousand clients, as large together as a vector in every coordinate.
         spread = 1000**-0.5
-        found = length_bound(1.0, spread, coordinates)
+        found = length_bound(1.0, [(coordinates // 4, spread), (3 * coordinates // 4, spread)])
         assert found == pytest.approx(length, abs=1e-3)
         tail = ncx2.sf((found / spread) ** 2, coordinates, spread**-2)
         assert 2.0**-72 < tail <= 2.0**-65
+
+    def test_quieter_coordinates_count_for_less(self) -> None:
+        # Noise in some coordinates, errors alone in others: their sum of squares, simulated.
+        parts = [(200, 3.0), (1848, 0.5)]
+        found = length_bound(100.0, parts, bits=10.0)
+        random = np.random.default_rng(1)
+        squares = sum(
+            (random.normal(mean, spread, (count, 20_000)) ** 2).sum(axis=0)
+            for count, spread, mean in ((200, 3.0, 100.0 / 200**0.5), (1848, 0.5, 0.0))
+        )
+        # Of 20,000 with probability 2^-10 at most: 20 are expected, 46 seen with 1e-6.
+        over = int((squares > found**2).sum())
+        assert over <= 46 and length_bound(100.0, [(2048, 3.0)], bits=10.0) > 1.2 * found
+        assert length_bound(7.0, []) == 7.0
 
     def test_a_row_of_an_honest_vector(self) -> None:
         assert 2 * ROWS * exp(-((SLACK[0] / SLACK[1]) ** 2)) < 2.0**-101

@@ -81,13 +81,13 @@ def test_signatures_that_are_verified_and_not_counted(
 
 
 def test_secrets_that_do_not_depend_on_the_vector(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = client._UploadSecrets.__init__
+    made = client.UploadSecrets.__init__
 
     def init(self: Any, party: Any, state: Any, vector: Any) -> None:
         made(self, party, state, vector)
         self._bound = (party.context.hash, encode_index(party.index))
 
-    monkeypatch.setattr(client._UploadSecrets, "__init__", init)
+    monkeypatch.setattr(client.UploadSecrets, "__init__", init)
     assert succeeds("A40")
 
 

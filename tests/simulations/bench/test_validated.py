@@ -1,0 +1,35 @@
+"""The benchmark of validated rounds: what it reports, and that a cheat that gets through shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from command_line import invoke, run_json
+
+from secagg.validated import check, server
+
+ROUND = ("bench", "validated", "--clients", "6", "--cheats", "2", "--dim", "3000")
+ROUND += ("--committee", "8", "1", "1")
+
+
+def test_cheats_are_out_and_the_sum_is_right() -> None:
+    figures = run_json(*ROUND)
+    assert (figures["correct"], figures["excluded"], figures["repetitions"]) == (True, 2, 3)
+    assert figures["ring_bits"] >= 42 and figures["bound_over_clip"] > 1.0
+    for name in ("client_seconds_median", "server_seconds_per_upload", "ratio_to_transforms"):
+        assert figures[name] > 0.0
+
+
+def test_a_cheat_that_gets_through_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def everybody(p: object, answers: Any) -> frozenset[int]:
+        return frozenset(answers)
+
+    assert server.decide is check.decide
+    monkeypatch.setattr(server, "decide", everybody)
+    assert invoke(*ROUND).exit_code == 1
+
+
+def test_more_cheats_than_a_round_has_clients_are_refused() -> None:
+    result = invoke(*ROUND, "--cheats", "5")
+    assert result.exit_code != 0 and "at most 4" in result.output
