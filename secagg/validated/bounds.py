@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log, sqrt
 
-from scipy.optimize import minimize_scalar
+import scipy
 
 SILENT_BITS = 65
 """An honest vector is longer than its bound with probability at most 2^-65."""
@@ -35,5 +35,5 @@ def length_bound(
         tail = doubt - sum(half * log(1.0 - (1.0 - u) * share) for half, share in parts)
         return 2.0 * tail / (1.0 - u) + squared / u
 
-    found = minimize_scalar(least, bounds=(1e-9, 1.0 - 1e-9), method="bounded")
+    found = scipy.optimize.minimize_scalar(least, bounds=(1e-9, 1.0 - 1e-9), method="bounded")
     return largest * sqrt(float(found.fun))

@@ -65,7 +65,7 @@ class Plain(Parameters):
     # The ring.
 
     def transform(self, element: Sequence[int]) -> list[int]:
-        """Its values."""
+        """The values of an element, in bit-reversed order."""
         q, n, psi = self.modulus, self.degree, self.ring.psi
         powers = [pow(psi, j, q) for j in range(2 * n)]
         return [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -105,6 +106,20 @@ def test_the_decision_is_that_of_all_sets(seed: int) -> None:
         for member, given in mixed.items()
     }
     assert decide(p, arrays) == reference.decide(p, mixed)
+
+
+@pytest.mark.parametrize(
+    "cheat", [plain.padded, plain.wrapped, plain.turned, plain.no_bits, plain.high_degree]
+)
+def test_cheats_are_rejected(cheat: Any) -> None:
+    given = plain.answers_of(cheat(Random(1)))
+    assert decide(plain.USUAL, {j: numbers(each).T.copy() for j, each in given.items()}) is None
+
+
+def test_an_upload_that_most_complain_about_is_rejected() -> None:
+    given = plain.answers_of(plain.too_long(Random(1), 0.99))
+    arrays = {j: None if j < 12 else numbers(each).T.copy() for j, each in given.items()}
+    assert decide(plain.USUAL, arrays) is None
 
 
 @pytest.mark.parametrize("away", [(), (3, 11)])

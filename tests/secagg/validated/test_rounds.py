@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from secagg import (
+    OpeningFailedError,
     ParameterError,
     Reason,
     RemoteProtocolError,
@@ -23,7 +24,6 @@ from secagg.field import centre, lift
 from secagg.framing import decode_message, encode_message
 from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.member import answer_parts
-from secagg.oneshot.messages import Answer
 from secagg.oneshot.states import MemberParty
 from secagg.storage import TokenFolder, resume, suspend
 from secagg.tags import Usage, encode_index
@@ -40,7 +40,9 @@ from secagg.validated.messages import (
     decode_to_member,
     decode_upload,
     delivered_bytes,
+    pack,
     part_bytes,
+    part_words,
     unpack,
     upload_bytes,
 )
@@ -249,28 +251,48 @@ def test_who_spoils_a_seal_is_left_out() -> None:
 def test_with_too_many_away_nobody_is_judged() -> None:
     played = Round()
     played.stage(gone=[0, 1, 2])
-    with pytest.raises(TooFewSurvivorsError):
+    # Not that too few uploads are left: nobody was looked at.
+    with pytest.raises(TooFewSurvivorsError, match="5 clients answered, 6 are needed"):
         dict(played.server.close_round_bytes())
 
 
-def test_a_wrong_answer_is_corrected_and_named() -> None:
+def lied_about(shifts: Mapping[int, int]) -> Round:
+    """A round in whose answers some members' first share is off by something."""
     played = Round()
     played.stage()
     played.stage()
 
     def lie(member: int, data: bytes) -> bytes:
-        if member != 6:
-            return data
-        answer: Answer = decode_message(decode_from_member, data, member, len(data))  # type: ignore[assignment]
-        sums = bytes([answer.sums[0] ^ 1]) + answer.sums[1:]
+        answer: Any = decode_message(decode_from_member, data, member, len(data))
+        p = CONTEXT.parameters
+        shares = unpack(p.ring, answer.sums, part_words(p)[0])
+        shares[0] = (int(shares[0]) + shifts.get(member, 0)) % p.ring.modulus
+        sums = pack(p.ring, shares)
         parts = answer_parts(CONTEXT, member, played.server._signed, sums, b"", b"")
         signature = kit.identity("member", member).sign(Usage.ANSWER, *parts)
         return encode_message(replace(answer, sums=sums, signature=signature))
 
     played.stage(lie)
-    opened: Any = played.server.open()
+    return played
+
+
+def test_a_wrong_answer_is_corrected_and_named() -> None:
+    opened: Any = lied_about({6: 1}).server.open()
     assert opened.wrong_members == (6,)
     assert np.array_equal(centre(opened.vector), sum(map(vector, EVERYBODY)))
+
+
+@pytest.mark.parametrize(
+    ("shifts", "why"),
+    [
+        # A polynomial, of another key; and none.
+        (dict.fromkeys(range(MEMBERS), 1), "longer than its vectors"),
+        ({1: 5, 3: 8, 4: 2, 6: 11}, "too many of them are wrong"),
+    ],
+)
+def test_what_cannot_be_corrected_releases_nothing(shifts: dict[int, int], why: str) -> None:
+    with pytest.raises(OpeningFailedError, match=why):
+        lied_about(shifts).server.open()
 
 
 @pytest.mark.parametrize(
@@ -345,6 +367,65 @@ def test_a_member_answers_on_its_own_part_alone() -> None:
         checked(party, header, kit.identity("client", 1).public, mine)
 
 
+def refused(member: ValidatedMember, message: Any) -> Reason:
+    """Why a member refuses a message."""
+    with pytest.raises(RemoteProtocolError) as caught:
+        member.receive(message)
+    return caught.value.reason
+
+
+def test_members_look_at_what_they_are_sent() -> None:
+    played = Round()
+    sent = dict(played.server.close_round_bytes())
+    delivery = decode_message(decode_to_member, sent[0], -1, len(sent[0]))
+    cohort = kit.cohort(CLIENTS + 1).keys[1:]
+    assert refused(played.members[0], replace(delivery, cohort=b"".join(cohort))) is (
+        Reason.NOT_IN_TREE
+    )
+    played = Round()
+    played.stage()
+    played.stage()
+    sent = dict(played.server.close_round_bytes())
+    quorum: Any = decode_message(decode_to_member, sent[0], -1, len(sent[0]))
+    few = replace(quorum, signers=b"\1", signatures=quorum.signatures[:64])
+    assert refused(played.members[0], few) is Reason.MISSING_SIGNATURES
+    other = replace(quorum, signatures=quorum.signatures[64:] + quorum.signatures[:64])
+    assert refused(played.members[1], other) is Reason.BAD_SIGNATURE
+
+
+def from_member(message: Verdicts, member: int, **changes: bytes) -> bytes:
+    """Changed verdicts of a member, signed by it."""
+    changed = replace(message, **changes)
+    parts = (CONTEXT.hash, encode_index(member), changed.bad, changed.answers)
+    signature = kit.identity("member", member).sign(Usage.COMPLAIN, *parts)
+    return encode_message(replace(changed, signature=signature))
+
+
+def test_what_members_say_has_to_fit() -> None:
+    played = Round({i: data for i, data in UPLOADS.items() if i})
+    sent = dict(played.server.close_round_bytes())
+    data = played.members[0].receive_bytes(sent[0])
+    verdicts: Any = decode_message(decode_from_member, data, 0, len(data))
+    for changes, reason in (
+        ({"answers": verdicts.answers[:-1]}, Reason.BAD_SHARE),
+        ({"answers": verdicts.answers + b"\0"}, Reason.BAD_SHARE),
+        ({"answers": b"\xff" * len(verdicts.answers)}, Reason.BAD_SHARE),
+        ({"bad": b"\1"}, Reason.SET_NOT_NESTED),
+        ({"bad": b""}, Reason.BAD_LENGTH),
+    ):
+        with pytest.raises(RemoteProtocolError) as caught:
+            played.server.receive_from_member(0, from_member(verdicts, 0, **changes))
+        assert caught.value.reason is reason
+    for message in (replace(verdicts, answers=b""), replace(verdicts, signature=bytes(64))):
+        with pytest.raises(RemoteProtocolError) as caught:
+            played.server.receive_from_member(0, encode_message(message))
+        assert caught.value.reason is Reason.BAD_SIGNATURE
+    played.server.receive_from_member(0, data)
+    with pytest.raises(RemoteProtocolError) as caught:
+        played.server.receive_from_member(0, data)
+    assert caught.value.reason is Reason.DUPLICATE_MESSAGE
+
+
 def test_headers_are_read_as_they_were_written() -> None:
     message = upload_of(UPLOADS[2])
     header = Trees.of(CONTEXT, message).header(message)
@@ -361,6 +442,7 @@ def test_headers_are_read_as_they_were_written() -> None:
         ({"away": -1}, "away"),
         ({"unit": 0}, "unit"),
         ({"removal": (0, 0, 0)}, "removal"),
+        ({"members": 9, "away": 3}, "members"),
     ],
 )
 def test_terms_that_do_not_fit_are_refused_by_name(changes: dict[str, Any], name: str) -> None:
