@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import comb
+from math import comb, isqrt
 
 from secagg.errors import ParameterError
-from secagg.validated.ring import PrimeRing
+from secagg.validated.ring import MAX_BITS, MIN_BITS, PrimeRing
 
 ROWS = 128
 """R: a vector that wrapped around passes all rows with probability 2^-128."""
@@ -56,7 +56,7 @@ class Parameters:
             ("members", 2 * staying > self.members + self.corrupt, "enough for a quorum"),
             ("per_polynomial", width > self.corrupt + self.away, "more than c + a - T"),
             ("bound", self.tau >= 4, "large enough for tau = 4"),
-            ("bound", 4 * self.ring.modulus >= (11 * self.tau) ** 2, "less: q >= (5.5 tau)^2"),
+            ("bound", holds_bound(self.ring, self.bound), "less: q >= (5.5 tau)^2"),
         ):
             if not holds:
                 raise ParameterError(name, getattr(self, name), valid)
@@ -73,9 +73,8 @@ class Parameters:
 
     @cached_property
     def tau(self) -> int:
-        """The bound of a row: the smallest power of two from 8.7 beta on."""
-        above, below = SLACK
-        return next(1 << k for k in range(64) if (below << k) ** 2 >= above**2 * self.bound)
+        """The bound of a row."""
+        return row_bound(self.bound)
 
     @cached_property
     def repetitions(self) -> int:
@@ -108,3 +107,27 @@ class Parameters:
     def fewest_agreeing(self) -> int:
         """The fewest members that must agree on an upload if nobody is away."""
         return self.members - self.away - self.corrupt
+
+
+def row_bound(bound: int) -> int:
+    """The smallest power of two from 8.7 beta on: tau, of beta^2."""
+    above, below = SLACK
+    return next(1 << k for k in range(64) if (below << k) ** 2 >= above**2 * bound)
+
+
+def holds_bound(ring: PrimeRing, bound: int) -> bool:
+    """Whether a vector of this bound, beta^2, is told from one that wraps around in the ring."""
+    return 4 * ring.modulus >= (11 * row_bound(bound)) ** 2
+
+
+def ring_for(degree: int, bound: int) -> PrimeRing:
+    """The smallest ring that holds a bound; `ParameterError` says what is the largest that fits."""
+    for bits in range(MIN_BITS, MAX_BITS + 1):
+        ring = PrimeRing(degree, bits)
+        if holds_bound(ring, bound):
+            return ring
+    above, below = SLACK
+    # The largest tau with (5.5 tau)^2 <= q, and the largest bound with it.
+    tau = 1 << (isqrt(4 * ring.modulus // 121)).bit_length() - 1
+    largest = (below * tau) ** 2 // above**2
+    raise ParameterError("bound", bound, f"at most {largest}: finer units need a larger ring")

@@ -294,10 +294,6 @@ class ValidatedServer(OneShotServer):
             raise OpeningFailedError(str(error), len(members), needed) from None
         return OpenedSum(vector=lifted, survivors=tuple(commitments), wrong_members=wrong)
 
-    def _forget(self) -> None:
-        super()._forget()
-        self._verdicts.clear()
-
     def _parties(self, message: Message) -> Parties:
         return self._clients if isinstance(message, Upload) else self._committee
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg import Identity, ParameterError
+from secagg import Identity
 from secagg.errors import SERVER
 from secagg.field import centre, lift, required_bits
 from secagg.keys import AgreementKey
@@ -22,7 +22,7 @@ from secagg.validated.client import ValidatedClient
 from secagg.validated.context import DEGREE, ValidatedContext
 from secagg.validated.member import ValidatedMember
 from secagg.validated.messages import upload_bytes
-from secagg.validated.ring import MAX_BITS, MIN_BITS
+from secagg.validated.parameters import ring_for
 from secagg.validated.server import ValidatedServer
 from simulations.bench.timing import PartyClock, interleaved_seconds, peak_rss_bytes
 from simulations.threats.one_shot.too_long import upload_of_any_length
@@ -134,39 +134,26 @@ class _Round:
         )
         noise = sqrt(self._deviation**2 + _ERRORS**2)
         bound = ceil(length_bound(LENGTH, [(dim, noise), (-dim % DEGREE, _ERRORS)]) ** 2)
-        self.context = self._context(session, dim, committee, away, bound)
+        most = int(8 * clients * (LENGTH + 8 * self._deviation))
+        self.context = ValidatedContext(
+            session_id=session,
+            round_number=0,
+            size=clients,
+            cohort_root=self.cohort.root,
+            minimum_survivors=fewest_survivors(clients, 0),
+            tolerated_colluders=0,
+            committee=committee,
+            bits=required_bits(most),
+            length=dim,
+            application_digest=bytes(32),
+            away=away,
+            ring_bits=ring_for(DEGREE, bound).bits,
+            bound=bound,
+        )
         self.members = [
             ValidatedMember(self.context, number, one, key)
             for number, (one, key) in enumerate(keys)
         ]
-
-    def _context(
-        self, session: bytes, dim: int, committee: Committee, away: int, bound: int
-    ) -> ValidatedContext:
-        """The round on the smallest ring that holds the bound."""
-        clients = len(self._identities)
-        most = int(8 * clients * (LENGTH + 8 * self._deviation))
-        for ring_bits in range(MIN_BITS, MAX_BITS + 1):
-            try:
-                return ValidatedContext(
-                    session_id=session,
-                    round_number=0,
-                    size=clients,
-                    cohort_root=self.cohort.root,
-                    minimum_survivors=fewest_survivors(clients, 0),
-                    tolerated_colluders=0,
-                    committee=committee,
-                    bits=required_bits(most),
-                    length=dim,
-                    application_digest=bytes(32),
-                    away=away,
-                    ring_bits=ring_bits,
-                    bound=bound,
-                )
-            except ParameterError as error:
-                if error.argument != "bound" or ring_bits == MAX_BITS:
-                    raise
-        raise AssertionError("unreachable")
 
     def vector(self, client: int) -> NDArray[np.int64]:
         """A vector of the honest length in a random direction, and its noise."""

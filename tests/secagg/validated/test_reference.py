@@ -28,7 +28,9 @@ from validated_uploads import (
 )
 
 from secagg.errors import ParameterError
+from secagg.validated.parameters import holds_bound, ring_for
 from secagg.validated.reference import Answer, Challenges, Upload, answer, decide, opened, upload
+from secagg.validated.ring import PrimeRing
 
 
 class TestHonest:
@@ -155,3 +157,17 @@ def test_what_does_not_fit_is_refused_by_name(changed: dict[str, Any], name: str
     with pytest.raises(ParameterError) as caught:
         replace(USUAL, **changed)
     assert caught.value.argument == name
+
+
+def test_the_smallest_ring_that_holds_a_bound() -> None:
+    for bound in (100**2, 10**9, 2**34, 10**11):
+        ring = ring_for(2048, bound)
+        assert holds_bound(ring, bound)
+        assert ring.bits == 42 or not holds_bound(PrimeRing(2048, ring.bits - 1), bound)
+    with pytest.raises(ParameterError, match="at most") as caught:
+        ring_for(2048, 10**13)
+    largest = int(caught.value.valid.split()[2].rstrip(":"))
+    # Bounds of rows are powers of two: the next one fits neither 49 bits nor 50.
+    assert ring_for(2048, largest).bits == 49
+    with pytest.raises(ParameterError):
+        ring_for(2048, largest + 1)

@@ -426,6 +426,34 @@ def test_what_members_say_has_to_fit() -> None:
     assert caught.value.reason is Reason.DUPLICATE_MESSAGE
 
 
+def test_what_members_open_has_to_fit() -> None:
+    played = Round()
+    played.stage()
+    played.stage()
+    assert not played.server._uploads._trees and not played.server._verdicts
+    sent = dict(played.server.close_round_bytes())
+    data = played.members[0].receive_bytes(sent[0])
+    answer: Any = decode_message(decode_from_member, data, 0, len(data))
+    identity = kit.identity("member", 0)
+    for changes, reason in (
+        ({"seeds": b"1"}, Reason.BAD_SHARE),
+        ({"checks": b"1"}, Reason.BAD_SHARE),
+        ({"sums": answer.sums[:-1]}, Reason.BAD_SHARE),
+    ):
+        changed = replace(answer, **changes)
+        parts = (changed.sums, changed.seeds, changed.checks)
+        signed_parts = answer_parts(CONTEXT, 0, played.server._signed, *parts)
+        signature = identity.sign(Usage.ANSWER, *signed_parts)
+        message = encode_message(replace(changed, signature=signature))
+        with pytest.raises(RemoteProtocolError) as caught:
+            played.server.receive_from_member(0, message)
+        assert caught.value.reason is reason
+    with pytest.raises(RemoteProtocolError) as caught:
+        played.server.receive_from_member(0, encode_message(replace(answer, signature=bytes(64))))
+    assert caught.value.reason is Reason.BAD_SIGNATURE
+    played.server.receive_from_member(0, data)
+
+
 def test_headers_are_read_as_they_were_written() -> None:
     message = upload_of(UPLOADS[2])
     header = Trees.of(CONTEXT, message).header(message)
