@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,12 @@ from secagg.oneshot.member import answer_parts
 from secagg.oneshot.states import MemberParty
 from secagg.storage import TokenFolder, resume, suspend
 from secagg.tags import Usage, encode_index
-from secagg.validated.client import ValidatedClient, encoded
+from secagg.validated.client import ValidatedClient, encoded, squared_norm
 from secagg.validated.context import ValidatedContext, exact_unit
 from secagg.validated.member import ValidatedMember, checked
 from secagg.validated.messages import (
+    FIRST,
+    SECOND,
     Delivery,
     Trees,
     Upload,
@@ -40,12 +43,16 @@ from secagg.validated.messages import (
     decode_to_member,
     decode_upload,
     delivered_bytes,
+    leaf,
     pack,
     part_bytes,
     part_words,
+    seal_label,
     unpack,
     upload_bytes,
 )
+from secagg.validated.proof import Rows
+from secagg.validated.ring import PrimeRing
 from secagg.validated.server import ValidatedCollection, ValidatedServer
 from simulations.threats.one_shot.too_long import upload_of_any_length
 
@@ -454,6 +461,82 @@ def test_what_members_open_has_to_fit() -> None:
     played.server.receive_from_member(0, data)
 
 
+# What each derived value is bound to, by name
+BOUND: Mapping[str, set[str]] = {
+    "root1": {"context", "sender", "ephemeral_key", "ciphertext_hash", "seals_hash"},
+    "root2": {
+        *("context", "sender", "ephemeral_key", "ciphertext_hash", "seals_hash"),
+        "second_root",
+    },
+    "digest": {
+        *("context", "sender", "ephemeral_key", "ciphertext_hash", "seals_hash"),
+        *("second_root", "functional_hash", "leaves_root"),
+    },
+    "leaf": {"context", "member", "given"},
+    "label": {"context", "part"},
+}
+
+
+@pytest.mark.parametrize("what", BOUND)
+def test_everything_is_bound_to_what_it_stands_for(what: str) -> None:
+    header = Trees.of(CONTEXT, upload_of(UPLOADS[0])).header(upload_of(UPLOADS[0]))
+    usual: dict[str, Any] = {
+        **{name: getattr(header, name) for name in BOUND["digest"] - {"context"}},
+        **{"context": CONTEXT, "member": 2, "given": b"given", "part": FIRST},
+    }
+    others = {"context": context(nonce=1), "sender": 1, "member": 3, "part": SECOND}
+
+    def found(name: str) -> bytes:
+        values = {**usual, name: others.get(name, bytes(32))}
+        if what == "leaf":
+            return leaf(values["context"], values["member"], values["given"])
+        if what == "label":
+            return seal_label(values["context"], values["part"])
+        changed = {key: values[key] for key in BOUND["digest"] - {"context"}}
+        made: bytes = getattr(dataclasses.replace(header, **changed), what)(values["context"])
+        return made
+
+    assert {name for name in usual if found(name) != found("nothing")} == BOUND[what]
+
+
+def test_residues_are_read_as_they_were_written() -> None:
+    ring = CONTEXT.parameters.ring
+    for count in (0, 1, 7, 8, 100):
+        given = np.arange(count, dtype=np.uint64) + (ring.q - np.uint64(count or 1))
+        assert np.array_equal(unpack(ring, pack(ring, given), count), given)
+    for data, count, why in (
+        (bytes(6), 2, "bytes"),
+        (b"\0\0\0\0\0\x80", 1, "padding"),
+        (b"\xff\xff\xff\xff\xff\x3f", 1, "below the prime"),
+    ):
+        with pytest.raises(ValueError, match=why):
+            unpack(ring, data, count)
+
+
+def test_a_client_takes_the_round_s_vectors_alone() -> None:
+    terms = context(length=LENGTH - 1)
+    with pytest.raises(ParameterError, match="299 elements of 16 bits"):
+        uploaded(0, vector(0), terms)
+
+
+def test_a_client_whose_rows_are_out_of_range_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    tau = CONTEXT.parameters.tau
+    for beyond in (tau, -tau - 1):
+
+        def products(_: Rows, __: Any, beyond: int = beyond) -> NDArray[np.int64]:
+            return np.array([0, beyond])
+
+        monkeypatch.setattr(Rows, "products", products)
+        with pytest.raises(TooLongError):
+            uploaded(0, vector(0))
+
+
+def test_a_norm_is_exact_or_surely_too_large() -> None:
+    blocks = np.array([[3, -4], [0, 12]])
+    assert squared_norm(blocks, 12) == 169
+    assert squared_norm(blocks * (1 << 31), 12) == (12 << 31) ** 2
+
+
 def test_headers_are_read_as_they_were_written() -> None:
     message = upload_of(UPLOADS[2])
     header = Trees.of(CONTEXT, message).header(message)
@@ -477,6 +560,20 @@ def test_terms_that_do_not_fit_are_refused_by_name(changes: dict[str, Any], name
     with pytest.raises(ParameterError) as caught:
         context(**changes)
     assert caught.value.argument == name
+
+
+def test_what_a_context_cannot_do() -> None:
+    members = 6
+    with pytest.raises(ParameterError) as caught:
+        context(
+            size=CLIENTS + MEMBERS,
+            cohort_root=kit.seated(CLIENTS, MEMBERS).root,
+            member_uploads=kit.uploads(fewest=members),
+        )
+    assert caught.value.argument == "removal"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ParameterError, match="nonce"):
+        patch.setattr(PrimeRing, "square", lambda *_: np.arange(4))
+        CONTEXT.squares()
 
 
 def test_every_term_is_in_the_hash() -> None:
