@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
-from math import comb, exp, log2, pi, sin
+from math import comb, exp, pi, sin
 
 import numpy as np
 import pytest
@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.stats import ncx2
 
+from secagg import ParameterError
 from secagg.validated.bounds import length_bound
-from secagg.validated.parameters import ROWS, SLACK
+from secagg.validated.parameters import ROWS, SLACK, Parameters
+from secagg.validated.ring import PrimeRing
 
 
 class TestSilence:
@@ -203,10 +205,30 @@ def test_one_set_of_members_for_all_repetitions() -> None:
     assert len(alone[0]) * len(alone[1]) > 20 * len(together)
 
 
-def test_the_members_and_repetitions_that_the_page_gives() -> None:
-    # Secrets of a polynomial at s members, c corrupt, a away: e + 1 + 2 c + a <= s.
-    for s, c, a, most in ((7, 1, 0, 2), (16, 2, 2, 3), (50, 5, 5, 13)):
-        assert (s - 1 - 2 * c - a) // 2 + 1 - c == most
-    for s, c, a, bits, fewest in ((16, 2, 2, 42, 4), (16, 2, 2, 50, 3), (50, 5, 5, 42, 4)):
-        sets = sum(comb(s - c, b) for b in range(c + a + 1))
-        assert -(-(128 + log2(sets)) // bits) == fewest
+@pytest.mark.parametrize(
+    ("members", "corrupt", "away", "most", "repetitions"),
+    [
+        (7, 1, 0, 2, (4, 3, 3)),
+        (16, 2, 2, 3, (4, 4, 3)),
+        (50, 5, 5, 13, (4, 4, 4)),
+        (248, 25, 25, 62, (8, 7, 6)),
+    ],
+)
+def test_secrets_and_repetitions_of_committees(
+    members: int, corrupt: int, away: int, most: int, repetitions: tuple[int, ...]
+) -> None:
+    def of(bits: int, per_polynomial: int) -> Parameters:
+        return Parameters(
+            ring=PrimeRing(2048, bits),
+            blocks=1,
+            members=members,
+            corrupt=corrupt,
+            away=away,
+            randomness=corrupt,
+            per_polynomial=per_polynomial,
+            bound=10**6,
+        )
+
+    assert tuple(of(bits, most).repetitions for bits in (42, 46, 50)) == repetitions
+    with pytest.raises(ParameterError, match="members"):
+        of(46, most + 1)

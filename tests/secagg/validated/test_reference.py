@@ -146,9 +146,13 @@ def test_a_dealer_that_spoils_a_seal_gets_no_further_by_it() -> None:
     ("changed", "name"),
     [
         ({"members": 14}, "members"),
+        # Too few for products; and for a quorum.
+        ({"members": 16, "per_polynomial": 4}, "members"),
+        ({"members": 10, "away": 0, "per_polynomial": 1}, "members"),
         ({"randomness": 1}, "randomness"),
         ({"away": 7, "members": 30, "corrupt": 2}, "per_polynomial"),
         ({"bound": 10**12}, "bound"),
+        ({"away": 3, "members": 17}, "per_polynomial"),
         ({"bound": 0}, "bound"),
         ({"rows": 129}, "rows"),
     ],
