@@ -420,6 +420,7 @@ def test_what_members_say_has_to_fit() -> None:
     for changes, reason in (
         ({"answers": verdicts.answers[:-1]}, Reason.BAD_SHARE),
         ({"answers": verdicts.answers + b"\0"}, Reason.BAD_SHARE),
+        ({"answers": 2 * verdicts.answers}, Reason.BAD_SHARE),
         ({"answers": b"\xff" * len(verdicts.answers)}, Reason.BAD_SHARE),
         ({"bad": b"\1"}, Reason.SET_NOT_NESTED),
         ({"bad": b""}, Reason.BAD_LENGTH),
