@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
-from math import comb, exp, pi, sin
+from math import ceil, comb, exp, pi, sin
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,14 @@ from scipy.stats import ncx2
 
 from secagg import ParameterError
 from secagg.validated.bounds import length_bound
-from secagg.validated.parameters import ROWS, SLACK, Parameters
+from secagg.validated.messages import (
+    HEADER_BYTES,
+    delivered_bytes,
+    functional_words,
+    packed_bytes,
+    part_bytes,
+)
+from secagg.validated.parameters import ROWS, SLACK, Parameters, ring_for
 from secagg.validated.ring import PrimeRing
 
 
@@ -232,3 +240,43 @@ def test_secrets_and_repetitions_of_committees(
     assert tuple(of(bits, most).repetitions for bits in (42, 46, 50)) == repetitions
     with pytest.raises(ParameterError, match="members"):
         of(46, most + 1)
+
+
+PAGE = Path(__file__).parents[3] / "docs" / "validated.md"
+SENT = [
+    [cell.strip().replace(",", "") for cell in line.strip("|").split("|")]
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if line.count("|") == 11 and line[2].isdigit()
+]
+
+
+def test_the_page_has_rows() -> None:
+    assert len(SENT) == 7
+
+
+@pytest.mark.parametrize("row", SENT)
+def test_what_a_round_sends_is_what_the_page_says(row: list[str]) -> None:
+    clients, dim = int(row[0]), int(row[1])
+    members, corrupt, away = map(int, row[2].split())
+    clip, rest = 4096, -dim % 2048
+    noise = [(dim, (clip**2 / clients + 6.4**2) ** 0.5), (rest, 6.4)]
+    bound = ceil(length_bound(clip, noise) ** 2)
+    p = Parameters(
+        ring=ring_for(2048, bound),
+        blocks=(dim + rest) // 2048,
+        members=members,
+        corrupt=corrupt,
+        away=away,
+        randomness=corrupt,
+        per_polynomial=(members - 1 - 2 * corrupt - away) // 2 + 1 - corrupt,
+        bound=bound,
+    )
+    seals, words = members * sum(part_bytes(p)), p.blocks * 2048
+    assert row[3:] == [
+        *(str(p.ring.bits), str(p.repetitions), f"{bound**0.5 / clip:.2f}"),
+        *(str(packed_bytes(p.ring, words)), str(seals)),
+        *(
+            str(packed_bytes(p.ring, functional_words(p))),
+            str(delivered_bytes(p, 0) + HEADER_BYTES),
+        ),
+    ]
