@@ -6,12 +6,14 @@ Source: docs/validated.md, S1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import ceil, log, sqrt
 
 import scipy
 
-SILENT_BITS = 65
-"""An honest vector is longer than its bound with probability at most 2^-65."""
+SILENT_BITS = 80
+"""An honest vector is longer than its bound with probability at most 2^-80."""
+ROOM = 2.0**-20
+"""By which an announced bound is above the computed one: machines differ in the last bits."""
 
 
 def length_bound(
@@ -37,3 +39,20 @@ def length_bound(
 
     found = scipy.optimize.minimize_scalar(least, bounds=(1e-9, 1.0 - 1e-9), method="bounded")
     return largest * sqrt(float(found.fun))
+
+
+def least_bound(
+    length: float, noise: Sequence[tuple[int, float]], bits: float = SILENT_BITS
+) -> int:
+    """The smallest beta^2 that a client accepts; arguments as of `length_bound`.
+
+    A smaller one would make its silence tell how long its vector is.
+    """
+    return ceil(length_bound(length, noise, bits) ** 2)
+
+
+def announced_bound(
+    length: float, noise: Sequence[tuple[int, float]], bits: float = SILENT_BITS
+) -> int:
+    """The beta^2 that a server announces to such clients; arguments as of `length_bound`."""
+    return ceil((1.0 + ROOM) * length_bound(length, noise, bits) ** 2)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from secagg.errors import ParameterError, TooLongError
 from secagg.field import FieldVector, centre
 from secagg.framing import CONTEXT_TAG_BYTES, encode_message
-from secagg.keys import KEY_BYTES, AgreementKey
+from secagg.keys import KEY_BYTES, AgreementKey, Identity, os_random
 from secagg.keystream import KEY_BYTES as STREAM_KEY_BYTES
 from secagg.oneshot.client import OneShotClient, UploadSecrets, draw_seeds, resend
 from secagg.oneshot.gaussian import sample
@@ -20,6 +20,7 @@ from secagg.oneshot.layout import reader_of
 from secagg.oneshot.states import ClientParty, Seeded, Step, Uploaded
 from secagg.oneshot.transitions import ClientPhase, Local
 from secagg.sealing import seal
+from secagg.shamir import Rand
 from secagg.tags import Usage
 from secagg.validated.context import ValidatedContext
 from secagg.validated.messages import FIRST, SECOND, Trees, Upload, pack, seal_label
@@ -114,7 +115,26 @@ class ValidatedClient(OneShotClient):
 
     Then nothing was sent, and nothing is sent any more: what a second try would send depends on
     the noise of the first.
+
+    Args:
+        least: the smallest bound that we accept, `least_bound` of our own clip and noise. The
+            server chooses the bound, and a smaller one makes our silence tell how long our vector
+            is, which no noise hides.
     """
+
+    def __init__(
+        self,
+        context: ValidatedContext,
+        index: int,
+        identity: Identity,
+        proof: bytes,
+        least: int,
+        rand: Rand = os_random,
+    ) -> None:
+        if context.bound < least:
+            valid = f"at least {least}, for our clipping norm and noise"
+            raise ParameterError("bound", context.bound, valid)
+        super().__init__(context, index, identity, proof, rand)
 
     HANDLERS = {  # noqa: RUF012 - as in the parent
         (ClientPhase.FRESH, Local.SEEDS): draw_seeds,

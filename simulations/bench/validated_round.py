@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 from functools import partial
-from math import ceil, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from secagg.field import centre, lift, required_bits
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import Cohort, fewest_survivors
-from secagg.validated.bounds import length_bound
+from secagg.validated.bounds import announced_bound, least_bound
 from secagg.validated.client import ValidatedClient
 from secagg.validated.context import DEGREE, ValidatedContext
 from secagg.validated.member import ValidatedMember
@@ -133,7 +133,8 @@ class _Round:
             quorum=lowest_quorum(members, corrupt),
         )
         noise = sqrt(self._deviation**2 + _ERRORS**2)
-        bound = ceil(length_bound(LENGTH, [(dim, noise), (-dim % DEGREE, _ERRORS)]) ** 2)
+        every = [(dim, noise), (-dim % DEGREE, _ERRORS)]
+        bound, self._least = announced_bound(LENGTH, every), least_bound(LENGTH, every)
         most = int(8 * clients * (LENGTH + 8 * self._deviation))
         self.context = ValidatedContext(
             session_id=session,
@@ -168,7 +169,7 @@ class _Round:
         if cheating:
             vector = _CHEAT * self.vector(client)
             return upload_of_any_length(self.context, client, identity, proof, vector)
-        session = ValidatedClient(self.context, client, identity, proof)
+        session = ValidatedClient(self.context, client, identity, proof, self._least)
         vector = self.vector(client)
         session.seeds(vector.tobytes())
         return session.submit_bytes(lift(vector, self.context.field))

@@ -44,7 +44,7 @@ def upload_of_any_length(
     # The hash was taken: it is that of the announced context.
     terms = copy.copy(context)
     object.__setattr__(terms, "bound", _ENDLESS)
-    session = ValidatedClient(terms, index, identity, proof, rand)
+    session = ValidatedClient(terms, index, identity, proof, 0, rand)
     session.seeds(vector.tobytes())
     with patch.object(client, "Rows", _Clamped):
         return session.submit_bytes(lift(vector, terms.field))

@@ -96,7 +96,7 @@ def vector(client: int, length: float = USUAL) -> NDArray[np.int64]:
 def uploaded(client: int, numbers: NDArray[np.int64], terms: ValidatedContext = CONTEXT) -> bytes:
     """The upload of an honest client."""
     proof, rand = kit.cohort(CLIENTS).proof(client), kit.Stream("client", client)
-    session = ValidatedClient(terms, client, kit.identity("client", client), proof, rand)
+    session = ValidatedClient(terms, client, kit.identity("client", client), proof, 10**9, rand)
     session.seeds(numbers.tobytes())
     return session.submit_bytes(lift(numbers, terms.field))
 
@@ -219,6 +219,11 @@ def test_who_sends_too_much_is_left_out() -> None:
     played.stage()
     played.total((0, 2, 3, 5))
     assert played.server.excluded == (1, 4)
+
+
+def test_a_bound_at_which_silence_would_tell_something_is_refused() -> None:
+    with pytest.raises(ParameterError, match="at least 1000000000, for our clipping norm"):
+        uploaded(0, vector(0), context(bound=10**9 - 1))
 
 
 def test_an_honest_client_does_not_send_too_much() -> None:
