@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from secagg.field import centre, lift
 from secagg.framing import decode_message, encode_message
 from secagg.oneshot.context import fewest_survivors
 from secagg.oneshot.member import answer_parts
+from secagg.oneshot.messages import Answer
 from secagg.oneshot.states import MemberParty
 from secagg.storage import TokenFolder, resume, suspend
 from secagg.tags import Usage, encode_index
@@ -545,6 +548,63 @@ def test_a_norm_is_exact_or_surely_too_large() -> None:
     blocks = np.array([[3, -4], [0, 12]])
     assert squared_norm(blocks, 12) == 169
     assert squared_norm(blocks * (1 << 31), 12) == (12 << 31) ** 2
+
+
+FIELDS = (
+    *((Upload, name) for name in ("ephemeral_key", "ciphertext", "first", "second", "functional")),
+    *((Verdicts, name) for name in ("bad", "answers")),
+    (Answer, "sums"),
+)
+
+
+@pytest.mark.parametrize(("kind", "name"), FIELDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_one_changed_bit_of_somebody_corrupt_spoils_no_sum(
+    kind: type, name: str, seed: int
+) -> None:
+    random = Random(f"{kind.__name__} {name} {seed}")
+
+    def flipped(message: Any) -> Any:
+        given = bytearray(getattr(message, name))
+        given[random.randrange(len(given))] ^= 1 << random.randrange(8)
+        return replace(message, **{name: bytes(given)})
+
+    uploads = dict(UPLOADS)
+    if kind is Upload:
+        changed = flipped(upload_of(uploads[2]))
+        try:
+            uploads[2] = signed(changed if name == "functional" else completed(changed))
+        except ValueError:  # not even a cheat can hash it
+            uploads[2] = encode_message(changed)
+    played = Round({})
+    for client, data in uploads.items():
+        with suppress(RemoteProtocolError) if client == 2 else nullcontext():
+            played.server.receive_upload(client, data)
+
+    def change(member: int, data: bytes) -> bytes | None:
+        message: Any = decode_message(decode_from_member, data, member, len(data))
+        if member != 5 or type(message) is not kind:
+            return data
+        message = flipped(message)
+        identity = kit.identity("member", member)
+        if isinstance(message, Verdicts):
+            parts: tuple[bytes, ...] = (CONTEXT.hash, encode_index(member))
+            signature = identity.sign(Usage.COMPLAIN, *parts, message.bad, message.answers)
+        else:
+            parts = answer_parts(CONTEXT, member, played.server._signed, message.sums, b"", b"")
+            signature = identity.sign(Usage.ANSWER, *parts)
+        data = encode_message(replace(message, signature=signature))
+        with suppress(RemoteProtocolError):
+            played.server.receive_from_member(member, data)
+        return None
+
+    for _ in range(3):
+        played.stage(change)
+    opened = played.server.open()
+    # A corrupt client may be left out, and nobody else; a corrupt member can have one left out.
+    lost = set(EVERYBODY) - set(opened.survivors)
+    assert lost <= ({2} if kind is Upload else lost) and len(lost) <= 1
+    assert np.array_equal(centre(opened.vector), sum(map(vector, opened.survivors)))
 
 
 def test_headers_are_read_as_they_were_written() -> None:
