@@ -17,9 +17,17 @@ import scipy
 
 
 def left_out(
-    complaints: Mapping[int, frozenset[int]], corrupt_clients: int, corrupt_members: int
+    complaints: Mapping[int, frozenset[int]],
+    corrupt_clients: int,
+    corrupt_members: int,
+    *,
+    sparing_clients: bool = False,
 ) -> tuple[frozenset[int], frozenset[int]]:
-    """Clients and members to leave out, so that no complaint joins two that stay."""
+    """Clients and members to leave out, so that no complaint joins two that stay.
+
+    Args:
+        sparing_clients: of covers that cost the same, to take the one with the fewest clients.
+    """
     edges = sorted((client, member) for member, bad in complaints.items() for client in bad)
     if not edges:
         return frozenset(), frozenset()
@@ -28,16 +36,17 @@ def left_out(
     if corrupt_clients == 0:
         return frozenset(), frozenset(member for _, member in edges)
     weight = max(-(-corrupt_clients // corrupt_members), 1)
-    return _cheapest_cover(edges, weight)
+    return _cheapest_cover(edges, weight, sparing_clients)
 
 
 def _cheapest_cover(
-    edges: list[tuple[int, int]], weight: int
+    edges: list[tuple[int, int]], weight: int, sparing_clients: bool
 ) -> tuple[frozenset[int], frozenset[int]]:
     """The cheapest cover of a bipartite graph, a client costing 1 and a member `weight`.
 
     It is a smallest cut: source to client at 1, client to member without limit, member to sink at
-    `weight`. A client is cut off from the source, a member from the sink.
+    `weight`. A client is cut off from the source, a member from the sink. Of all smallest cuts the
+    one at the source has the most clients, the one at the sink the fewest.
     """
     clients = sorted({client for client, _ in edges})
     members = sorted({member for _, member in edges})
@@ -52,9 +61,11 @@ def _cheapest_cover(
     network = scipy.sparse.csr_matrix((capacity, (start, end)), shape=(sink + 1, sink + 1))
     left = network - scipy.sparse.csgraph.maximum_flow(network, source, sink).flow
     left.eliminate_zeros()
-    reached = set(
-        scipy.sparse.csgraph.breadth_first_order(left, source, return_predecessors=False).tolist()
-    )
+    way, end_of_it = (left.T.tocsr(), sink) if sparing_clients else (left, source)
+    found = scipy.sparse.csgraph.breadth_first_order(way, end_of_it, return_predecessors=False)
+    reached = set(found.tolist())
+    if sparing_clients:
+        reached = set(range(sink + 1)) - reached
     return (
         frozenset(client for client in clients if row[client] not in reached),
         frozenset(member for member in members if column[member] in reached),

@@ -200,7 +200,12 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
     def _close_checking(self) -> Iterator[Outbound]:
         context, committee = self._context, self._context.committee
         complaints, rejected = self._judged()
-        clients, members = left_out(complaints, context.most_corrupt, committee.corrupt)
+        clients, members = left_out(
+            complaints,
+            context.most_corrupt,
+            committee.corrupt,
+            sparing_clients=self.SPARES_CLIENTS,
+        )
         clients |= rejected
         self._uploads.leave_out(clients)
         self._excluded = tuple(sorted(clients))
@@ -265,6 +270,8 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
             ServerPhase.OPENING: self._answers,
         }
 
+    SPARES_CLIENTS: ClassVar[bool] = False
+    """Whether a member is rather left out than as many clients as it weighs."""
     FINISHED, ABORTED = ServerPhase.FINISHED, ServerPhase.ABORTED
     MOVES = SERVER_MOVES
     RELEASE = "open"

@@ -297,6 +297,7 @@ class ValidatedServer(OneShotServer):
     def _parties(self, message: Message) -> Parties:
         return self._clients if isinstance(message, Upload) else self._committee
 
+    SPARES_CLIENTS = True
     MOVES = {  # noqa: RUF012 - as in the parent
         **OneShotServer.MOVES,
         (ServerPhase.COLLECTING, Upload): frozenset((ServerPhase.COLLECTING,)),

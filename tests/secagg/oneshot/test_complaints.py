@@ -56,6 +56,31 @@ def test_a_cheapest_cover_is_left_out(
     event(f"members left out: {len(members)}, clients: {len(clients)}")
 
 
+@settings(max_examples=300)
+@given(complaints=graphs, corrupt_clients=st.integers(1, 9), corrupt_members=st.integers(1, 5))
+def test_of_cheapest_covers_the_one_with_the_fewest_clients(
+    complaints: Complaints, corrupt_clients: int, corrupt_members: int
+) -> None:
+    weight = weight_of(corrupt_clients, corrupt_members)
+    few = left_out(complaints, corrupt_clients, corrupt_members, sparing_clients=True)
+    many = left_out(complaints, corrupt_clients, corrupt_members)
+    assert covers(complaints, *few)
+    assert cost(*few, weight) == cost(*many, weight) == cheapest(complaints, weight)
+    members = [member for member, bad in complaints.items() if bad]
+    counts = {
+        len(clients)
+        for k in range(len(members) + 1)
+        for out in combinations(members, k)
+        if cost(
+            clients := frozenset().union(*(complaints[m] for m in members if m not in out)),
+            frozenset(out),
+            weight,
+        )
+        == cheapest(complaints, weight)
+    }
+    assert (len(few[0]), len(many[0])) == (min(counts), max(counts))
+
+
 @settings(max_examples=100)
 @given(complaints=graphs, corrupt_clients=st.integers(0, 9))
 def test_if_no_member_is_corrupt_complaints_are_true(
