@@ -5,7 +5,8 @@ client's seal opens for an honest member. Leaving out the ends of a vertex cover
 The smallest one would do harm: two corrupt clients that each spoil the one seal for an honest
 member make that member the smaller cover. So a member weighs w = ceil(n_C / c) clients, and the
 cheapest cover is taken. It leaves out at most n_C / w <= c honest members and c w < n_C + c honest
-clients (docs/one-shot-security.md has the proof).
+clients (docs/one-shot-security.md has the proof). Where covers cost the same, a server may rather
+lose members than uploads: then c w - 1 honest clients at most (docs/validated.md, S4).
 """
 
 from __future__ import annotations

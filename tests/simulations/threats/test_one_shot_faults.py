@@ -162,7 +162,7 @@ def takes_second_answers(patch: Patch) -> None:
 def leaves_out_clients(patch: Patch) -> None:
     """Every complaint is believed."""
 
-    def believing(complaints: Any, *_: int) -> Any:
+    def believing(complaints: Any, *_: int, **__: bool) -> Any:
         return frozenset().union(*complaints.values()), frozenset()
 
     patch.setattr(server, "left_out", believing)
