@@ -225,11 +225,12 @@ def combine_rows(bits: Bits, tables: Residues, q: np.uint64, out: Residues) -> N
         tables: uint64[repetitions, 16, 256], for each byte the sum of the weights of its bits.
     """
     ratio = reciprocal(q)
-    for i in range(bits.shape[0]):
-        mine = bits[i]
-        for repetition in range(tables.shape[0]):
-            table = tables[repetition]
+    # One repetition after the other: its table fits the first cache level, all of them do not.
+    for repetition in range(tables.shape[0]):
+        table, row = tables[repetition], out[repetition]
+        for i in range(bits.shape[0]):
+            mine = bits[i]
             total = np.uint64(16) * q
             for place in range(16):
                 total += table[place, mine[place]] - table[place, mine[16 + place]]
-            out[repetition, i] = reduced(total, q, ratio)
+            row[i] = reduced(total, q, ratio)
