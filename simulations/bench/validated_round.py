@@ -22,14 +22,17 @@ from secagg.validated.client import ValidatedClient
 from secagg.validated.context import DEGREE, ValidatedContext
 from secagg.validated.member import ValidatedMember
 from secagg.validated.messages import upload_bytes
-from secagg.validated.parameters import ring_for
+from secagg.validated.parameters import holds_bound, ring_for
+from secagg.validated.ring import MAX_BITS, PrimeRing
 from secagg.validated.server import ValidatedServer
 from simulations.bench.timing import PartyClock, interleaved_seconds, peak_rss_bytes
 from simulations.threats.one_shot.too_long import upload_of_any_length
 
-LENGTH = 1 << 12
-"""Of an honest vector without noise, in integer units."""
+MOST_UNITS = 1 << 12
+"""Integer units of an honest vector's length without noise, at most: fewer where no ring holds the
+bound."""
 _ERRORS = 6.4
+_LARGEST_RING = PrimeRing(DEGREE, MAX_BITS)
 _CHEAT = -10
 """By which a cheat multiplies its vector."""
 
@@ -96,7 +99,8 @@ def bench_validated_round(
         "ring_bits": ring.bits,
         "repetitions": p.repetitions,
         "bound": context.longest,
-        "bound_over_clip": context.longest / LENGTH,
+        "clip_units": playing.units,
+        "bound_over_clip": context.longest / playing.units,
         "client_seconds_median": statistics.median(clock.seconds[i] for i in honest),
         "server_seconds_per_upload": received / clients,
         "validation_seconds_member": checking / clients,
@@ -121,7 +125,9 @@ class _Round:
         self._identities = [Identity.generate() for _ in range(clients)]
         self.cohort = Cohort([each.public for each in self._identities])
         keys = [(Identity.generate(), AgreementKey(os.urandom(32))) for _ in range(members)]
-        self._deviation = LENGTH / sqrt(clients)
+        self.units = MOST_UNITS
+        while not holds_bound(_LARGEST_RING, announced_bound(self.units, self._noise(dim))):
+            self.units //= 2
         randomness = max(corrupt, 1)
         per_polynomial = (members - 1 - 2 * corrupt - away) // 2 + 1 - randomness
         committee = Committee(
@@ -132,10 +138,9 @@ class _Round:
             per_polynomial=per_polynomial,
             quorum=lowest_quorum(members, corrupt),
         )
-        noise = sqrt(self._deviation**2 + _ERRORS**2)
-        every = [(dim, noise), (-dim % DEGREE, _ERRORS)]
-        bound, self._least = announced_bound(LENGTH, every), least_bound(LENGTH, every)
-        most = int(8 * clients * (LENGTH + 8 * self._deviation))
+        bound = announced_bound(self.units, self._noise(dim))
+        self._least = least_bound(self.units, self._noise(dim))
+        most = int(8 * clients * (self.units + 8 * self._deviation))
         self.context = ValidatedContext(
             session_id=session,
             round_number=0,
@@ -156,12 +161,21 @@ class _Round:
             for number, (one, key) in enumerate(keys)
         ]
 
+    @property
+    def _deviation(self) -> float:
+        """A client's share of the noise, in units."""
+        return self.units / sqrt(len(self._identities))
+
+    def _noise(self, dim: int) -> list[tuple[int, float]]:
+        """The noise and errors of coordinates, and the errors of what fills the last block."""
+        return [(dim, sqrt(self._deviation**2 + _ERRORS**2)), (-dim % DEGREE, _ERRORS)]
+
     def vector(self, client: int) -> NDArray[np.int64]:
         """A vector of the honest length in a random direction, and its noise."""
         random = np.random.default_rng(client)
         drawn = random.normal(size=self.context.length)
         noise = random.normal(0.0, self._deviation, drawn.size)
-        return np.rint(drawn * LENGTH / np.linalg.norm(drawn) + noise).astype(np.int64)
+        return np.rint(drawn * self.units / np.linalg.norm(drawn) + noise).astype(np.int64)
 
     def upload(self, client: int, cheating: bool) -> bytes:
         """What a client sends."""
