@@ -57,6 +57,14 @@ class Mechanism(Protocol):
         """Mean of one client's noise: the server subtracts it from the sum once per client."""
         ...
 
+    @property
+    def proxy_variance(self) -> float | None:
+        """Variance of a Gaussian whose moment generating function is nowhere below the noise's.
+
+        That of the noise less its mean; None where there is no such Gaussian.
+        """
+        ...
+
     def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
         """Add the client's own noise.
 

@@ -58,6 +58,11 @@ class BinomialMechanism:
         """One half for an odd number of coins, else zero."""
         return residual_offset(self.coins)
 
+    @property
+    def proxy_variance(self) -> float:
+        """The variance itself: cosh(t / 2) is at most exp(t^2 / 8)."""
+        return self.variance
+
     def add_noise(self, quantized: Quantized, seed: NoiseSeed) -> Noised:
         """Draw under ``Usage.COINS``. Args: as for ``Mechanism``."""
         return add_coins(quantized, self.coins, seed)

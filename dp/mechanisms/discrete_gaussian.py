@@ -50,6 +50,11 @@ class DiscreteGaussianMechanism(SymmetricNoise):
         """A little less than the parameter where that is small."""
         return self.noise.variance
 
+    @property
+    def proxy_variance(self) -> float:
+        """The parameter, which is above the variance."""
+        return self.sigma_squared
+
     def event(
         self, sensitivities: Sensitivities, contributors: int, dimension: int
     ) -> DiscreteGaussianRelease:

@@ -43,6 +43,11 @@ class SkellamMechanism(SymmetricNoise):
         """The law of one draw."""
         return SkellamLaw(self.variance)
 
+    @property
+    def proxy_variance(self) -> None:
+        """None: the tails are those of a Poisson law."""
+        return None
+
     def event(
         self, sensitivities: Sensitivities, contributors: int, dimension: int
     ) -> SkellamRelease:

@@ -181,5 +181,4 @@ class OneShotParty:
         return answer
 
     def _clauses(self) -> CommitteePolicy:
-        clauses = self.party.policy.clauses(CommitteePolicy.KIND)
-        return of_kind("schemes", clauses, CommitteePolicy)
+        return of_kind("schemes", self.party.policy.committee, CommitteePolicy)

@@ -189,7 +189,7 @@ class OneShotAggregator:
         with InStep(self._ranks) as ranks:
             _require_one_round(ranks, setup)
             playing = _Round(self, setup, updates, dropouts, ranks)
-            server = OneShotServer(setup.context, setup.known_cohort(), self._uploads(setup, ranks))
+            server = setup.server(self._uploads(setup, ranks))
             outcome = conduct(
                 one_shot_script(server),
                 playing.announcements(),
@@ -205,10 +205,9 @@ class OneShotAggregator:
 
     def _uploads(self, setup: OneShotSetup, ranks: Ranks) -> UploadCollection:
         """Where this rank's uploads go."""
-        context, cohort = setup.context, setup.known_cohort()
         if ranks.size == 1:
-            return UploadCollection(context, cohort, self._folder)
-        return DividedUploads(context, cohort, ranks, self._folder)
+            return setup.uploads(self._folder)
+        return DividedUploads(setup.context, setup.known_cohort(), ranks, self._folder)
 
     def _history(self, key: bytes) -> ClientHistory:
         """What a client remembers, also of rounds in which another rank played it."""

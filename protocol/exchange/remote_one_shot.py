@@ -36,16 +36,15 @@ from protocol.exchange.stages import (
     no_hook,
     no_losses,
 )
+from protocol.round.announcements import read_announcement
 from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.lottery import Members
 from protocol.round.member import RoundMember
 from protocol.round.one_shot_client import OneShotRoundClient
-from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotAnnouncement, OneShotSetup
+from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotSetup
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_upload import UploadReceipt
 from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
-from secagg.oneshot.collection import UploadCollection
-from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import MemberPhase
 
 _LENGTH_BYTES = 4
@@ -97,11 +96,10 @@ class RemoteOneShotAggregator:
         if setup.adding_members:
             valid = "one to which clients alone upload: members elsewhere add no noise yet"
             raise ParameterError("setup", f"{setup.adding_members} members that upload", valid)
-        context, cohort = setup.context, setup.known_cohort()
-        uploads = UploadCollection(context, cohort, self._folder)
+        context = setup.context
         outcome = conduct(
             one_shot_script(
-                OneShotServer(context, cohort, uploads),
+                setup.server(setup.uploads(self._folder)),
                 partial(with_announcement, setup.announce_to_member()),
             ),
             ((index, setup.announce(index)) for index in range(context.size)),
@@ -171,7 +169,7 @@ class RemoteMember(RemoteParty):
     def _join(self, announcement: bytes) -> None:
         receipt, own = self._receipt, None
         # Reading is quick; a context costs a signature for every member.
-        read = OneShotAnnouncement.read(announcement)
+        read = read_announcement(announcement)
         if receipt is not None and receipt.is_of(read.session_id, read.round_number):
             own = (receipt.index, receipt.header_digest)
         self._member.join(announcement, own)
@@ -184,7 +182,7 @@ def with_announcement(announcement: bytes, message: bytes) -> bytes:
 
 def round_of(data: bytes) -> tuple[bytes, int]:
     """Session and number of the round that a member's first message is about: its key's range."""
-    read = OneShotAnnouncement.read(split_announcement(data)[0])
+    read = read_announcement(split_announcement(data)[0])
     return read.session_id, read.round_number
 
 

@@ -77,6 +77,12 @@ class _Round:
     bound: float
     length: int
     error_share: float
+    errors: float = 0.0
+
+    @property
+    def each(self) -> float:
+        """Variance of a client's coordinate that is neither signal nor noise."""
+        return ROUNDING_VARIANCE + self.errors
 
 
 def calibrate(
@@ -92,15 +98,20 @@ def calibrate(
     wrap_probability: float = 0.0,
     sketch_clip_l2: float | None = None,
     mechanism: str = BinomialMechanism.name,
+    errors: float = 0.0,
 ) -> RoundParameters:
-    """Parameters of one round, `goal.rounds` of which together meet the goal."""
+    """Parameters of one round, `goal.rounds` of which together meet the goal.
+
+    Args:
+        errors: `Scheme.ERROR_VARIANCE`.
+    """
     RANGES["error_share"].require("error_share", error_share)
     if fewest_honest < 1:
         raise ParameterError(
             "fewest_honest", fewest_honest, "at least 1: lower the dropouts or the colluders"
         )
     bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
-    of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share)
+    of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share, errors)
     try:
         scale, linf_bound, noise = _integers(goal, of)
     except ParameterError as error:
@@ -144,7 +155,7 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
         except ValueError as error:
             valid = f"such that noise can meet it: {error}"
             raise ParameterError("epsilon", goal.epsilon, valid) from None
-        variance = of.fewest_honest * (noise.variance + ROUNDING_VARIANCE)
+        variance = of.fewest_honest * (noise.variance + of.each)
         if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
             return scale, sensitivities.linf, noise
         scale *= _STEP
@@ -198,6 +209,7 @@ def sharpest(
     length: int,
     error_share: float,
     mechanism: str = BinomialMechanism.name,
+    errors: float = 0.0,
 ) -> PrivacyGoal:
     """The goal with the bound that meets it at the smaller scale; domination unless moments gain.
 
@@ -206,7 +218,7 @@ def sharpest(
     bound that was chosen.
     """
     plain = replace(goal, moment_order=None)
-    of = _Round(mechanism, fewest_honest, bound, length, error_share)
+    of = _Round(mechanism, fewest_honest, bound, length, error_share, errors)
     noise, sensitivities = _likely_noise(plain, of)
     if fewest_honest * noise.variance > MOMENTS_UP_TO:
         return plain
@@ -276,7 +288,7 @@ def _predicted_scale(goal: PrivacyGoal, of: _Round) -> float:
         needed = (multiplier * quantized_l2_bound(of.bound, scale, of.length)) ** 2
         # Coins are fewer standard deviations wide than a Gaussian; half a coin each is rounded up.
         noise = max(needed + lattice_cost, narrowest)
-        return noise + of.fewest_honest * (coin_cost + ROUNDING_VARIANCE)
+        return noise + of.fewest_honest * (coin_cost + of.each)
 
     def enough(scale: float) -> bool:
         least = (1.0 + of.error_share) * (gaussian * scale / of.bound) ** 2

@@ -170,6 +170,7 @@ class Independent(Noise):
             wrap_probability=plan.wrap_probability,
             sketch_clip_l2=of_round.sketch_clip_l2,
             mechanism=self.mechanism,
+            errors=plan.scheme.ERROR_VARIANCE,
         )
 
 

@@ -36,7 +36,7 @@ from protocol.noise.calibration import ERROR_SHARE
 from protocol.noise.noise import Independent, Noise
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
-from protocol.schemes import OneShot, Pairwise
+from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Mode, ParameterError
 from secagg.checks import Range
@@ -165,7 +165,7 @@ _NOISE_KINDS = (
 _COMMITTEE_KINDS = "who opens the sums: everyone who is invited, or members named or drawn by lot"
 _SCHEME_KINDS = (
     "pairwise: every client answers in every stage; one-shot: each uploads once, and a committee "
-    "opens the sum"
+    "opens the sum; validated: likewise, of vectors no longer than a bound"
 )
 
 
@@ -307,6 +307,16 @@ class OneShotTable(Section):
         return OneShot(committee=self.committee.build())
 
 
+class ValidatedTable(OneShotTable):
+    """A client uploads once, and a committee opens the sum of what is short enough."""
+
+    kind: Literal["validated"] = Field(default="validated", description=_SCHEME_KINDS)  # type: ignore[assignment]
+
+    def build(self) -> Validated:
+        """The scheme of this table."""
+        return Validated(committee=self.committee.build())
+
+
 class PlanTables(Section):
     """What a training plan is made of, but for its rounds."""
 
@@ -334,7 +344,9 @@ class PlanTables(Section):
         _kind_or("independent"),
     ] = IndependentTable()
     scheme: Annotated[
-        Annotated[PairwiseTable, Tag("pairwise")] | Annotated[OneShotTable, Tag("one-shot")],
+        Annotated[PairwiseTable, Tag("pairwise")]
+        | Annotated[OneShotTable, Tag("one-shot")]
+        | Annotated[ValidatedTable, Tag("validated")],
         _kind_or("pairwise"),
     ] = PairwiseTable()
 

@@ -123,7 +123,7 @@ def plan_deployment(
     bits = bits_for(parameters, plan.cohort, seeds, adding)
     return DeploymentPlan(
         parameters=parameters,
-        priced=plan.scheme.price(plan, parameters.length, bits, seeds, adding),
+        priced=plan.scheme.price(plan, parameters, bits, seeds, adding),
         seeds=seeds,
         bits=bits,
         bits_exact=_bits_exact(parameters, plan.cohort, seeds),
@@ -145,7 +145,8 @@ def _error(
 ) -> PredictedError:
     """That of a round which loses so many clients, with what is left of each survivor's noise."""
     dimension, survivors = parameters.sketch.dimension, plan.cohort - lost
-    per_client = (left.variance + ROUNDING_VARIANCE) / parameters.scale**2
+    per_client = left.variance + ROUNDING_VARIANCE + plan.scheme.ERROR_VARIANCE
+    per_client /= parameters.scale**2
     # Of one round: what members add, and what they take back of the round before.
     members = 2 * plan.noise.adding(plan) * parameters.member_variance
     per_client += members / (survivors * parameters.scale**2)

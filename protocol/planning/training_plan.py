@@ -33,8 +33,9 @@ class TrainingPlan(Promise):
             the server to draw cohorts at random counts those of all clients there are.
         clip_l2: C, in the units of an update.
         noise: `Independent` of round to round, or `Returned`: a part of it comes back.
-        scheme: the way to the sum: `Pairwise`, in which every client answers in every stage, or
-            `OneShot`, in which a client uploads once and a committee opens the sum.
+        scheme: the way to the sum: `Pairwise`, in which every client answers in every stage;
+            `OneShot`, in which a client uploads once and a committee opens the sum; or `Validated`,
+            whose committee also leaves out vectors that are too long.
         error_share: how much more variance the noise may have than that of the Gaussian mechanism
             at the same epsilon; lower values need more bits.
         wrap_probability: accepted chance that a round's sum does not fit its field and is lost; 0
@@ -58,7 +59,7 @@ class TrainingPlan(Promise):
         for name, kind, valid in (
             ("goal", PrivacyGoal, "a PrivacyGoal"),
             ("noise", Noise, "an Independent or a Returned"),
-            ("scheme", Scheme, "a Pairwise or a OneShot"),
+            ("scheme", Scheme, "a Pairwise, a OneShot or a Validated"),
         ):
             if not isinstance(getattr(self, name), kind):
                 raise ParameterError(name, getattr(self, name), valid)
@@ -99,12 +100,13 @@ class TrainingPlan(Promise):
             length=sketch.size,
             error_share=self.error_share,
             mechanism=self.noise.mechanism,
+            errors=self.scheme.ERROR_VARIANCE,
         )
         return replace(self, goal=goal)
 
     def schedule(self, mechanism: DistributedMechanism) -> CoinSchedule | None:
         """As `Promise.schedule` says."""
-        if self.noise.exact is False:
+        if self.noise.exact is False or not self.scheme.REMOVES:
             return None
         survivors, colluders = self.minimum_survivors, self.tolerated_colluders
         return coin_schedule(mechanism, self.cohort, survivors, colluders)

@@ -18,11 +18,12 @@ from protocol.goal import PrivacyGoal
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.setup import RoundEncoding
+from protocol.round.validated_setup import ValidatedSetup
 from secagg import ParameterError
 from secagg.checks import require_int, whole
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS, CommitteeKind
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.sortition import Places
 
 KEY_ROUNDS = 1 << 16
@@ -108,7 +109,7 @@ class CommitteePolicy:
         one_shot = of_kind("setup", setup, OneShotSetup)
         self.check_committee(one_shot.context, one_shot.places)
 
-    def check_committee(self, context: OneShotContext, places: Places | None = None) -> None:
+    def check_committee(self, context: CommitteeContext, places: Places | None = None) -> None:
         """Accept the committee of a round or refuse it.
 
         Args:
@@ -142,5 +143,21 @@ class CommitteePolicy:
             )
         if self.draw is not None:
             self.draw.check(context, places)
-        if context.allow_weak:
-            raise PolicyError("degree", context.degree, "a ring that the security table allows")
+        if context.is_weak:
+            raise PolicyError("ring", "a weak one", "a ring that the security table allows")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidatedPolicy(CommitteePolicy):
+    """Committees that a client of validated rounds accepts; a bound below its own it never does."""
+
+    KIND: ClassVar[str] = "validated"
+
+    def check(self, setup: RoundEncoding) -> None:
+        """As `CommitteePolicy.check` says, and the bound."""
+        CommitteePolicy.check(self, setup)
+        validated = of_kind("setup", setup, ValidatedSetup)
+        least, bound = validated.least_bound, validated.context.bound
+        if bound < least:
+            valid = f"at least {least}: with less, silence tells how long a vector is"
+            raise PolicyError("bound", bound, valid)

@@ -14,7 +14,7 @@ from protocol.checks import RANGES
 from protocol.errors import PolicyError
 from secagg import ParameterError
 from secagg.checks import require_int
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.draw_bound import (
     BITS_WITH_BEACON,
     BITS_WITHOUT_BEACON,
@@ -70,7 +70,7 @@ class DrawPolicy:
         """The fewest corrupt members that a committee has to tolerate."""
         return corrupt_bound(self.corrupt_identities, self.odds, self.bits)
 
-    def check(self, context: OneShotContext, places: Places | None) -> None:
+    def check(self, context: CommitteeContext, places: Places | None) -> None:
         """Accept the draw of a round's committee or refuse it."""
         committee, announced = context.committee, context.committee.draw
         if announced is None:

@@ -16,6 +16,7 @@ import msgspec
 from dp import NoiseSeed
 from dp.sampling.laws import MAX_VARIANCE
 from protocol.errors import PolicyError
+from protocol.round.announcements import read_announcement
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
 from protocol.round.member_noise import MemberNoise, noise_vector
@@ -28,7 +29,7 @@ from secagg.checks import require_int
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.committee import Member
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.states import MemberParty
 from secagg.oneshot.transitions import MemberPhase
@@ -156,13 +157,13 @@ class RoundMember:
     def join(self, announcement: bytes, own: OwnUpload | None = None) -> None:
         """Look at an announcement, and enter the round as signed for."""
         with self._lock:
-            _, context, index = self._enter(announcement)
+            announced, context, index = self._enter(announcement)
             if own is None and context.committee.of_cohort:
                 # A member that uploaded nothing signs for no upload in its name.
                 own = (index, None)
             if context.member_uploads is not None:
                 own = (context.invited + index, None)
-            self._join(context, index, own, announcement)
+            self._join(announced, context, index, own, announcement)
 
     def add_noise(self, announcement: bytes) -> bytes:
         """Enter a round to which members add noise, and return what we upload to it, once.
@@ -189,7 +190,7 @@ class RoundMember:
         data = session.submit_bytes(noise_vector(context.field, context.length, added, taken))
         self._upload = session
         own = (place, session.header_digest)
-        self._join(context, index, own, announcement)
+        self._join(announced, context, index, own, announcement)
         return data
 
     def resend(self) -> bytes:
@@ -200,11 +201,11 @@ class RoundMember:
 
     def _enter(
         self, announcement: bytes, *, adding: bool = False
-    ) -> tuple[OneShotAnnouncement, OneShotContext, int]:
+    ) -> tuple[OneShotAnnouncement, CommitteeContext, int]:
         """Look at an announcement, and enter its round as one that we sign for: see `join`."""
         self._require_new()
         self._require_key()
-        announced = OneShotAnnouncement.read(announcement)
+        announced = read_announcement(announcement)
         context = announced.member_context()
         if adding and context.member_uploads is None:
             raise PolicyError("returns", None, "a round to which members add noise")
@@ -238,7 +239,7 @@ class RoundMember:
         self,
         announced: OneShotAnnouncement,
         returns: WrittenReturns,
-        context: OneShotContext,
+        context: CommitteeContext,
         index: int,
     ) -> None:
         """Begin a round to which members add noise: it follows those that we know."""
@@ -261,12 +262,13 @@ class RoundMember:
 
     def _join(
         self,
-        context: OneShotContext,
+        announced: OneShotAnnouncement,
+        context: CommitteeContext,
         index: int,
         own: OwnUpload | None,
         announcement: bytes,
     ) -> None:
-        session = OneShotMember(
+        session = announced.MEMBER(
             context, index, self._identity, self._sealing.key, own, self._policy.registry
         )
         self._joined = _Joined(session, context, announcement)
@@ -360,7 +362,7 @@ class RoundMember:
         ours = (self._identity, self._sealing.key)
         party = MemberParty(context, index, *ours, own=None, registry=self._policy.registry)
         time = self._time.resumed(seen)
-        session = resume_session(OneShotMember, sealed, party, keys, time.covered)
+        session = resume_session(announced.MEMBER, sealed, party, keys, time.covered)
         self._entered, self._time = True, time
         joined = _Joined(session, context, announcement)
         # Only now: what was stored is used up first, expired or not.
@@ -376,7 +378,7 @@ class RoundMember:
             if joined.context.member_uploads is not None and not signed:
                 self._known_noise().require_last(joined.context)
 
-    def _index(self, context: OneShotContext) -> int:
+    def _index(self, context: CommitteeContext) -> int:
         identities = [member.identity for member in context.committee.members]
         if self._identity.public not in identities:
             raise PolicyError("committee", "one without this member", "those that include it")
@@ -388,7 +390,7 @@ class _Joined:
     """A round that a member is in."""
 
     session: OneShotMember
-    context: OneShotContext
+    context: CommitteeContext
     announcement: bytes
 
 
@@ -402,7 +404,7 @@ def _read(stored: bytes) -> tuple[OneShotAnnouncement, bytes, float | None, byte
         version, announcement, seen, sealed = msgspec.msgpack.decode(stored, type=_Stored)
         if version != _VERSION:
             raise StoredStateError("the stored round has an unknown version")
-        announced = OneShotAnnouncement.read(announcement)
+        announced = read_announcement(announcement)
     except (msgspec.MsgspecError, RemoteProtocolError) as error:
         raise StoredStateError(f"a stored round is damaged: {error}") from None
     return announced, announcement, seen, sealed

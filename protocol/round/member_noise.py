@@ -27,7 +27,7 @@ from protocol.errors import PolicyError
 from protocol.round.one_process import OneProcess
 from secagg import FieldVector, LocalProtocolError, PrimeField, lift
 from secagg.framing import Redacted
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, sync_folder, write_durably
 
@@ -81,7 +81,7 @@ class MemberNoise:
         """Refuse to be copied: two memories would take the same noise back twice."""
         raise TypeError("a member's noise cannot be copied or pickled: it comes back only once")
 
-    def begin(self, context: OneShotContext) -> None:
+    def begin(self, context: CommitteeContext) -> None:
         """Begin a round; the member signs for none before it any more.
 
         Noise that can no longer be that of the last record is forgotten.
@@ -106,13 +106,13 @@ class MemberNoise:
             begun = msgspec.structs.replace(begins, begun=context.round_number, added=kept)
             self._write(context.session_id, begun)
 
-    def require_last(self, context: OneShotContext) -> None:
+    def require_last(self, context: CommitteeContext) -> None:
         """See that no later round was begun."""
         with self._lock:
             _require_last(self._read(context.session_id), context)
 
     def may_take_back(
-        self, context: OneShotContext, member: int, variance: float
+        self, context: CommitteeContext, member: int, variance: float
     ) -> AddedNoise | None:
         """What this member takes back in a round that it has begun; None for nothing.
 
@@ -129,7 +129,7 @@ class MemberNoise:
         known = {each.round_number: each for each in added if each.variance == variance}
         return known.get(last.round_number) if member in last.entered else None
 
-    def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
+    def add(self, context: CommitteeContext, variance: float, seed: NoiseSeed) -> AddedNoise:
         """Remember what is added in a round, before it leaves."""
         with self._lock:
             memory = self._read(context.session_id)
@@ -141,7 +141,7 @@ class MemberNoise:
             self._write(context.session_id, changed)
             return added
 
-    def sign(self, context: OneShotContext, record: RoundRecord) -> None:
+    def sign(self, context: CommitteeContext, record: RoundRecord) -> None:
         """Remember what is signed for, before the signature leaves."""
         with self._lock:
             memory = self._read(context.session_id)
@@ -258,7 +258,7 @@ def _drawn(noise: AddedNoise, length: int) -> NDArray[np.int64]:
     return sample_law(DiscreteGaussianLaw(noise.variance), NoiseSeed(noise.seed), length)
 
 
-def _require_last(memory: _Memory, context: OneShotContext) -> None:
+def _require_last(memory: _Memory, context: CommitteeContext) -> None:
     if memory.begun != context.round_number:
         valid = f"{memory.begun}, the last that was begun: rounds of a run follow one another"
         raise PolicyError("round_number", context.round_number, valid)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from dp import NoiseSeed
 from protocol.errors import PolicyError
+from protocol.round.announcements import read_announcement
 from protocol.round.history import ClientHistory
 from protocol.round.one_process import OneProcess
-from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
@@ -74,7 +75,7 @@ class OneShotRoundClient:
         """
         if self._joined_round is not None:
             raise LocalProtocolError("this client has already joined a round; make a new one")
-        announced = OneShotAnnouncement.read(announcement)
+        announced = read_announcement(announcement)
         setup = announced.setup(model_digest)
         context = setup.context
         if context.application_digest != announced.digest:
@@ -98,9 +99,7 @@ class OneShotRoundClient:
             apart=self._policy.apart,
             draw=self._policy.draw,
         )
-        session = OneShotClient(
-            context, announced.index, self._identity, announced.proof, self._rand
-        )
+        session = setup.client(announced.index, self._identity, announced.proof, self._rand)
         self._joined_round = session, Pipeline(setup), setup, announced.index
         self._announced = announced_as(announcement)
         return setup

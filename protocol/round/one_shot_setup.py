@@ -8,7 +8,8 @@ the encoding is enough for the context, and what it enforces is all in there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -20,21 +21,32 @@ from protocol.round.returned_events import RunEvents
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import RoundEncoding, announced_removal
 from protocol.round.written_parameters import WrittenParameters, same_in, taken
-from secagg import SERVER, LocalProtocolError, ParameterError, Reason, RemoteProtocolError
+from secagg import (
+    SERVER,
+    Identity,
+    LocalProtocolError,
+    ParameterError,
+    Reason,
+    RemoteProtocolError,
+)
+from secagg.keys import os_random
 from secagg.merkle import largest_proof_bytes
+from secagg.oneshot.client import OneShotClient
+from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import MEMBER_BYTES, Committee, CommitteeKind, Member
-from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.context import Cohort, CommitteeContext, OneShotContext
+from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.records import MemberUploads, decode_records, encode_records
+from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.sortition import Draw, Places
 from secagg.oneshot.traffic import client_traffic, member_traffic
 from secagg.oneshot.wire import wire_bytes
+from secagg.shamir import Rand
 from secagg.tags import encode_index
 from secagg.traffic import Traffic, bytes_field
 
 ANNOUNCEMENT_VERSION = 1
 _POSITION_BYTES = 4
-_TAG = b"one-shot"
-"""No announcement of a pairwise round begins like this."""
 MAX_ANNOUNCEMENT_BYTES = 1 << 21
 """A committee of 4096 members, drawn from a million, and some."""
 
@@ -63,6 +75,20 @@ class OneShotSetup(RoundEncoding):
         if uploads.block != self.parameters.block_digest():
             raise ParameterError("block", "another digest", "that of the parameters but the model")
         object.__setattr__(self, "_run", RunEvents(self.context, self.parameters))
+
+    def client(
+        self, index: int, identity: Identity, proof: bytes, rand: Rand = os_random
+    ) -> OneShotClient:
+        """A client's session in the round."""
+        return OneShotClient(self.context, index, identity, proof, rand)
+
+    def uploads(self, folder: Path | None = None) -> UploadCollection:
+        """Where uploads go, for `server`; see `UploadCollection`."""
+        return UploadCollection(self.context, self.known_cohort(), folder)
+
+    def server(self, uploads: UploadCollection | None = None) -> OneShotServer:
+        """The server's session."""
+        return OneShotServer(self.context, self.known_cohort(), uploads)
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -151,7 +177,14 @@ class OneShotSetup(RoundEncoding):
         return self.announce(self.context.invited + member)
 
     def _encoded(self, index: int, proof: bytes) -> bytes:
-        return _announcement(self, index, proof).encode()
+        return self._announcement(index, proof).encode()
+
+    def _announcement(self, index: int, proof: bytes) -> OneShotAnnouncement:
+        if self.context.allow_weak:
+            why = "a ring that is weak is used in this process only, not announced"
+            raise LocalProtocolError(why)
+        terms = announced_terms(self, index, proof)
+        return OneShotAnnouncement(**terms, **taken(self.context, _RING))
 
 
 class WrittenDraw(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -284,10 +317,15 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
     draw: WrittenDraw | None = None
     returns: WrittenReturns | None = None
 
+    TAG: ClassVar[bytes] = b"one-shot"
+    """What its bytes begin with; those of a pairwise round do not begin like this."""
+    MEMBER: ClassVar[type[OneShotMember]] = OneShotMember
+    """A member's session in such rounds."""
+
     @classmethod
     def read(cls, data: bytes) -> OneShotAnnouncement:
-        """An announcement from the server."""
-        head = _TAG + bytes([ANNOUNCEMENT_VERSION])
+        """An announcement from the server, of this kind of round."""
+        head = cls.head()
         if len(data) > MAX_ANNOUNCEMENT_BYTES or data[: len(head)] != head:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "announcement version or size")
         try:
@@ -295,9 +333,14 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
+    @classmethod
+    def head(cls) -> bytes:
+        """What the bytes begin with."""
+        return cls.TAG + bytes([ANNOUNCEMENT_VERSION])
+
     def encode(self) -> bytes:
         """Inverse of `read`."""
-        return _TAG + bytes([ANNOUNCEMENT_VERSION]) + msgspec.msgpack.encode(self)
+        return self.head() + msgspec.msgpack.encode(self)
 
     def setup(self, model_digest: bytes) -> OneShotSetup:
         """The setup that a client with this model takes part in."""
@@ -305,11 +348,16 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             parameters = self.encoding(model_digest)
             context = self._context(parameters, parameters.digest())
             places = self.draw.places(context.committee.size) if self.draw else None
-            return OneShotSetup(context, parameters, places=places)
+            return self._setup(context, parameters, places)
         except (ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
-    def member_context(self) -> OneShotContext:
+    def _setup(
+        self, context: CommitteeContext, parameters: RoundParameters, places: Places | None
+    ) -> OneShotSetup:
+        return OneShotSetup(of_kind("context", context, OneShotContext), parameters, places=places)
+
+    def member_context(self) -> CommitteeContext:
         """The context for a member that has no model, and relies on the digest it is told."""
         try:
             # The model is in the digest; nothing else of the encoding depends on it.
@@ -324,7 +372,11 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             return parameters
         return replace(parameters, returned=self.returns.noise)
 
-    def _context(self, parameters: RoundParameters, digest: bytes) -> OneShotContext:
+    def _context(self, parameters: RoundParameters, digest: bytes) -> CommitteeContext:
+        return OneShotContext(**self._terms(parameters, digest), **taken(self, _RING))
+
+    def _terms(self, parameters: RoundParameters, digest: bytes) -> dict[str, Any]:
+        """What every context with a committee is made of."""
         # Members hold no setup, which would look at this.
         if self.length != parameters.length:
             raise ParameterError("length", self.length, f"the sketch size {parameters.length}")
@@ -338,22 +390,23 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
             **taken(self, _NUMBERS),
         )
         uploads = self.returns.uploads(parameters, committee.size) if self.returns else None
-        return OneShotContext(
-            committee=committee,
-            removal=announced_removal(
+        return {
+            "committee": committee,
+            "removal": announced_removal(
                 parameters.mechanism,
                 self.size - (committee.size if self.returns else 0),
                 self.minimum_survivors,
                 self.tolerated_colluders,
                 removable=self.removable,
             ),
-            application_digest=digest,
-            member_uploads=uploads,
+            "application_digest": digest,
+            "member_uploads": uploads,
             **taken(self, _AS_IN_CONTEXT),
-        )
+        }
 
 
-_AS_IN_CONTEXT = same_in(OneShotAnnouncement, OneShotContext)
+_AS_IN_CONTEXT = same_in(OneShotAnnouncement, CommitteeContext)
+_RING = ("degree", "limbs", "rounding_bits", "entries")
 _FIXED_BYTES = 260
 """What is in an announcement besides members, places and proof, give or take some integers."""
 
@@ -365,24 +418,22 @@ def announcement_bytes(clients: int, members: int) -> int:
 
 
 _NUMBERS = ("corrupt", "randomness", "per_polynomial", "quorum")
-"""Written as they are: of the context, and of its committee."""
+"""Written as they are: of the context, of its ring, and of its committee."""
 
 
-def _announcement(setup: OneShotSetup, index: int, proof: bytes) -> OneShotAnnouncement:
-    context, parameters = setup.context, setup.parameters
-    if context.allow_weak:
-        raise LocalProtocolError("a ring that is weak is used in this process only, not announced")
-    committee = context.committee
-    return OneShotAnnouncement(
-        kind=committee.kind.value,
-        members=b"".join(member.encode() for member in committee.members),
-        removable=bool(context.removal),
-        parameters=WrittenParameters.of(parameters),
-        digest=context.application_digest,
-        index=index,
-        proof=proof,
-        draw=WrittenDraw.of(committee, setup.places),
-        returns=WrittenReturns.of(setup),
+def announced_terms(setup: OneShotSetup, index: int, proof: bytes) -> dict[str, Any]:
+    """What every announcement of a round with a committee says."""
+    context, committee = setup.context, setup.context.committee
+    return {
+        "kind": committee.kind.value,
+        "members": b"".join(member.encode() for member in committee.members),
+        "removable": bool(context.removal),
+        "parameters": WrittenParameters.of(setup.parameters),
+        "digest": context.application_digest,
+        "index": index,
+        "proof": proof,
+        "draw": WrittenDraw.of(committee, setup.places),
+        "returns": WrittenReturns.of(setup),
         **taken(context, _AS_IN_CONTEXT),
         **taken(committee, _NUMBERS),
-    )
+    }

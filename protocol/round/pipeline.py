@@ -421,7 +421,9 @@ class Pipeline:
             record: of the round, where members upload as well.
         """
         parameters = self._setup.parameters
-        total = survivors * (self._setup.noise_left(survivors).variance + ROUNDING_VARIANCE)
+        setup = self._setup
+        each = setup.noise_left(survivors).variance + ROUNDING_VARIANCE + setup.error_variance
+        total = survivors * each
         if record is not None and parameters.returned is not None:
             members = len(record.entered) + len(record.returned)
             total += members * parameters.returned.mechanism.variance

@@ -170,6 +170,11 @@ class RoundEncoding(ABC):
         return 0
 
     @property
+    def error_variance(self) -> float:
+        """Variance of what a client's coordinate has besides signal, rounding and noise."""
+        return 0.0
+
+    @property
     def own_noise(self) -> DistributedMechanism:
         """Noise of one client that no peer can open: see `own_noise`."""
         return own_noise(self.parameters.mechanism, self.schedule)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from protocol.round.one_shot_setup import OneShotAnnouncement
+from protocol.round.announcements import read_announcement
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from secagg.storage import StoredStateError, write_private
@@ -95,7 +95,7 @@ class UploadFolder:
         receipt = self.receipt()
         if receipt is None or receipt.announced != announced_as(announcement):
             return None
-        RoundTime(clock).check(OneShotAnnouncement.read(announcement).member_context())
+        RoundTime(clock).check(read_announcement(announcement).member_context())
         try:
             return self._upload.read_bytes()
         except FileNotFoundError:

@@ -6,10 +6,11 @@ from types import MappingProxyType
 from protocol.schemes.one_shot import OneShot
 from protocol.schemes.pairwise import Pairwise
 from protocol.schemes.scheme import Scheme
+from protocol.schemes.validated import Validated
 
 SCHEMES: Mapping[str, type[Scheme]] = MappingProxyType(
-    {each.KIND: each for each in (Pairwise, OneShot)}
+    {each.KIND: each for each in (Pairwise, OneShot, Validated)}
 )
 """By the name that configurations and the command line give them."""
 
-__all__ = ["SCHEMES", "OneShot", "Pairwise", "Scheme"]
+__all__ = ["SCHEMES", "OneShot", "Pairwise", "Scheme", "Validated"]

@@ -38,8 +38,12 @@ class CommitteePlan(ABC):
     """Whether the members stay the same over a run."""
 
     @abstractmethod
+    def seats(self, cohort: int, colluders: int, dropouts: int) -> tuple[int, int, int]:
+        """s, c and a, members that may be away, in a round of so many clients."""
+
     def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """The committee's numbers in a round of so many clients."""
+        """The numbers of a one-shot round's committee."""
+        return committee_numbers(*self.seats(cohort, colluders, dropouts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,9 @@ class Everyone(CommitteePlan):
 
     KIND: ClassVar[CommitteeKind] = CommitteeKind.EVERYONE
 
-    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """As `CommitteePlan.numbers` says."""
-        return committee_numbers(cohort, colluders, dropouts)
+    def seats(self, cohort: int, colluders: int, dropouts: int) -> tuple[int, int, int]:
+        """As `CommitteePlan.seats` says."""
+        return cohort, colluders, dropouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +85,9 @@ class Named(_Seated):
     KIND: ClassVar[CommitteeKind] = CommitteeKind.NAMED
     STANDS: ClassVar[bool] = True
 
-    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """As `CommitteePlan.numbers` says."""
-        return committee_numbers(self.size, self.corrupt, self.away)
+    def seats(self, cohort: int, colluders: int, dropouts: int) -> tuple[int, int, int]:
+        """As `CommitteePlan.seats` says."""
+        return self.size, self.corrupt, self.away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +125,9 @@ class Drawn(_Seated):
         """Security bits of one draw."""
         return BITS_WITHOUT_BEACON if self.security_bits is None else self.security_bits
 
-    def numbers(self, cohort: int, colluders: int, dropouts: int) -> CommitteeNumbers:
-        """As `CommitteePlan.numbers` says."""
-        corrupt = corrupt_bound(self.corrupt, self.whole_odds, self.draw_bits)
-        return committee_numbers(self.size, corrupt, self.away)
+    def seats(self, cohort: int, colluders: int, dropouts: int) -> tuple[int, int, int]:
+        """As `CommitteePlan.seats` says."""
+        return self.size, corrupt_bound(self.corrupt, self.whole_odds, self.draw_bits), self.away
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from protocol.schemes.committee import (
     Drawn,
     Everyone,
     Named,
-    RingChoice,
     choose_ring,
     require_one_shot,
 )
@@ -44,13 +43,13 @@ from protocol.schemes.scheme import (
     Carrier,
     KeyHolders,
     Local,
+    Priced,
     Scheme,
     Standing,
     Trusted,
 )
 from secagg import Identity, ParameterError
 from secagg.oneshot.context import Cohort, OneShotContext
-from secagg.oneshot.messages import seal_bytes
 from secagg.oneshot.records import MemberUploads, fewest_members
 from secagg.oneshot.sortition import Registry
 from secagg.shamir import Rand
@@ -105,11 +104,13 @@ class OneShot(Scheme):
         fewest = max(fewest_members(numbers.size, numbers.corrupt), left)
         return Standing(numbers.size, numbers.corrupt, fewest)
 
-    def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> RingChoice:
+    def price(
+        self, plan: Promise, parameters: RoundParameters, bits: int, seeds: int, adding: int
+    ) -> Priced:
         """As `Scheme.price` says: the ring, and the bytes of every message of a client."""
         everyone = isinstance(self.committee, Everyone)
-        numbers = self.numbers(plan)
-        return choose_ring(plan.cohort + adding, length, bits, seeds, numbers, everyone=everyone)
+        numbers, clients = self.numbers(plan), plan.cohort + adding
+        return choose_ring(clients, parameters.length, bits, seeds, numbers, everyone=everyone)
 
     def setup(
         self, plan: Promise, parameters: RoundParameters, announced: Announced
@@ -151,14 +152,17 @@ class OneShot(Scheme):
 
     def clauses(self, plan: Promise, trusted: Trusted) -> CommitteePolicy:
         """As `Scheme.clauses` says."""
+        return CommitteePolicy(**self._insisted(plan, trusted))
+
+    def _insisted(self, plan: Promise, trusted: Trusted) -> dict[str, Any]:
         numbers = self.numbers(plan)
-        return CommitteePolicy(
-            kind=self.committee.KIND,
-            named=trusted.named,
-            corrupt=None if trusted.draw else numbers.corrupt,
-            smallest_threshold=numbers.randomness + numbers.per_polynomial,
-            draw=trusted.draw,
-        )
+        return {
+            "kind": self.committee.KIND,
+            "named": trusted.named,
+            "corrupt": None if trusted.draw else numbers.corrupt,
+            "smallest_threshold": numbers.randomness + numbers.per_polynomial,
+            "draw": trusted.draw,
+        }
 
     def table(self) -> dict[str, Any]:
         """As `Scheme.table` says."""
@@ -220,8 +224,9 @@ class OneShot(Scheme):
     @classmethod
     def stage_bytes(cls, setup: RoundEncoding) -> int:
         """As `Scheme.stage_bytes` says: members get everybody's shares."""
-        context = of_kind("setup", setup, OneShotSetup).context
-        return context.invited * context.committee.size * seal_bytes(context)
+        one_shot = of_kind("setup", setup, OneShotSetup)
+        up = one_shot.traffic(one_shot.context.invited).up
+        return one_shot.context.invited * (up["seals"] + up.get("functional", 0))
 
 
 def one_shot_of(plan: Promise) -> OneShot:

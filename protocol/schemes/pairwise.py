@@ -115,7 +115,9 @@ class Pairwise(Scheme):
                 f"{plan.tolerated_colluders} colluders, {fewest} must survive",
             )
 
-    def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> GraphPlan:
+    def price(
+        self, plan: Promise, parameters: RoundParameters, bits: int, seeds: int, adding: int
+    ) -> GraphPlan:
         """As `Scheme.price` says: the graph, and the bytes of every message of a client."""
         degree, threshold = self.graph(plan)
         return price_graph(
@@ -125,7 +127,7 @@ class Pairwise(Scheme):
             self.mode,
             degree,
             threshold,
-            length=length,
+            length=parameters.length,
             bits=bits,
             seeds=seeds,
             security_bits=self.ring_bits(plan),

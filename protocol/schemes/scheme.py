@@ -173,6 +173,10 @@ class Scheme(ABC):
     """Whether a committee opens the sums, whose members an aggregator has to know."""
     DIVISIBLE: ClassVar[bool] = False
     """Whether several processes can share the cohort of a round."""
+    REMOVES: ClassVar[bool] = True
+    """Whether surplus noise can be taken off sums."""
+    ERROR_VARIANCE: ClassVar[float] = 0.0
+    """Variance of what a coordinate of a client's vector has besides signal, rounding and noise."""
     SHORT_STAGES: ClassVar[int]
     """Exchanges of a round besides the one that training is in."""
 
@@ -185,12 +189,14 @@ class Scheme(ABC):
         """
 
     @abstractmethod
-    def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> Priced:
+    def price(
+        self, plan: Promise, parameters: RoundParameters, bits: int, seeds: int, adding: int
+    ) -> Priced:
         """What a round costs.
 
         Args:
-            length: elements of a vector.
-            bits: of an element.
+            parameters: of a round of the plan.
+            bits: of an element of its vectors.
             seeds: removable noise seeds of each client.
             adding: members who add noise.
         """

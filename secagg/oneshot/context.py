@@ -120,6 +120,11 @@ class CommitteeContext(RoundTerms):
         return self.member_uploads.heads(beginning, committee.size)
 
     @property
+    def is_weak(self) -> bool:
+        """Whether the ring is one that the security table does not allow."""
+        return False
+
+    @property
     def public_key(self) -> bytes:
         """16-byte key under which everybody expands the public ring elements."""
         return derive(self.hash, Usage.PUBLIC_ELEMENT, PUBLIC_KEY_BYTES)
@@ -242,6 +247,11 @@ class OneShotContext(CommitteeContext):
         )
         object.__setattr__(self, "layout", layout)
         object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, self.encode()))
+
+    @property
+    def is_weak(self) -> bool:
+        """As `CommitteeContext.is_weak` says: only if it is said."""
+        return self.allow_weak
 
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""

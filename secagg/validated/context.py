@@ -8,12 +8,13 @@ from math import isqrt
 import numpy as np
 
 from secagg.checks import require_int
-from secagg.errors import ParameterError
+from secagg.errors import CapacityError, ParameterError
+from secagg.field import required_bits
 from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.packing import scale_for
 from secagg.tags import Usage, digest
 from secagg.validated.parameters import Parameters
-from secagg.validated.ring import PrimeRing, Residues
+from secagg.validated.ring import MAX_BITS, MIN_BITS, PrimeRing, Residues
 
 MAX_UNIT = 1 << 24
 DEGREE = 2048
@@ -64,6 +65,7 @@ class ValidatedContext(CommitteeContext):
         if self.removal or self.member_uploads is not None:
             raise ParameterError("removal", "not empty", "empty: no noise is taken off")
         require_int("unit", self.unit, 1, MAX_UNIT)
+        require_int("ring_bits", self.ring_bits, MIN_BITS, MAX_BITS)
         committee, ring = self.committee, PrimeRing(DEGREE, self.ring_bits)
         parameters = Parameters(
             ring=ring,
@@ -77,6 +79,9 @@ class ValidatedContext(CommitteeContext):
         )
         # A sum of 2^20 bounds is below q / 2: q is above 2290 beta^2, and above 2^41.
         object.__setattr__(self, "parameters", parameters)
+        needed = bits_of_sum(self.size, self.bound, self.unit)
+        if self.bits < needed:
+            raise CapacityError(needed, self.bits)
         object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, b"validated", self.encode()))
 
     @property
@@ -99,6 +104,13 @@ class ValidatedContext(CommitteeContext):
         if not np.all(found):
             raise ParameterError("nonce", self.nonce, "another one: the squares have a zero")
         return found
+
+
+def bits_of_sum(clients: int, bound: int, unit: int = 1) -> int:
+    """The smallest field with every sum that is opened: one upload may be on one coordinate."""
+    longest = clients * (isqrt(bound - 1) + 1)
+    # A billionth more, as the server opens, and what rounding adds.
+    return required_bits((longest + longest // 10**9) // unit + 2)
 
 
 def exact_unit(clients: int) -> int:

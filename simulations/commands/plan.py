@@ -12,7 +12,7 @@ from rich.console import Console
 
 from secagg import Mode
 from secagg.terms import MAX_COHORT
-from simulations.common.schemes import CommitteeOption, SchemeChoice, SchemeOption
+from simulations.common.schemes import AnyScheme, AnySchemeOption, CommitteeOption
 from simulations.common.tables import JsonFlag
 
 MAX_DIMENSION = 1 << 62
@@ -102,7 +102,7 @@ def plan_command(
             help="Ledger of the run so far; the plan is refused if the goal differs or is spent."
         ),
     ] = None,
-    scheme: SchemeOption = SchemeChoice.PAIRWISE,
+    scheme: AnySchemeOption = AnyScheme.PAIRWISE,
     committee: CommitteeOption = None,
     correlated: Annotated[
         bool,

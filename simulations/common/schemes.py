@@ -9,33 +9,60 @@ from typing import Annotated, Any
 
 import typer
 
-from protocol.schemes import SCHEMES
+from protocol.schemes import SCHEMES, OneShot, Pairwise
 from simulations.common.committees import MEMBERS, POPULATION
 from simulations.common.tables import show
 
+_SEVERAL: Mapping[str, tuple[str, ...]] = {
+    "both": (Pairwise.KIND, OneShot.KIND),
+    "all": tuple(SCHEMES),
+}
 
-class SchemeChoice(Enum):
+
+class _Chosen:
+    """What a choice stands for."""
+
+    value: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The schemes chosen."""
+        return _SEVERAL.get(self.value, (self.value,))
+
+
+class SchemeChoice(_Chosen, Enum):
     """One scheme, or both beside each other."""
 
     PAIRWISE = "pairwise"
     ONE_SHOT = "one-shot"
     BOTH = "both"
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The schemes chosen."""
-        return tuple(SCHEMES) if self is SchemeChoice.BOTH else (self.value,)
+
+class AnyScheme(_Chosen, Enum):
+    """One scheme, or some beside each other."""
+
+    PAIRWISE = "pairwise"
+    ONE_SHOT = "one-shot"
+    VALIDATED = "validated"
+    BOTH = "both"
+    ALL = "all"
 
 
+AnySchemeOption = Annotated[
+    AnyScheme,
+    typer.Option(
+        help="How vectors are summed; both compares pairwise and one-shot, all all three."
+    ),
+]
 SchemeOption = Annotated[
     SchemeChoice, typer.Option(help="How vectors are summed; both compares the two schemes.")
 ]
 CommitteeOption = Annotated[
     tuple[int, int, int] | None,
     typer.Option(
-        help="Named committee of one-shot rounds: members, corrupt ones, and honest ones that may "
-        f"be away. Default: {MEMBERS} members, as many corrupt and away as a pick from "
-        f"{POPULATION} candidates gives, of whom 5 % are each.",
+        help="Named committee of one-shot or validated rounds: members, corrupt ones, and honest "
+        f"ones that may be away. Default: {MEMBERS} members, as many corrupt and away as a pick "
+        f"from {POPULATION} candidates gives, of whom 5 % are each.",
         show_default=False,
     ),
 ]
@@ -47,7 +74,7 @@ Measures = Mapping[str, Callable[[], Mapping[str, Any]]]
 
 def show_schemes(
     title: str,
-    scheme: SchemeChoice,
+    scheme: SchemeChoice | AnyScheme,
     measures: Measures,
     compared: Sequence[str],  # figures of both protocols to divide
     as_json: bool,
@@ -61,7 +88,7 @@ def show_schemes(
     ratio = {
         name: float(found["pairwise"][name]) / float(found["one-shot"][name]) for name in compared
     }
-    tables = {"pairwise": found["pairwise"], "one-shot": found["one-shot"], "ratio": ratio}
+    tables = {**{name: found[name] for name in scheme.names}, "ratio": ratio}
     if as_json:
         typer.echo(json.dumps(tables))
     else:

@@ -18,7 +18,7 @@ from protocol.noise.noise import Independent
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.rings import fitting_security_bits
-from protocol.schemes import OneShot, Pairwise, Scheme
+from protocol.schemes import OneShot, Pairwise, Scheme, Validated
 from protocol.schemes.committee import (
     CommitteeNumbers,
     RingChoice,
@@ -27,6 +27,8 @@ from protocol.schemes.committee import (
 )
 from protocol.schemes.graph import GraphPlan, plan_graph
 from protocol.schemes.one_shot import one_shot_of
+from protocol.schemes.scheme import Priced
+from protocol.schemes.validated import BoundChoice
 from secagg import Mode, ParameterError, PrimeField
 from secagg.oneshot.committee import CommitteeKind
 from secagg.pairwise.graph_parameters import SECURITY_BITS, share_of
@@ -94,13 +96,20 @@ def one_shot_figures(wish: Wish) -> dict[str, Any]:
     total = sum(ring.bytes_each.values())
     return {
         "clients": wish.clients,
-        **_committee_entry(committee.KIND, numbers, ring),
+        **_committee_entry(OneShot(committee=committee), numbers, ring),
         "colluders": colluders,
         "minimum_survivors": wish.clients - lost,
         "bytes_per_client": total,
         "bytes_ratio": total / PrimeField(bits).packed_bytes(wish.dim),
         "bytes_each": ring.bytes_each,
     }
+
+
+def validated_figures(wish: Wish) -> dict[str, Any]:
+    """None: the bound covers noise, and noise follows from a goal."""
+    del wish
+    valid = "the goal that noise is planned for: the bound of validated rounds covers it"
+    raise ConfigurationError("epsilon", "left out", valid)
 
 
 def graph_figures(wish: Wish) -> dict[str, Any]:
@@ -206,18 +215,18 @@ def _structure(chosen: TrainingPlan, plan: DeploymentPlan, clients: int) -> dict
     """Who masks with whom: the graph of pairwise rounds, or committee and ring of one-shot ones."""
     if isinstance(plan.priced, GraphPlan):
         return {"graph": graph_entry(plan.priced, clients)}
-    ring, scheme = of_kind("priced", plan.priced, RingChoice), one_shot_of(chosen)
-    return _committee_entry(scheme.committee.KIND, scheme.numbers(chosen), ring)
+    scheme = one_shot_of(chosen)
+    return _committee_entry(scheme, scheme.numbers(chosen), plan.priced)
 
 
-def _committee_entry(
-    kind: CommitteeKind, numbers: CommitteeNumbers, ring: RingChoice
-) -> dict[str, Any]:
-    shown = {key: value for key, value in asdict(ring).items() if key != "bytes_each"}
+def _committee_entry(scheme: OneShot, numbers: CommitteeNumbers, priced: Priced) -> dict[str, Any]:
+    is_ring = isinstance(priced, RingChoice)
+    chosen: Any = of_kind("priced", priced, RingChoice if is_ring else BoundChoice)
+    shown = {key: value for key, value in asdict(chosen).items() if key != "bytes_each"}
     return {
-        "scheme": OneShot.KIND,
-        "committee": {"kind": kind.value, **asdict(numbers)},
-        "ring": shown,
+        "scheme": scheme.KIND,
+        "committee": {"kind": scheme.committee.KIND.value, **asdict(numbers)},
+        "ring" if is_ring else "validation": shown,
     }
 
 
@@ -269,6 +278,10 @@ def _one_shot(wish: Wish, goal: PrivacyGoal) -> OneShot:
     return OneShot(committee=committee_plan(wish.committee, wish.clients, wish.corrupt))
 
 
+def _validated(wish: Wish, goal: PrivacyGoal) -> Validated:
+    return Validated(committee=_one_shot(wish, goal).committee)
+
+
 def _pairwise(wish: Wish, goal: PrivacyGoal) -> Pairwise:
     """What a plan of pairwise rounds says of the server and of the graph."""
     sparse, bits = wish.sparse("auto"), wish.security_bits
@@ -292,8 +305,10 @@ def _pairwise(wish: Wish, goal: PrivacyGoal) -> Pairwise:
 _FIGURES: Mapping[str, Callable[[Wish], dict[str, Any]]] = {
     Pairwise.KIND: graph_figures,
     OneShot.KIND: one_shot_figures,
+    Validated.KIND: validated_figures,
 }
 _SCHEMES: Mapping[str, Callable[[Wish, PrivacyGoal], Scheme]] = {
     Pairwise.KIND: _pairwise,
     OneShot.KIND: _one_shot,
+    Validated.KIND: _validated,
 }

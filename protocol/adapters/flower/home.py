@@ -37,7 +37,12 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
 from protocol.round.clauses import Clauses, PairwiseClauses
-from protocol.round.committee_policy import KEY_ROUNDS, KEYS, CommitteePolicy
+from protocol.round.committee_policy import (
+    KEY_ROUNDS,
+    KEYS,
+    CommitteePolicy,
+    ValidatedPolicy,
+)
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
@@ -72,8 +77,12 @@ class PairwiseRules(Section):
 
 
 class CommitteeRules(Section):
-    """Whom a client lets open the sums of one-shot rounds."""
+    """Whom a client lets open the sums of one-shot or validated rounds."""
 
+    scheme: Literal["one-shot", "validated"] = Field(
+        default="one-shot",
+        description="which rounds: in validated ones members leave out vectors that are too long",
+    )
     kind: FlowerCommittee = Field(
         description="everyone who is invited, or the members named in committee.txt"
     )
@@ -146,7 +155,7 @@ class ClientRules(Section):
         default=None, description="about pairwise rounds; refused if committee alone is given"
     )
     committee: CommitteeRules | None = Field(
-        default=None, description="about one-shot rounds; refused if left out"
+        default=None, description="about one-shot or validated rounds; refused if left out"
     )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
@@ -175,8 +184,9 @@ class ClientRules(Section):
                 )
             )
         if self.committee is not None:
+            accepts = ValidatedPolicy if self.committee.scheme == "validated" else CommitteePolicy
             schemes.append(
-                CommitteePolicy(
+                accepts(
                     kind=CommitteeKind(self.committee.kind),
                     named=named,
                     corrupt=self.corrupt_members,

@@ -20,8 +20,9 @@ from protocol.planning.configuration import LIFETIME_SECONDS
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.clauses import PairwiseClauses
 from protocol.round.parameters import DIGEST_BYTES
-from protocol.schemes import OneShot, Pairwise, Scheme
+from protocol.schemes import OneShot, Pairwise, Scheme, Validated
 from protocol.schemes.committee import Everyone, Named, committee_numbers
+from protocol.schemes.validated import validated_numbers
 from secagg import Mode, ParameterError
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS
@@ -92,13 +93,16 @@ def _one_shot(rules: ClientRules, named: int | None, cohort: int) -> OneShot:
     members, corrupt = named or cohort, rules.corrupt_members
     if named is None:
         corrupt = max(corrupt, rules.tolerated_colluders)
-    _require_works("committee.corrupt", corrupt, lambda few: committee_numbers(members, few, 0))
-    numbers = committee_numbers(members, corrupt, 0)
+    validated = rules.committee is not None and rules.committee.scheme == Validated.KIND
+    numbers_of = validated_numbers if validated else committee_numbers
+    _require_works("committee.corrupt", corrupt, lambda few: numbers_of(members, few, 0))
+    numbers = numbers_of(members, corrupt, 0)
     if rules.committee is not None:
         most = numbers.randomness + numbers.per_polynomial
         name, why = "committee.threshold", f"the highest of {members} members, {corrupt} corrupt"
         _require_at_most(name, rules.committee.threshold, most, why)
-    return OneShot(committee=Named(size=named, corrupt=corrupt, away=0) if named else Everyone())
+    committee = Named(size=named, corrupt=corrupt, away=0) if named else Everyone()
+    return Validated(committee=committee) if validated else OneShot(committee=committee)
 
 
 def _require_round(rules: ClientRules, cohort: int, scheme: Scheme) -> None:

@@ -9,7 +9,7 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.noise.noise import Independent
 from protocol.planning.training_plan import TrainingPlan
-from protocol.schemes import SCHEMES, OneShot, Pairwise
+from protocol.schemes import OneShot, Pairwise
 from secagg import Mode, ParameterError
 
 FEWEST_ROUNDS = 10
@@ -41,7 +41,7 @@ class FlowerOrder:
     exact_noise: bool = True  # whether our rounds take surplus noise off again
     rate: float = 8.0  # compression of our updates, for the row that says so
     # of our rounds, each in a row of its own: `pairwise`, `one-shot`, or both
-    protocols: tuple[str, ...] = tuple(SCHEMES)
+    protocols: tuple[str, ...] = (Pairwise.KIND, OneShot.KIND)
 
     def __post_init__(self) -> None:
         ranges = {

@@ -26,8 +26,10 @@ from simulations.commands.bench.options import (
     exit_if_wrong,
     prose,
 )
-from simulations.common.committees import numbers_of
+from simulations.common.committees import default_committee, numbers_of
 from simulations.common.schemes import (
+    AnyScheme,
+    AnySchemeOption,
     CommitteeOption,
     Measures,
     SchemeChoice,
@@ -54,7 +56,7 @@ def round_command(
     dropout: Dropout = 0.1,
     bits: Bits = 24,
     mode: Trust = Mode.ACTIVE,
-    scheme: SchemeOption = SchemeChoice.PAIRWISE,
+    scheme: AnySchemeOption = AnyScheme.PAIRWISE,
     committee: CommitteeOption = None,
     repeats: Annotated[
         int, typer.Option(help="Times a one-shot server works; the fastest counts.", min=1)
@@ -64,10 +66,11 @@ def round_command(
     """One round of secure aggregation with real cryptography; exit status 1 if its sum is wrong."""
     from simulations.bench.one_shot_round import bench_one_shot_round
     from simulations.bench.round import bench_round
+    from simulations.bench.validated_round import bench_validated_round
 
     def pairwise() -> Mapping[str, Any]:
         figures = bench_round(clients, dim, dropout, bits, mode)
-        if scheme is SchemeChoice.PAIRWISE:
+        if scheme is AnyScheme.PAIRWISE:
             # Scripts read these figures: what is new is printed for the comparison only.
             return {name: value for name, value in figures.items() if "_cpu_" not in name}
         # Nothing is removable here, so nobody is asked to recover seeds.
@@ -78,6 +81,9 @@ def round_command(
         "pairwise": pairwise,
         "one-shot": lambda: bench_one_shot_round(
             clients, dim, dropout, bits, numbers_of(committee), repeats
+        ),
+        "validated": lambda: bench_validated_round(
+            clients, 0, dim, *(committee or default_committee())
         ),
     }
     compared = (

@@ -19,7 +19,7 @@ from secagg.keys import SecretSeed
 from secagg.oneshot import client as client_module
 from secagg.oneshot import member as member_module
 from secagg.oneshot.client import OneShotClient
-from secagg.oneshot.context import OneShotContext
+from secagg.oneshot.context import CommitteeContext, OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.records import RoundRecord
@@ -65,7 +65,7 @@ class SignsAgain(OneShotMember):
         return answer
 
 
-def _names(context: OneShotContext, headers: Sequence[Header]) -> bytes:
+def _names(context: CommitteeContext, headers: Sequence[Header]) -> bytes:
     names = b"".join(encode_index(header.sender) for header in headers)
     return digest(Usage.SURVIVORS, context.hash, names)
 
@@ -109,13 +109,13 @@ class _Watched(MemberNoise):
     used: dict[bytes, tuple[Draw, Draw | None]]
 
     def may_take_back(
-        self, context: OneShotContext, member: int, variance: float
+        self, context: CommitteeContext, member: int, variance: float
     ) -> AddedNoise | None:
         """The product's answer, noted."""
         self._taken = super().may_take_back(context, member, variance)
         return self._taken
 
-    def add(self, context: OneShotContext, variance: float, seed: NoiseSeed) -> AddedNoise:
+    def add(self, context: CommitteeContext, variance: float, seed: NoiseSeed) -> AddedNoise:
         """The product's step, noted."""
         added = super().add(context, variance, seed)
         taken = self._draw(self._taken) if self._taken else None
@@ -146,7 +146,7 @@ class StoredNoise(_Watched, StoredMemberNoise):
 class ForgetsLists(WatchedNoise):
     """Does not know which records it has signed for: takes every list."""
 
-    def begin(self, context: OneShotContext) -> None:
+    def begin(self, context: CommitteeContext) -> None:
         """The product's step, for a member that has signed for nothing."""
         memory = self._read(context.session_id)
         self._write(context.session_id, msgspec.structs.replace(memory, records=0, head=b""))
@@ -156,7 +156,7 @@ class ForgetsLists(WatchedNoise):
 class ForgetsRounds(WatchedNoise):
     """Does not know which rounds it has begun, nor what it signed for in them."""
 
-    def begin(self, context: OneShotContext) -> None:
+    def begin(self, context: CommitteeContext) -> None:
         """The product's step, for a member that has begun no round."""
         memory = self._read(context.session_id)
         others = tuple(each for each in memory.added if each.round_number != context.round_number)
@@ -168,7 +168,7 @@ class ForgetsRounds(WatchedNoise):
 class BelievesRecords(WatchedNoise):
     """Counts the numbers that may be skipped from the last record that it is shown."""
 
-    def begin(self, context: OneShotContext) -> None:
+    def begin(self, context: CommitteeContext) -> None:
         """The product's step, for a member that has begun that round itself."""
         if context.records:
             memory = self._read(context.session_id)
@@ -180,10 +180,10 @@ class BelievesRecords(WatchedNoise):
 class SignsLate(WatchedNoise):
     """Signs for a round when it has begun a later one."""
 
-    def require_last(self, context: OneShotContext) -> None:
+    def require_last(self, context: CommitteeContext) -> None:
         """Every round will do."""
 
-    def sign(self, context: OneShotContext, record: RoundRecord) -> None:
+    def sign(self, context: CommitteeContext, record: RoundRecord) -> None:
         """The product's step for the round begun last, and none for others."""
         if self._read(context.session_id).begun == context.round_number:
             super().sign(context, record)
@@ -192,7 +192,7 @@ class SignsLate(WatchedNoise):
 class TakesAnyTerms(WatchedNoise):
     """Is bound to a run's terms by its first signature only, and takes back noise of any law."""
 
-    def begin(self, context: OneShotContext) -> None:
+    def begin(self, context: CommitteeContext) -> None:
         """The product's step; what was begun without a signature binds nobody."""
         memory = self._read(context.session_id)
         if not memory.records:
@@ -200,7 +200,7 @@ class TakesAnyTerms(WatchedNoise):
         super().begin(context)
 
     def may_take_back(
-        self, context: OneShotContext, member: int, variance: float
+        self, context: CommitteeContext, member: int, variance: float
     ) -> AddedNoise | None:
         """What was added in the round of the last record, whatever its law is."""
         uploads = context.member_uploads

@@ -106,8 +106,10 @@ class Plain(Scheme):
     def check(self, plan: Promise) -> None:
         """Any will do."""
 
-    def price(self, plan: Promise, length: int, bits: int, seeds: int, adding: int) -> Price:
-        return Price({"vector": bits * length // 8})
+    def price(
+        self, plan: Promise, parameters: RoundParameters, bits: int, seeds: int, adding: int
+    ) -> Price:
+        return Price({"vector": bits * parameters.length // 8})
 
     def setup(self, plan: Promise, parameters: RoundParameters, announced: Announced) -> PlainSetup:
         removal = removal_table(plan.schedule(parameters.mechanism))

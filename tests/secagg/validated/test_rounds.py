@@ -74,7 +74,7 @@ def context(**changes: Any) -> ValidatedContext:
         "minimum_survivors": fewest_survivors(CLIENTS, 1),
         "tolerated_colluders": 1,
         "committee": kit.committee(members, corrupt=1, per_polynomial=2),
-        "bits": 16,
+        "bits": 24,
         "length": LENGTH,
         "application_digest": bytes(32),
         "away": 1,
@@ -531,7 +531,7 @@ def test_residues_are_read_as_they_were_written() -> None:
 
 def test_a_client_takes_the_round_s_vectors_alone() -> None:
     terms = context(length=LENGTH - 1)
-    with pytest.raises(ParameterError, match="299 elements of 16 bits"):
+    with pytest.raises(ParameterError, match="299 elements of 24 bits"):
         uploaded(0, vector(0), terms)
 
 
