@@ -87,19 +87,18 @@ def joint_recurrence(
             total = np.uint64(0)
             for j in range(min(length, n) + 1):
                 total = plus(total, times(locator[j], sequences[h, n - j], p, ratio), p)
-            wrong = total
-            if wrong == np.uint64(0):
+            if total == np.uint64(0):
                 continue
             shift = n - places[h]
             grows = shift + lengths[h] > length
             if grows:
                 shorter[:] = locator
-            factor = times(wrong, inverses[h], p, ratio)
+            factor = times(total, inverses[h], p, ratio)
             for j in range(shift, min(count, shift + lengths[h]) + 1):
                 locator[j] = minus(locator[j], times(factor, before[h, j - shift], p, ratio), p)
             if grows:
                 before[h] = shorter
-                inverses[h] = power(wrong, p - np.uint64(2), p, ratio)
+                inverses[h] = power(total, p - np.uint64(2), p, ratio)
                 places[h] = n
                 length, lengths[h] = shift + lengths[h], length
     return length

@@ -73,7 +73,7 @@ class PrimeField:
 
     def packed_bytes(self, length: int) -> int:
         """Bytes of a packed vector: ceil(length * bits / 8)."""
-        return (length * self.bits + 7) // 8
+        return packed_bytes(length, self.bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,32 +166,46 @@ def required_bits(largest_magnitude: int) -> int:
 
 def pack(vector: FieldVector) -> bytes:
     """Pack to `bits` bits per element, little-endian bit order; the last byte is zero-padded."""
-    field = vector.field
-    if _fills_words(field):
+    if _fills_words(vector.field):
         return vector.elements.tobytes()
-    size = field.packed_bytes(len(vector))
-    packed = np.empty(-(-size // 8), "<u8")
-    _kernels.pack_bits(vector.elements, field.bits, packed)
-    return packed.view(np.uint8)[:size].tobytes()
+    return pack_words(vector.elements, vector.field.bits)
 
 
 def unpack(packed: bytes, length: int, field: PrimeField) -> FieldVector:
     """Inverse of `pack`."""
-    expected = field.packed_bytes(length)
-    if len(packed) != expected:
-        raise ValueError(f"packed vector has {len(packed)} bytes, {expected} expected")
-    if _fills_words(field):
+    if _fills_words(field) and len(packed) == field.packed_bytes(length):
         return FieldVector(field, np.frombuffer(packed, field.dtype))
-    padding = 8 * expected - length * field.bits
-    if padding and packed[-1] >> (8 - padding):
-        raise ValueError("padding bits of a packed vector are not zero")
-    elements = np.empty(length, field.dtype)
-    # The kernel reads whole words, one beyond the last.
-    words = np.zeros(expected // 8 + 2, "<u8")
-    words.view(np.uint8)[:expected] = np.frombuffer(packed, np.uint8)
-    _kernels.unpack_bits(words, field.bits, elements)
+    elements = field.zeros(length)
+    unpack_words(packed, field.bits, elements)
     elements.flags.writeable = False
     return FieldVector(field, elements)
+
+
+def pack_words(words: Words, bits: int) -> bytes:
+    """Integers at so many bits each, little-endian; the last byte is padded with zeros."""
+    size = packed_bytes(words.size, bits)
+    packed = np.empty(-(-size // 8), "<u8")
+    _kernels.pack_bits(words, bits, packed)
+    return packed.view(np.uint8)[:size].tobytes()
+
+
+def unpack_words(packed: bytes, bits: int, words: Words) -> None:
+    """Inverse of `pack_words`, into integers; ValueError on length or padding."""
+    expected = packed_bytes(words.size, bits)
+    if len(packed) != expected:
+        raise ValueError(f"packed vector has {len(packed)} bytes, {expected} expected")
+    padding = 8 * expected - words.size * bits
+    if padding and packed[-1] >> (8 - padding):
+        raise ValueError("padding bits of a packed vector are not zero")
+    # The kernel reads whole words, one beyond the last.
+    whole = np.zeros(expected // 8 + 2, "<u8")
+    whole.view(np.uint8)[:expected] = np.frombuffer(packed, np.uint8)
+    _kernels.unpack_bits(whole, bits, words)
+
+
+def packed_bytes(count: int, bits: int) -> int:
+    """Bytes of so many integers, packed."""
+    return (count * bits + 7) // 8
 
 
 def _fills_words(field: PrimeField) -> bool:

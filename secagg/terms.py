@@ -23,7 +23,7 @@ MAX_ROUND_NUMBER = (1 << 63) - 1
 MAX_SEEDS = 63
 """Removable seeds of one client: a mask of them is one number on the wire."""
 
-_INTEGERS = (
+INTEGERS = (
     "round_number",
     "minimum_survivors",
     "tolerated_colluders",
@@ -32,6 +32,7 @@ _INTEGERS = (
     "opened_at",
     "lifetime_seconds",
 )
+"""Terms that are integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,7 @@ class RoundTerms:
 
     def check_term_types(self) -> None:
         """See that nothing can change after the hash is taken."""
-        require_ints(self, *_INTEGERS)
+        require_ints(self, *INTEGERS)
         for name in ("session_id", "application_digest"):
             if type(getattr(self, name)) is not bytes:
                 raise ParameterError(name, type(getattr(self, name)).__name__, "bytes")

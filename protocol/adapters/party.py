@@ -181,4 +181,6 @@ class OneShotParty:
         return answer
 
     def _clauses(self) -> CommitteePolicy:
-        return of_kind("schemes", self.party.policy.committee, CommitteePolicy)
+        policy = self.party.policy
+        clauses = policy.committee or policy.clauses(CommitteePolicy.KIND)
+        return of_kind("schemes", clauses, CommitteePolicy)

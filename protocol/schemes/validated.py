@@ -24,7 +24,7 @@ from secagg import ParameterError
 from secagg.oneshot.committee import lowest_quorum
 from secagg.oneshot.context import Cohort
 from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum
-from secagg.validated.parameters import Parameters, ring_for
+from secagg.validated.parameters import Parameters, ring_for, widest
 from secagg.validated.traffic import client_traffic, member_traffic
 
 BOUND_BYTES = 24
@@ -176,8 +176,8 @@ def validated_numbers(size: int, corrupt: int, away: int) -> CommitteeNumbers:
 
     def width(members: int) -> int:
         """The most coefficients of a polynomial, T + l, whose products are surely decoded."""
-        staying = members - away - 2 * corrupt
-        return (staying - 1) // 2 + 1 if 2 * staying > members + corrupt else 0
+        agreed = 2 * (members - away - 2 * corrupt) > members + corrupt
+        return widest(members, corrupt, away) if agreed else 0
 
     enough = max(randomness, corrupt + away) + 1
     if width(size) < enough:

@@ -65,12 +65,7 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     """Mask the vector, share the key, seal the shares, sign the header."""
     context: OneShotContext = party.context
     index = party.index
-    if vector.field != context.field or len(vector) != context.length:
-        raise ParameterError(
-            "vector",
-            f"{len(vector)} elements of {vector.field.bits} bits",
-            f"{context.length} elements of {context.bits} bits",
-        )
+    check_vector(context, vector)
     secrets = UploadSecrets(party, state, vector)
     key = sample(secrets.derived(_KEY, STREAM_KEY_BYTES), context.degree)
     ciphertext = mask(
@@ -111,6 +106,16 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     signature = party.identity.sign(Usage.UPLOAD, *header.signed_parts(context))
     message = msgspec.structs.replace(unsigned, signature=signature)
     return Step(Uploaded(encode_message(message), header.digest(context)), message)
+
+
+def check_vector(context: CommitteeContext, vector: FieldVector) -> None:
+    """See that a vector is one of the round."""
+    if vector.field != context.field or len(vector) != context.length:
+        raise ParameterError(
+            "vector",
+            f"{len(vector)} elements of {vector.field.bits} bits",
+            f"{context.length} elements of {context.bits} bits",
+        )
 
 
 def resend(party: ClientParty, state: Uploaded, _: None) -> Step:

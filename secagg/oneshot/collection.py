@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection as Container
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from secagg.errors import Reason, RemoteProtocolError, blaming
 from secagg.framing import split_items
@@ -33,7 +34,7 @@ class UploadCollection:
         self._context = context
         self._cohort = cohort
         self._seal_bytes = seal_bytes(context)
-        self._sum = Accumulator(context.packing, context.length)
+        self._sum: Any = Accumulator(context.packing, context.length)
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
         self._headers: dict[int, Header] = {}
         self._commitments: dict[int, list[bytes]] = {}
@@ -96,8 +97,8 @@ class UploadCollection:
             self._sum.subtract(self._ciphertexts.get(client))
         self.clear()
 
-    def total(self) -> Accumulator:
-        """The sum of the ciphertexts of the whole round."""
+    def total(self) -> Any:
+        """The sum of the ciphertexts of the whole round: an `Accumulator`, or another scheme's."""
         return self._sum
 
     def clear(self) -> None:

@@ -103,12 +103,12 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
     def receive_upload(self, client: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a client."""
         self._check_open()
-        self.receive(decode_upload(data, client, largest_upload_bytes(self._context)))
+        self.receive(self._decode_upload(data, client))
 
     def receive_from_member(self, member: int, data: bytes) -> None:
         """`receive` for bytes that the transport attributes to a member."""
         self._check_open()
-        self.receive(decode_from_member(data, member, largest_answer_bytes(self._context)))
+        self.receive(self._decode_from_member(data, member))
 
     def close_round(self) -> Iterator[Outbound]:
         """The deadline of the present stage has passed: gives what members are sent next.
@@ -140,16 +140,23 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
         self._uploads.take(message)
 
     def _on_complaints(self, message: Complaints) -> None:
+        member, bad = self._complained(message.sender, message.bad, message.signature)
+        self._complaints[member] = bad
+
+    def _complained(
+        self, sender: int, encoded: bytes, signature: bytes, *more: bytes
+    ) -> tuple[int, frozenset[int]]:
+        """A member, and whose uploads are bad: signed, with what else it says."""
         context = self._context
-        member = self._committee.first(message.sender, self._complaints)
+        member = self._committee.first(sender, self._complaints)
         with blaming(member, Reason.BAD_LENGTH, MEMBER):
-            bad = frozenset(decode_set(message.bad, context.size))
-        signed = (context.hash, encode_index(member), message.bad)
-        self._committee.check_signature(member, message.signature, Usage.COMPLAIN, signed)
+            bad = frozenset(decode_set(encoded, context.size))
+        signed = (context.hash, encode_index(member), encoded, *more)
+        self._committee.check_signature(member, signature, Usage.COMPLAIN, signed)
         if not bad <= self._uploads.headers.keys():
             detail = "complains about uploads that did not arrive"
             raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
-        self._complaints[member] = bad
+        return member, bad
 
     def _on_confirmation(self, message: Confirmation) -> None:
         member = self._committee.first(message.sender, self._confirmations, self._members)
@@ -158,10 +165,7 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
 
     def _on_answer(self, message: Answer) -> None:
         context, layout = self._context, self._context.layout
-        member = self._committee.first(message.sender, self._answers, self._confirmations)
-        parts = (message.sums, message.seeds, message.checks)
-        signed = answer_parts(context, member, self._signed, *parts)
-        self._committee.check_signature(member, message.signature, Usage.ANSWER, signed)
+        member = self._answering(message)
         count = len(self._survivors)
         surplus = len(context.removed_seeds(count)) * layout.seed_polynomials
         with blaming(member, Reason.BAD_SHARE, MEMBER):
@@ -171,6 +175,14 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
                 checks=decode_rows(message.checks, count, CHALLENGES),
             )
 
+    def _answering(self, message: Answer) -> int:
+        """The member that signed an answer, its first."""
+        member = self._committee.first(message.sender, self._answers, self._confirmations)
+        parts = (message.sums, message.seeds, message.checks)
+        signed = answer_parts(self._context, member, self._signed, *parts)
+        self._committee.check_signature(member, message.signature, Usage.ANSWER, signed)
+        return member
+
     # -- deadlines ----------------------------------------------------------------------------
 
     def _close_collecting(self) -> Iterator[Outbound]:
@@ -179,23 +191,19 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
         received = self._uploads.headers
         senders = sorted(received)
         self._require_enough("upload", senders)
-        uploaded = encode_set(senders, context.size)
-        headers = b"".join(received[sender].encode() for sender in senders)
-        cohort = b"".join(self._cohort.keys)
+        told = {
+            "context": self._tag,
+            "cohort": b"".join(self._cohort.keys),
+            "uploaded": encode_set(senders, context.size),
+            "headers": b"".join(received[sender].encode() for sender in senders),
+        }
         self._move(Local.DEADLINE, ServerPhase.CHECKING)
-        return (
-            (
-                member,
-                Delivery(
-                    context=self._tag,
-                    cohort=cohort,
-                    uploaded=uploaded,
-                    headers=headers,
-                    seals=seals,
-                ),
-            )
-            for member, seals in self._uploads.columns()
-        )
+        columns = self._uploads.columns()
+        return ((member, self._delivery(column, **told)) for member, column in columns)
+
+    def _delivery(self, column: bytes, **told: bytes) -> Message:
+        """What a member is sent, with its own part of all uploads."""
+        return Delivery(seals=column, **told)
 
     def _close_checking(self) -> Iterator[Outbound]:
         context, committee = self._context, self._context.committee
@@ -249,6 +257,12 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
         return open_sum(self._context, self._uploads.total(), commitments, self._answers)
 
     # -- helpers ------------------------------------------------------------------------------
+
+    def _decode_upload(self, data: bytes, client: int) -> Message:
+        return decode_upload(data, client, largest_upload_bytes(self._context))
+
+    def _decode_from_member(self, data: bytes, member: int) -> Message:
+        return decode_from_member(data, member, largest_answer_bytes(self._context))
 
     def _require_enough(self, stage: str, senders: Sequence[int]) -> None:
         """See that members would sign for these uploads."""

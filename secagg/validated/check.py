@@ -53,7 +53,7 @@ def decide(p: Parameters, answers: Mapping[int, Residues | None]) -> frozenset[i
     Args:
         answers: of all members but those that are away: uint64[3, t], or None for a complaint.
     """
-    least = max(p.members - p.away, len(answers)) - p.corrupt
+    least = max(p.fewest_agreeing, len(answers) - p.corrupt)
     given = {member: each for member, each in answers.items() if each is not None}
     if len(given) < least:
         return None

@@ -5,7 +5,6 @@ As in a one-shot round, everything is derived from 32 fresh bytes and from what 
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,16 +13,30 @@ from secagg.field import FieldVector, centre
 from secagg.framing import CONTEXT_TAG_BYTES, encode_message
 from secagg.keys import KEY_BYTES, AgreementKey, Identity, os_random
 from secagg.keystream import KEY_BYTES as STREAM_KEY_BYTES
-from secagg.oneshot.client import OneShotClient, UploadSecrets, draw_seeds, resend
+from secagg.merkle import HashTree
+from secagg.oneshot.client import OneShotClient, UploadSecrets, check_vector, draw_seeds, resend
 from secagg.oneshot.gaussian import sample
 from secagg.oneshot.layout import reader_of
 from secagg.oneshot.states import ClientParty, Seeded, Step, Uploaded
 from secagg.oneshot.transitions import ClientPhase, Local
 from secagg.sealing import seal
 from secagg.shamir import Rand
-from secagg.tags import Usage
+from secagg.tags import Usage, digest
 from secagg.validated.context import ValidatedContext
-from secagg.validated.messages import FIRST, SECOND, Trees, Upload, pack, seal_label
+from secagg.validated.messages import (
+    FIRST,
+    SECOND,
+    Upload,
+    ValidatedHeader,
+    encoded,
+    functional_hash,
+    leaf_tree,
+    pack,
+    root1,
+    root2,
+    seal_label,
+    values,
+)
 from secagg.validated.proof import Challenges, Functional, Rows, witness
 from secagg.validated.ring import Residues
 from secagg.validated.sharing import deal, packed
@@ -32,12 +45,7 @@ from secagg.validated.sharing import deal, packed
 def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     """Mask the vector, share the key, prove the bound, seal the shares, sign the header."""
     context: ValidatedContext = party.context
-    if vector.field != context.field or len(vector) != context.length:
-        raise ParameterError(
-            "vector",
-            f"{len(vector)} elements of {vector.field.bits} bits",
-            f"{context.length} elements of {context.bits} bits",
-        )
+    check_vector(context, vector)
     p, secrets = context.parameters, UploadSecrets(party, state, vector)
     ring, size = p.ring, p.blocks * p.ring.degree
     # What is masked: numbers in units of the scale, and an error at every coefficient.
@@ -48,37 +56,48 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
         raise TooLongError
     key = sample(secrets.derived(b"key", STREAM_KEY_BYTES), ring.degree)
     secret = ring.forward(ring.reduce(key.reshape(1, -1)))[0]
-    elements, squares = context.elements(), context.squares()
+    elements = context.elements()
+    squares = context.squares(elements)
     masks = ring.multiply(elements, secret)
-    ciphertext = (masks + ring.reduce(added).reshape(masks.shape)) % ring.q
+    masked = (masks + ring.reduce(added).reshape(masks.shape)) % ring.q
+    ciphertext = pack(ring, masked)
     half = ring.degree // 2
     sides = secret[:half], ring.by(squares[:half], secret[: half - 1 : -1])
     slots = np.concatenate([packed(side, p.per_polynomial) for side in sides])
     rand = reader_of(secrets.derived(b"polynomials", STREAM_KEY_BYTES))
     ephemeral = AgreementKey(secrets.derived(b"ephemeral key", KEY_BYTES))
     agreed = [ephemeral.agree(member.sealing_key) for member in context.committee.members]
-    unsigned = Upload(
-        context=context.hash[:CONTEXT_TAG_BYTES],
-        sender=party.index,
-        ephemeral_key=ephemeral.public,
-        ciphertext=pack(ring, ciphertext),
-        first=_sealed(party, agreed, FIRST, deal(p, slots, p.share_degree, rand)),
-        second=b"",
-        functional=b"",
-        signature=bytes(64),
-    )
-    rows = Rows(p, Trees.of(context, unsigned).header(unsigned).root1(context))
+    first = _sealed(party, agreed, FIRST, deal(p, slots, p.share_degree, rand))
+    fixed = ephemeral.public, digest(Usage.CIPHERTEXT, ciphertext), HashTree(first).root
+    root = root1(context, party.index, *fixed)
+    rows = Rows(p, root)
     products = rows.products(added)
     if int(products.min(initial=0)) < -p.tau or int(products.max(initial=0)) >= p.tau:
         raise TooLongError
-    shares = witness(p, norm, products, rand)
-    second = msgspec.structs.replace(unsigned, second=_sealed(party, agreed, SECOND, shares))
-    challenges = Challenges.of(p, Trees.of(context, second).header(second).root2(context))
-    found = Functional.of(p, elements, squares, ciphertext, rows, challenges)
-    whole = msgspec.structs.replace(second, functional=encoded(context, found))
-    header = Trees.of(context, whole).header(whole)
-    signature = party.identity.sign(Usage.UPLOAD, *header.signed_parts(context))
-    message = msgspec.structs.replace(whole, signature=signature)
+    second = _sealed(party, agreed, SECOND, witness(p, norm, products, rand))
+    second_root = HashTree(second).root
+    challenges = Challenges.of(p, root2(root, second_root))
+    found = Functional.of(p, elements, squares, masked, rows, challenges)
+    functional = encoded(context, found)
+    header = ValidatedHeader(
+        party.index,
+        *fixed,
+        False,
+        b"",
+        second_root,
+        functional_hash(functional),
+        leaf_tree(context, values(context, functional)).root,
+    )
+    message = Upload(
+        context=context.hash[:CONTEXT_TAG_BYTES],
+        sender=party.index,
+        ephemeral_key=ephemeral.public,
+        ciphertext=ciphertext,
+        first=b"".join(first),
+        second=b"".join(second),
+        functional=functional,
+        signature=party.identity.sign(Usage.UPLOAD, *header.signed_parts(context)),
+    )
     return Step(Uploaded(encode_message(message), header.digest(context)), message)
 
 
@@ -94,20 +113,12 @@ def squared_norm(blocks: NDArray[np.int64], longest: int) -> int:
     return sum(map(int, np.einsum("bi,bi->b", blocks, blocks)))
 
 
-def encoded(context: ValidatedContext, functional: Functional) -> bytes:
-    """A functional as it is sent: coefficients, then constants."""
-    flat = functional.coefficients.reshape(-1), functional.constants
-    return pack(context.parameters.ring, np.concatenate(flat))
-
-
-def _sealed(party: ClientParty, agreed: list[bytes], part: bytes, shares: Residues) -> bytes:
+def _sealed(party: ClientParty, agreed: list[bytes], part: bytes, shares: Residues) -> list[bytes]:
     """The shares of one part, sealed for each member with what was agreed with it."""
     context: ValidatedContext = party.context
     label, ring = seal_label(context, part), context.parameters.ring
     pairs = enumerate(zip(agreed, shares, strict=True))
-    return b"".join(
-        seal(shared, label, party.index, j, pack(ring, mine)) for j, (shared, mine) in pairs
-    )
+    return [seal(shared, label, party.index, j, pack(ring, mine)) for j, (shared, mine) in pairs]
 
 
 class ValidatedClient(OneShotClient):

@@ -13,6 +13,7 @@ from secagg.field import required_bits
 from secagg.oneshot.context import CommitteeContext
 from secagg.oneshot.packing import scale_for
 from secagg.tags import Usage, digest
+from secagg.terms import INTEGERS
 from secagg.validated.parameters import Parameters
 from secagg.validated.ring import MAX_BITS, MIN_BITS, PrimeRing, Residues
 
@@ -37,21 +38,7 @@ class ValidatedContext(CommitteeContext):
     Source: docs/validated.md.
     """
 
-    NUMBERS = (
-        "round_number",
-        "size",
-        "minimum_survivors",
-        "tolerated_colluders",
-        "bits",
-        "length",
-        "opened_at",
-        "lifetime_seconds",
-        "away",
-        "ring_bits",
-        "unit",
-        "bound",
-        "nonce",
-    )
+    NUMBERS = (*INTEGERS, "size", "away", "ring_bits", "unit", "bound", "nonce")
 
     away: int
     ring_bits: int
@@ -93,14 +80,14 @@ class ValidatedContext(CommitteeContext):
         """Canonical, injective encoding of every parameter."""
         return self.encoded()
 
-    def elements(self, first: int = 0, count: int | None = None) -> Residues:
-        """Transforms of the public elements: uint64[count, N]."""
+    def elements(self) -> Residues:
+        """Transforms of the public elements: uint64[B, N]."""
         p = self.parameters
-        return p.ring.elements(self.public_key, first, p.blocks if count is None else count)
+        return p.ring.elements(self.public_key, 0, p.blocks)
 
-    def squares(self) -> Residues:
+    def squares(self, elements: Residues) -> Residues:
         """The transform of sum_b a_b* a_b: uint64[N]; `ParameterError` if some value is 0."""
-        found = self.parameters.ring.square(self.elements())
+        found = self.parameters.ring.square(elements)
         if not np.all(found):
             raise ParameterError("nonce", self.nonce, "another one: the squares have a zero")
         return found

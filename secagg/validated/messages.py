@@ -5,6 +5,7 @@ What members are asked after that, and answer, is as in a one-shot round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Self
@@ -12,8 +13,8 @@ from typing import Self
 import msgspec
 import numpy as np
 
-from secagg import _kernels
-from secagg.framing import FRAME_BYTES, ClientMessage, Message
+from secagg import field
+from secagg.framing import FRAME_BYTES, ClientMessage, Message, split_items
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES, HashTree, largest_proof_bytes
 from secagg.oneshot.context import CommitteeContext
@@ -23,6 +24,7 @@ from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.tags import Usage, digest, encode_index
 from secagg.validated.context import ValidatedContext
 from secagg.validated.parameters import Parameters
+from secagg.validated.proof import Functional
 from secagg.validated.ring import PrimeRing, Residues
 from secagg.validated.sharing import at_member
 
@@ -100,13 +102,13 @@ class ValidatedHeader(Header):
         )
 
     def root1(self, context: CommitteeContext) -> bytes:
-        """What the rows follow from: all that fixes the vector."""
+        """As `root1` says."""
         first = (self.ephemeral_key, self.ciphertext_hash, self.seals_hash)
-        return _hash(b"root 1", context.hash, encode_index(self.sender), *first)
+        return root1(context, self.sender, *first)
 
     def root2(self, context: CommitteeContext) -> bytes:
-        """What the weights follow from: all that is committed to."""
-        return _hash(b"root 2", self.root1(context), self.second_root)
+        """As `root2` says."""
+        return root2(self.root1(context), self.second_root)
 
     def encode(self) -> bytes:
         """Everything but the sender, at a fixed length."""
@@ -126,26 +128,22 @@ class ValidatedHeader(Header):
 
 @dataclass(frozen=True, slots=True)
 class Trees:
-    """The hash trees of an upload, over what each member gets of it.
-
-    While it is being made, over nothing where there is nothing yet.
-    """
+    """The hash trees of an upload, over what each member gets of it."""
 
     first: HashTree
     second: HashTree
     leaves: HashTree
 
     @classmethod
-    def of(cls, context: ValidatedContext, upload: Upload) -> Self:
-        """Those of an upload whose parts have the right lengths."""
-        seals = zip((upload.first, upload.second), part_bytes(context.parameters), strict=True)
+    def of(cls, context: ValidatedContext, upload: Upload, given: Sequence[bytes]) -> Self:
+        """Those of an upload whose parts have the right lengths, and of its `values`."""
         first, second = (
-            HashTree([part[at : at + size] for at in range(0, max(len(part), 1), size)])
-            for part, size in seals
+            HashTree(split_items(part, size, len(given)))
+            for part, size in zip(
+                (upload.first, upload.second), part_bytes(context.parameters), strict=True
+            )
         )
-        given = values(context, upload) if upload.functional else [b""]
-        leaves = [leaf(context, j, each) for j, each in enumerate(given)]
-        return cls(first, second, HashTree(leaves))
+        return cls(first, second, leaf_tree(context, given))
 
     def header(self, upload: Upload) -> ValidatedHeader:
         """The header of the upload."""
@@ -157,7 +155,7 @@ class Trees:
             False,
             upload.signature,
             self.second.root,
-            _hash(b"functional", upload.functional),
+            functional_hash(upload.functional),
             self.leaves.root,
         )
 
@@ -166,14 +164,42 @@ class Trees:
         return b"".join(tree.proof(member) for tree in (self.first, self.second, self.leaves))
 
 
-def values(context: ValidatedContext, upload: Upload) -> list[bytes]:
+def root1(
+    context: CommitteeContext, sender: int, key: bytes, ciphertext: bytes, seals: bytes
+) -> bytes:
+    """What the rows follow from: all that fixes the vector, as a header has it."""
+    return _hash(b"root 1", context.hash, encode_index(sender), key, ciphertext, seals)
+
+
+def root2(first: bytes, second_root: bytes) -> bytes:
+    """What the weights follow from: `root1`, and the root over part 2, all that is committed to."""
+    return _hash(b"root 2", first, second_root)
+
+
+def functional_hash(functional: bytes) -> bytes:
+    """The hash of a functional in a header."""
+    return _hash(b"functional", functional)
+
+
+def encoded(context: ValidatedContext, functional: Functional) -> bytes:
+    """A functional as it is sent: coefficients, then constants."""
+    flat = functional.coefficients.reshape(-1), functional.constants
+    return pack(context.parameters.ring, np.concatenate(flat))
+
+
+def values(context: ValidatedContext, functional: bytes) -> list[bytes]:
     """What each member is given of a functional: its values at the member's point, and kappa."""
     p = context.parameters
-    every = unpack(p.ring, upload.functional, functional_words(p))
+    every = unpack(p.ring, functional, functional_words(p))
     slots, kappa = every[: -p.repetitions], every[-p.repetitions :]
     shaped = slots.reshape(p.repetitions, 2 * p.key_polynomials, p.per_polynomial)
     found = (at_member(p, shaped, member).reshape(-1) for member in range(p.members))
     return [pack(p.ring, np.concatenate([each, kappa])) for each in found]
+
+
+def leaf_tree(context: ValidatedContext, given: Sequence[bytes]) -> HashTree:
+    """The tree over what members are given."""
+    return HashTree([leaf(context, j, each) for j, each in enumerate(given)])
 
 
 def leaf(context: ValidatedContext, member: int, given: bytes) -> bytes:
@@ -216,10 +242,14 @@ def path_bytes(member: int, members: int) -> int:
     return siblings * HASH_BYTES
 
 
+def own_bytes(p: Parameters) -> int:
+    """Bytes of a member's part of one upload, but for its paths."""
+    return sum(part_bytes(p)) + packed_bytes(p.ring, leaf_words(p))
+
+
 def delivered_bytes(p: Parameters, member: int) -> int:
     """Bytes of a member's part of one upload."""
-    own = sum(part_bytes(p)) + packed_bytes(p.ring, leaf_words(p))
-    return own + 3 * path_bytes(member, p.members)
+    return own_bytes(p) + 3 * path_bytes(member, p.members)
 
 
 def upload_bytes(context: ValidatedContext) -> dict[str, int]:
@@ -236,7 +266,7 @@ def upload_bytes(context: ValidatedContext) -> dict[str, int]:
 def largest_message_bytes(context: ValidatedContext) -> tuple[int, int]:
     """Bytes that no honest message to a member, and from one, exceeds."""
     p, size = context.parameters, context.size
-    each = sum(part_bytes(p)) + packed_bytes(p.ring, leaf_words(p)) + HEADER_BYTES + KEY_BYTES
+    each = own_bytes(p) + HEADER_BYTES + KEY_BYTES
     to_member = size * (each + 3 * largest_proof_bytes(p.members) + 1)
     signatures = p.members * (SIGNATURE_BYTES + 1)
     from_member = packed_bytes(p.ring, 3 * size * p.repetitions + 2 * p.key_polynomials) + size
@@ -245,29 +275,18 @@ def largest_message_bytes(context: ValidatedContext) -> tuple[int, int]:
 
 def packed_bytes(ring: PrimeRing, count: int) -> int:
     """Bytes of so many residues."""
-    return -(-count * ring.bits // 8)
+    return field.packed_bytes(count, ring.bits)
 
 
 def pack(ring: PrimeRing, residues: Residues) -> bytes:
     """Residues at the bits of the prime each, little-endian; the last byte is padded with zeros."""
-    size = packed_bytes(ring, residues.size)
-    packed = np.zeros(-(-size // 8), "<u8")
-    _kernels.pack_bits(np.ascontiguousarray(residues).reshape(-1), ring.bits, packed)
-    return packed.view(np.uint8)[:size].tobytes()
+    return field.pack_words(np.ascontiguousarray(residues).reshape(-1), ring.bits)
 
 
 def unpack(ring: PrimeRing, data: bytes, count: int) -> Residues:
     """Inverse of `pack`: uint64[count]; ValueError on length, padding or range."""
-    size = packed_bytes(ring, count)
-    if len(data) != size:
-        raise ValueError(f"residues of {len(data)} bytes, {size} expected")
-    padding = 8 * size - count * ring.bits
-    if padding and data[-1] >> (8 - padding):
-        raise ValueError("padding bits of residues are not zero")
-    words = np.zeros(size // 8 + 2, "<u8")
-    words.view(np.uint8)[:size] = np.frombuffer(data, np.uint8)
     found = np.empty(count, np.uint64)
-    _kernels.unpack_bits(words, ring.bits, found)
+    field.unpack_words(data, ring.bits, found)
     if count and int(found.max()) >= ring.modulus:
         raise ValueError("a residue is not below the prime")
     return found

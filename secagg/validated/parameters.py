@@ -105,8 +105,13 @@ class Parameters:
 
     @property
     def fewest_agreeing(self) -> int:
-        """The fewest members that must agree on an upload if nobody is away."""
+        """The fewest members that must agree on an upload, however many are away."""
         return self.members - self.away - self.corrupt
+
+
+def widest(members: int, corrupt: int, away: int) -> int:
+    """The most coefficients of a polynomial of shares, T + l, whose products surely decode."""
+    return (members - away - 2 * corrupt - 1) // 2 + 1
 
 
 def row_bound(bound: int) -> int:

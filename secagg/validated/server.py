@@ -11,30 +11,31 @@ import numpy as np
 from secagg.decoding import wrong_shares
 from secagg.errors import CapacityError, OpeningFailedError, Reason, RemoteProtocolError, blaming
 from secagg.field import lift
-from secagg.framing import Message, decode_message, decode_set, encode_set
+from secagg.framing import Message, decode_message
 from secagg.keys import check_public_key
 from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.context import Cohort
-from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import MEMBER, Answer, Confirmation, check_sender
 from secagg.oneshot.opening import OpenedSum
-from secagg.oneshot.server import OneShotServer, Outbound
+from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.spool import Spool
-from secagg.oneshot.transitions import Local, ServerPhase
+from secagg.oneshot.transitions import ServerPhase
 from secagg.server import FieldSum, Parties, require
-from secagg.tags import Usage, encode_index
+from secagg.tags import Usage
 from secagg.validated.check import decide
-from secagg.validated.client import encoded
 from secagg.validated.context import ValidatedContext
 from secagg.validated.messages import (
     Delivery,
+    FromMember,
     Trees,
     Upload,
     ValidatedHeader,
     Verdicts,
     decode_from_member,
     decode_upload,
+    encoded,
     largest_message_bytes,
+    own_bytes,
     packed_bytes,
     part_bytes,
     part_words,
@@ -48,19 +49,25 @@ from secagg.validated.sharing import slots_at
 
 
 class Sum:
-    """The sum of ciphertexts modulo q."""
+    """The sum of ciphertexts modulo q, as `Accumulator`."""
 
     def __init__(self, context: ValidatedContext) -> None:
         p = context.parameters
         self._ring, self._shape = p.ring, (p.blocks, p.ring.degree)
         self.values = np.zeros(self._shape, np.uint64)
 
-    def add(self, ciphertext: bytes, sign: int = 1) -> Residues:
-        """Add a packed ciphertext, or take one off; returns it."""
-        q, count = self._ring.q, self.values.size
-        found = unpack(self._ring, ciphertext, count).reshape(self._shape)
-        self.values = (self.values + (found if sign > 0 else q - found)) % q
+    def add(self, ciphertext: bytes) -> Residues:
+        """Add a packed ciphertext; returns it."""
+        found = self._unpacked(ciphertext)
+        self.values = (self.values + found) % self._ring.q
         return found
+
+    def subtract(self, ciphertext: bytes) -> None:
+        """Take out a ciphertext that was added."""
+        self.values = (self.values + self._ring.q - self._unpacked(ciphertext)) % self._ring.q
+
+    def _unpacked(self, ciphertext: bytes) -> Residues:
+        return unpack(self._ring, ciphertext, self.values.size).reshape(self._shape)
 
 
 class ValidatedCollection(UploadCollection):
@@ -70,8 +77,8 @@ class ValidatedCollection(UploadCollection):
         self, context: ValidatedContext, cohort: Cohort, folder: Path | None = None
     ) -> None:
         self._terms, self._cohort = context, cohort
-        self._added = Sum(context)
-        self._squares = context.squares()
+        self._sum = Sum(context)
+        self._squares = context.squares(context.elements())
         self._ciphertexts, self._seals = Spool(folder), Spool(folder)
         self._trees: dict[int, Trees] = {}
         self._headers, self._commitments = {}, {}
@@ -84,23 +91,24 @@ class ValidatedCollection(UploadCollection):
                 if len(part) != p.members * size:
                     raise ValueError(f"seals of {len(part)} bytes, not {p.members * size}")
         with blaming(sender, Reason.NOT_IN_FIELD):
-            trees = Trees.of(context, message)
+            given = values(context, message.functional)
+            trees = Trees.of(context, message, given)
             header = trees.header(message)
         if not header.is_signed(context, self._cohort.keys[sender]):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         with blaming(sender, Reason.BAD_KEY):
             check_public_key(header.ephemeral_key)
         with blaming(sender, Reason.NOT_IN_FIELD):
-            ciphertext = self._added.add(message.ciphertext)
+            ciphertext = self._sum.add(message.ciphertext)
         try:
             if encoded(context, self._functional(header, ciphertext)) != message.functional:
                 detail = "the functional is that of another upload"
                 raise RemoteProtocolError(sender, Reason.BAD_SHARE, detail)
             self._ciphertexts.put(sender, message.ciphertext)
-            self._seals.put(sender, self._columns_of(message))
+            self._seals.put(sender, self._columns_of(message, given))
         except BaseException:
             # An upload that is not kept must not be in the sum.
-            self._added.add(message.ciphertext, -1)
+            self._sum.subtract(message.ciphertext)
             raise
         self._headers[sender] = header
         self._commitments[sender] = []
@@ -108,35 +116,17 @@ class ValidatedCollection(UploadCollection):
 
     def columns(self) -> Iterator[tuple[int, bytes]]:
         """Each member, ascending, and its parts of all uploads, by sender."""
-        senders, members = sorted(self._headers), self._terms.parameters.members
-        columns = self._seals.columns(senders, self._width, members)
-        for member, column in enumerate(columns):
-            size = self._width
+        senders, p = sorted(self._headers), self._terms.parameters
+        size = own_bytes(p)
+        for member, column in enumerate(self._seals.columns(senders, size, p.members)):
             cut = (column[at : at + size] for at in range(0, len(column), size))
             paths = (self._trees[sender].paths(member) for sender in senders)
             yield member, b"".join(x for pair in zip(cut, paths, strict=True) for x in pair)
-
-    def leave_out(self, clients: frozenset[int]) -> None:  # type: ignore[override]
-        """Take the uploads of some clients off the sum; the others' are not needed any more."""
-        for client in sorted(self._headers.keys() & clients):
-            self._added.add(self._ciphertexts.get(client), -1)
-        self.clear()
-
-    def total(self) -> Sum:  # type: ignore[override]
-        """The sum of the ciphertexts of the whole round."""
-        return self._added
 
     def clear(self) -> None:
         """Forget what is spooled, and free the disk."""
         super().clear()
         self._trees.clear()
-
-    @property
-    def _width(self) -> int:
-        """Bytes that a member is sent of an upload, but for its paths."""
-        p = self._terms.parameters
-        words = p.repetitions * (2 * p.key_polynomials + 1)
-        return sum(part_bytes(p)) + packed_bytes(p.ring, words)
 
     def _functional(self, header: ValidatedHeader, ciphertext: Residues) -> Functional:
         """What the functional of an upload has to be."""
@@ -146,13 +136,12 @@ class ValidatedCollection(UploadCollection):
         elements = context.elements()
         return Functional.of(p, elements, self._squares, ciphertext, rows, challenges)
 
-    def _columns_of(self, message: Upload) -> bytes:
+    def _columns_of(self, message: Upload, given: Sequence[bytes]) -> bytes:
         """What each member is sent of an upload, member by member."""
         one, two = part_bytes(self._terms.parameters)
-        leaves = values(self._terms, message)
         return b"".join(
             message.first[j * one : (j + 1) * one] + message.second[j * two : (j + 1) * two] + each
-            for j, each in enumerate(leaves)
+            for j, each in enumerate(given)
         )
 
 
@@ -172,33 +161,24 @@ class ValidatedServer(OneShotServer):
         self._terms = context
         self._verdicts: dict[int, Mapping[int, Residues]] = {}
 
-    def receive_upload(self, client: int, data: bytes) -> None:
-        """`receive` for bytes that the transport attributes to a client."""
-        self._check_open()
+    def _decode_upload(self, data: bytes, client: int) -> Upload:
         limit = sum(upload_bytes(self._terms).values())
         message = decode_message(decode_upload, data, client, limit)
         check_sender(message, client)
-        self.receive(message)
+        return message
 
-    def receive_from_member(self, member: int, data: bytes) -> None:
-        """`receive` for bytes that the transport attributes to a member."""
-        self._check_open()
+    def _decode_from_member(self, data: bytes, member: int) -> FromMember:
         limit = largest_message_bytes(self._terms)[1]
         message = decode_message(decode_from_member, data, member, limit, MEMBER)
         check_sender(message, member, MEMBER)
-        self.receive(message)
+        return message
 
     def _on_verdicts(self, message: Verdicts) -> None:
-        context, p = self._terms, self._terms.parameters
-        member = self._committee.first(message.sender, self._complaints)
-        with blaming(member, Reason.BAD_LENGTH, MEMBER):
-            bad = frozenset(decode_set(message.bad, context.size))
-        signed = (context.hash, encode_index(member), message.bad, message.answers)
-        self._committee.check_signature(member, message.signature, Usage.COMPLAIN, signed)
+        p = self._terms.parameters
+        member, bad = self._complained(
+            message.sender, message.bad, message.signature, message.answers
+        )
         senders = sorted(self._uploads.headers.keys() - bad)
-        if not bad <= self._uploads.headers.keys():
-            detail = "complains about uploads that did not arrive"
-            raise RemoteProtocolError(member, Reason.SET_NOT_NESTED, detail, MEMBER)
         width = packed_bytes(p.ring, 3 * p.repetitions)
         with blaming(member, Reason.BAD_SHARE, MEMBER):
             if len(message.answers) != width * len(senders):
@@ -213,44 +193,20 @@ class ValidatedServer(OneShotServer):
 
     def _on_sums(self, message: Answer) -> None:
         p = self._terms.parameters
-        member = self._committee.first(message.sender, self._answers, self._confirmations)
-        parts = (message.sums, message.seeds, message.checks)
-        signed = answer_parts(self._terms, member, self._signed, *parts)
-        self._committee.check_signature(member, message.signature, Usage.ANSWER, signed)
+        member = self._answering(message)
         with blaming(member, Reason.BAD_SHARE, MEMBER):
             if message.seeds or message.checks:
                 raise ValueError("seeds or checks, of which there are none")
             self._answers[member] = unpack(p.ring, message.sums, part_words(p)[0])
 
-    def _close_collecting(self) -> Iterator[Outbound]:
-        context = self._terms
-        self._uploads.close()
-        received = self._uploads.headers
-        senders = sorted(received)
-        self._require_enough("upload", senders)
-        uploaded = encode_set(senders, context.size)
-        headers = b"".join(received[sender].encode() for sender in senders)
-        cohort = b"".join(self._cohort.keys)
-        self._move(Local.DEADLINE, ServerPhase.CHECKING)
-        return (
-            (
-                member,
-                Delivery(
-                    context=self._tag,
-                    cohort=cohort,
-                    uploaded=uploaded,
-                    headers=headers,
-                    parts=parts,
-                ),
-            )
-            for member, parts in self._uploads.columns()
-        )
+    def _delivery(self, column: bytes, **told: bytes) -> Delivery:
+        return Delivery(parts=column, **told)
 
     def _judged(self) -> tuple[Mapping[int, frozenset[int]], frozenset[int]]:
         """Whom members disagree with about which upload, and the uploads on which too few agree."""
         p = self._terms.parameters
         # With more away nobody can be judged.
-        require("check", len(self._complaints), p.members - p.away - p.corrupt)
+        require("check", len(self._complaints), p.fewest_agreeing)
         rejected = set()
         apart: dict[int, set[int]] = {member: set() for member in self._complaints}
         for sender in self._uploads.headers:
@@ -277,9 +233,10 @@ class ValidatedServer(OneShotServer):
         slots = slots_at(p, stacked[right], [members[i] for i in right], p.share_degree)
         half = ring.degree // 2
         one, other = slots.reshape(2, -1)[:, :half]
-        squares = context.squares()
+        elements = context.elements()
+        squares = context.squares(elements)
         key = np.concatenate([one, ring.by(other, ring.inverses(squares[:half]))[::-1]])
-        masks = ring.multiply(context.elements(), key)
+        masks = ring.multiply(elements, key)
         total: Sum = self._uploads.total()
         vector = ring.centre((total.values + ring.q - masks) % ring.q).reshape(-1)
         # Doubles are off by far less than a billionth: what is longer by that alone does no harm.
@@ -308,8 +265,4 @@ class ValidatedServer(OneShotServer):
         (ServerPhase.CHECKING, Verdicts): _on_verdicts,
         (ServerPhase.CONFIRMING, Confirmation): OneShotServer._on_confirmation,
         (ServerPhase.OPENING, Answer): _on_sums,
-    }
-    CLOSERS: ClassVar = {
-        **OneShotServer.CLOSERS,
-        ServerPhase.COLLECTING: _close_collecting,
     }

@@ -13,16 +13,16 @@ from numpy.typing import NDArray
 
 from secagg import Identity
 from secagg.errors import SERVER
-from secagg.field import centre, lift, required_bits
+from secagg.field import centre, lift
 from secagg.keys import AgreementKey
 from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_quorum
 from secagg.oneshot.context import Cohort, fewest_survivors
 from secagg.validated.bounds import announced_bound, least_bound
 from secagg.validated.client import ValidatedClient
-from secagg.validated.context import DEGREE, ValidatedContext
+from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum
 from secagg.validated.member import ValidatedMember
 from secagg.validated.messages import upload_bytes
-from secagg.validated.parameters import holds_bound, ring_for
+from secagg.validated.parameters import holds_bound, ring_for, widest
 from secagg.validated.ring import MAX_BITS, PrimeRing
 from secagg.validated.server import ValidatedServer
 from simulations.bench.timing import PartyClock, interleaved_seconds, peak_rss_bytes
@@ -129,7 +129,7 @@ class _Round:
         while not holds_bound(_LARGEST_RING, announced_bound(self.units, self._noise(dim))):
             self.units //= 2
         randomness = max(corrupt, 1)
-        per_polynomial = (members - 1 - 2 * corrupt - away) // 2 + 1 - randomness
+        per_polynomial = widest(members, corrupt, away) - randomness
         committee = Committee(
             kind=CommitteeKind.NAMED,
             members=tuple(Member.sign(one, session, key.public, 0, 0) for one, key in keys),
@@ -140,7 +140,6 @@ class _Round:
         )
         bound = announced_bound(self.units, self._noise(dim))
         self._least = least_bound(self.units, self._noise(dim))
-        most = int(8 * clients * (self.units + 8 * self._deviation))
         self.context = ValidatedContext(
             session_id=session,
             round_number=0,
@@ -149,7 +148,7 @@ class _Round:
             minimum_survivors=fewest_survivors(clients, 0),
             tolerated_colluders=0,
             committee=committee,
-            bits=required_bits(most),
+            bits=bits_of_sum(clients, bound),
             length=dim,
             application_digest=bytes(32),
             away=away,

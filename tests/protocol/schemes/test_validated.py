@@ -119,7 +119,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
     survivors = tuple(range(10)) if kept else (0, 1, 3, 4, 5, 6, 7, 8, 9)
     assert outcome.total.survivors == survivors
     total = Pipeline(setup)._lift.server(outcome.total.vector)
-    assert bool(abs(total[7]) > 0.9 * spike[7]) is kept
+    assert bool(abs(total[7]) > 0.5 * spike[7]) is kept
 
 
 def test_a_field_that_one_upload_would_overflow_is_refused() -> None:

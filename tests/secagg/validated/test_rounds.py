@@ -31,7 +31,7 @@ from secagg.oneshot.messages import Answer
 from secagg.oneshot.states import MemberParty
 from secagg.storage import TokenFolder, resume, suspend
 from secagg.tags import Usage, encode_index
-from secagg.validated.client import ValidatedClient, encoded, squared_norm
+from secagg.validated.client import ValidatedClient, squared_norm
 from secagg.validated.context import ValidatedContext, exact_unit
 from secagg.validated.member import ValidatedMember, checked
 from secagg.validated.messages import (
@@ -46,6 +46,7 @@ from secagg.validated.messages import (
     decode_to_member,
     decode_upload,
     delivered_bytes,
+    encoded,
     leaf,
     pack,
     part_bytes,
@@ -53,6 +54,7 @@ from secagg.validated.messages import (
     seal_label,
     unpack,
     upload_bytes,
+    values,
 )
 from secagg.validated.proof import Rows
 from secagg.validated.ring import PrimeRing
@@ -119,9 +121,14 @@ def upload_of(data: bytes) -> Upload:
     return decode_message(decode_upload, data, 0, len(data))
 
 
+def header_of(message: Upload) -> ValidatedHeader:
+    """The header of an upload, by its sender."""
+    return Trees.of(CONTEXT, message, values(CONTEXT, message.functional)).header(message)
+
+
 def signed(message: Upload) -> bytes:
     """A changed upload as its sender, who is malicious, signs it."""
-    header = Trees.of(CONTEXT, message).header(message)
+    header = header_of(message)
     identity = kit.identity("client", message.sender)
     signature = identity.sign(Usage.UPLOAD, *header.signed_parts(CONTEXT))
     return encode_message(replace(message, signature=signature))
@@ -130,7 +137,7 @@ def signed(message: Upload) -> bytes:
 def completed(message: Upload) -> Upload:
     """A changed upload with the functional that its roots ask for."""
     collection = ValidatedCollection(CONTEXT, kit.cohort(CLIENTS))
-    p, header = CONTEXT.parameters, Trees.of(CONTEXT, message).header(message)
+    p, header = CONTEXT.parameters, header_of(message)
     ciphertext = unpack(p.ring, message.ciphertext, p.ring.degree).reshape(1, -1)
     functional = collection._functional(header, ciphertext)
     return replace(message, functional=encoded(CONTEXT, functional))
@@ -368,7 +375,7 @@ def test_a_member_answers_on_its_own_part_alone() -> None:
     }
     party, p = played.members[2]._party, CONTEXT.parameters
     message = upload_of(UPLOADS[0])
-    header = Trees.of(CONTEXT, message).header(message)
+    header = header_of(message)
     sender = kit.identity("client", 0).public
     mine, other = (deliveries[j].parts[: delivered_bytes(p, j)] for j in (2, 3))
     checked(party, header, sender, mine)
@@ -495,7 +502,7 @@ BOUND: Mapping[str, set[str]] = {
 
 @pytest.mark.parametrize("what", BOUND)
 def test_everything_is_bound_to_what_it_stands_for(what: str) -> None:
-    header = Trees.of(CONTEXT, upload_of(UPLOADS[0])).header(upload_of(UPLOADS[0]))
+    header = header_of(upload_of(UPLOADS[0]))
     usual: dict[str, Any] = {
         **{name: getattr(header, name) for name in BOUND["digest"] - {"context"}},
         **{"context": CONTEXT, "member": 2, "given": b"given", "part": FIRST},
@@ -611,7 +618,7 @@ def test_one_changed_bit_of_somebody_corrupt_spoils_no_sum(
 
 def test_headers_are_read_as_they_were_written() -> None:
     message = upload_of(UPLOADS[2])
-    header = Trees.of(CONTEXT, message).header(message)
+    header = header_of(message)
     assert ValidatedHeader.decode(2, header.encode()) == header
 
 
@@ -619,8 +626,8 @@ def test_headers_are_read_as_they_were_written() -> None:
     ("changes", "name"),
     [
         ({"members": 7}, "members"),
-        ({"ring_bits": 41}, "bits"),
-        ({"ring_bits": 51}, "bits"),
+        ({"ring_bits": 41}, "ring_bits"),
+        ({"ring_bits": 51}, "ring_bits"),
         ({"bound": 10**12}, "bound"),
         ({"away": -1}, "away"),
         ({"unit": 0}, "unit"),
@@ -645,7 +652,7 @@ def test_what_a_context_cannot_do() -> None:
     assert caught.value.argument == "removal"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ParameterError, match="nonce"):
         patch.setattr(PrimeRing, "square", lambda *_: np.arange(4))
-        CONTEXT.squares()
+        CONTEXT.squares(CONTEXT.elements())
 
 
 def test_every_term_is_in_the_hash() -> None:
