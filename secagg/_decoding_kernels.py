@@ -1,15 +1,43 @@
-"""Compiled loops that find wrong shares over GF(p), p a prime below 2^50."""
+"""Compiled loops that find wrong shares over GF(p), p a prime below 2^50.
+
+The prime of pairwise and one-shot shares, 2^31 - 1, has its own sums of products: reduced once.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg._prime_kernels import minus, plus, power, reciprocal, times
+from secagg._prime_kernels import minus, plus, power, reciprocal
+from secagg._prime_kernels import times as times_of_any
+from secagg._shamir_kernels import _MERSENNE_31, _reduce_31
 from veilsum.compiled import compiled, sample
 
-PRIME = np.uint64(0x7FFF_FFFF)
-"""For known answers."""
+PRIME = np.uint64(_MERSENNE_31)
+"""Also of known answers."""
+
+
+@compiled()
+def times(a: Any, b: Any, p: Any, ratio: Any) -> Any:
+    """The product of residues."""
+    return _reduce_31(a * b) if p == PRIME else times_of_any(a, b, p, ratio)
+
+
+@compiled()
+def dot(one: NDArray[np.uint64], other: NDArray[np.uint64], p: Any, ratio: Any) -> Any:
+    """The inner product of vectors of residues, of less than 2^31 of them."""
+    total = np.uint64(0)
+    if p == PRIME:
+        for i in range(one.size):
+            value = one[i] * other[i]
+            # Below 2^32.
+            total += (value & PRIME) + (value >> np.uint64(31))
+        return _reduce_31(total)
+    for i in range(one.size):
+        total = plus(total, times_of_any(one[i], other[i], p, ratio), p)
+    return total
 
 
 @compiled(
@@ -45,10 +73,7 @@ def syndromes(
     powers = np.ones(m, np.uint64)
     for j in range(count):
         for h in range(limbs):
-            total = np.uint64(0)
-            for i in range(m):
-                total = plus(total, times(scaled[h, i], powers[i], p, ratio), p)
-            sums[h, j] = total
+            sums[h, j] = dot(scaled[h], powers, p, ratio)
         for i in range(m):
             powers[i] = times(powers[i], points[i], p, ratio)
 
@@ -82,11 +107,12 @@ def joint_recurrence(
     places = np.full(limbs, -1, np.int64)
     inverses = np.ones(limbs, np.uint64)
     shorter = np.empty(count + 1, np.uint64)
+    # The last element first, so that both vectors of a product are read forward.
+    backward = sequences[:, ::-1].copy()
     for n in range(count):
         for h in range(limbs):
-            total = np.uint64(0)
-            for j in range(min(length, n) + 1):
-                total = plus(total, times(locator[j], sequences[h, n - j], p, ratio), p)
+            terms, first = min(length, n) + 1, count - 1 - n
+            total = dot(locator[:terms], backward[h, first : first + terms], p, ratio)
             if total == np.uint64(0):
                 continue
             shift = n - places[h]

@@ -52,7 +52,7 @@ class UploadCollection:
     def take(self, message: Upload) -> None:
         """Check an upload and add it: the only one of a client of the cohort, in this context."""
         context, sender = self._context, message.sender
-        expected = context.committee.size * self._seal_bytes
+        expected = self.bytes_for_members
         if len(message.seals) != expected:
             raise RemoteProtocolError(
                 sender, Reason.BAD_LENGTH, f"seals of {len(message.seals)} bytes, not {expected}"
@@ -78,6 +78,11 @@ class UploadCollection:
             raise
         self._headers[sender] = header
         self._commitments[sender] = commitments
+
+    @property
+    def bytes_for_members(self) -> int:
+        """Of one upload, for all members together, as they are spooled."""
+        return self._context.committee.size * self._seal_bytes
 
     def close(self) -> None:
         """No more uploads come."""

@@ -126,6 +126,19 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
         """Close the round as `close_round` does, and encode its messages."""
         return ((to, encode_message(message)) for to, message in self.close_round())
 
+    def deliveries(self) -> Iterator[Outbound]:
+        """What members are sent of the uploads so far."""
+        received = self._uploads.headers
+        senders = sorted(received)
+        told = {
+            "context": self._tag,
+            "cohort": b"".join(self._cohort.keys),
+            "uploaded": encode_set(senders, self._context.size),
+            "headers": b"".join(received[sender].encode() for sender in senders),
+        }
+        columns = self._uploads.columns()
+        return ((member, self._delivery(column, **told)) for member, column in columns)
+
     def open(self) -> FieldSum:
         """Open the sum of the keys, take the masks off, and release the sum."""
         self._check_open()
@@ -186,20 +199,10 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
     # -- deadlines ----------------------------------------------------------------------------
 
     def _close_collecting(self) -> Iterator[Outbound]:
-        context = self._context
         self._uploads.close()
-        received = self._uploads.headers
-        senders = sorted(received)
-        self._require_enough("upload", senders)
-        told = {
-            "context": self._tag,
-            "cohort": b"".join(self._cohort.keys),
-            "uploaded": encode_set(senders, context.size),
-            "headers": b"".join(received[sender].encode() for sender in senders),
-        }
+        self._require_enough("upload", sorted(self._uploads.headers))
         self._move(Local.DEADLINE, ServerPhase.CHECKING)
-        columns = self._uploads.columns()
-        return ((member, self._delivery(column, **told)) for member, column in columns)
+        return self.deliveries()
 
     def _delivery(self, column: bytes, **told: bytes) -> Message:
         """What a member is sent, with its own part of all uploads."""

@@ -114,6 +114,12 @@ class ValidatedCollection(UploadCollection):
         self._commitments[sender] = []
         self._trees[sender] = trees
 
+    @property
+    def bytes_for_members(self) -> int:
+        """As `UploadCollection.bytes_for_members` says: without the paths."""
+        p = self._terms.parameters
+        return p.members * own_bytes(p)
+
     def columns(self) -> Iterator[tuple[int, bytes]]:
         """Each member, ascending, and its parts of all uploads, by sender."""
         senders, p = sorted(self._headers), self._terms.parameters

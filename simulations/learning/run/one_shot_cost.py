@@ -25,25 +25,18 @@ from protocol.round.history import ClientHistory
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.parameters import RoundParameters
+from protocol.round.validated_setup import ValidatedSetup
 from protocol.schemes.one_shot import local_committee, one_shot_of, one_shot_setup, trusted_of
 from secagg import Identity
-from secagg.framing import encode_message, encode_set, split_items
-from secagg.keys import AgreementKey
+from secagg.framing import encode_message, split_items
+from secagg.keys import KEY_BYTES, AgreementKey
 from secagg.merkle import HASH_BYTES
-from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.header import Header
 from secagg.oneshot.member import share_of
-from secagg.oneshot.messages import (
-    Delivery,
-    context_tag,
-    decode_upload,
-    largest_delivery_bytes,
-    seal_bytes,
-    upload_bytes,
-)
 from secagg.oneshot.spool import IN_MEMORY_BYTES
 from secagg.oneshot.states import MemberParty
 from secagg.terms import SESSION_ID_BYTES
+from secagg.validated.member import checked
 
 SAMPLE: Final = 15
 """Clients that are played, after a first that compiles."""
@@ -114,8 +107,8 @@ def one_shot_cost(
     setup = one_shot_setup(plan, parameters, keys, members, _SESSION, 0)
     trusted, registry = trusted_of(plan, committee), frozenset(keys)
     policy = client_policy(plan, None, trusted.named, trusted.draw)
-    context, cohort = setup.context, setup.known_cohort()
-    uploads = UploadCollection(context, cohort)
+    context, uploads = setup.context, setup.uploads()
+    server = setup.server(uploads)
     # The last member, who is none of the clients that are played.
     last = context.committee.size - 1
     key = context.committee.members[last].identity
@@ -127,46 +120,44 @@ def one_shot_cost(
         history = ClientHistory(policy.goal)
         client = OneShotRoundClient(identities[index], registry, policy, history)
         client.join(setup.announce(index), parameters.model_digest)
-        data = client.submit(update)
-        uploads.take(decode_upload(data, index, len(data)))
+        server.receive_upload(index, client.submit(update))
 
     clients = [_seconds(partial(play, index)) for index in played]
     party = MemberParty(context, last, seat, sealing[key], None, registry)
     column = dict(uploads.columns())[last]
-    seals = split_items(column, seal_bytes(context), len(played))
+    width, opened = len(column) // len(played), _OPENED[setup.KIND]
+    kept: list[NDArray[Any]] = []
+
+    def look(index: int, part: bytes) -> None:
+        kept.append(opened(party, uploads.headers[index], keys[index], part))
+
     shares = [
-        _seconds(partial(share_of, party, uploads.headers[index], keys[index], seal))
-        for index, seal in zip(played, seals, strict=True)
+        _seconds(partial(look, index, part))
+        for index, part in zip(played, split_items(column, width, len(played)), strict=True)
     ]
     member = committee.member(_SESSION, key)
     member.join(setup.announce_to_member(last if setup.adding_members else None))
-    delivery = _seconds(partial(member.receive, _delivery(setup, uploads.headers, column)))
-    parts, header = upload_bytes(context), uploads.headers[played[0]]
+    message = encode_message(dict(server.deliveries())[last])
+    delivery = _seconds(partial(member.receive, message))
+    header = uploads.headers[played[0]]
     return OneShotCost(
         members=context.committee.size,
         client_seconds=statistics.median(clients[1:]),
         member_seconds=statistics.median(shares[1:]),
         delivery_seconds=delivery,
-        ciphertext_bytes=parts["ciphertext"],
-        seals_bytes=parts["seals"],
-        share_bytes=context.layout.share_bytes + _held(header),
+        ciphertext_bytes=setup.vector_bytes,
+        seals_bytes=uploads.bytes_for_members,
+        share_bytes=kept[0].nbytes + _held(header),
         header_bytes=_held(header) + context.seeds * sys.getsizeof(bytes(HASH_BYTES)),
-        delivery_bytes=largest_delivery_bytes(context) // context.size,
+        delivery_bytes=KEY_BYTES + len(header.encode()) + width,
     )
 
 
-def _delivery(setup: OneShotSetup, headers: Mapping[int, Header], seals: bytes) -> bytes:
-    """A member's first message, for some uploads."""
-    context = setup.context
-    return encode_message(
-        Delivery(
-            context=context_tag(context),
-            cohort=b"".join(setup.known_cohort().keys),
-            uploaded=encode_set(headers, context.size),
-            headers=b"".join(headers[sender].encode() for sender in sorted(headers)),
-            seals=seals,
-        )
-    )
+_OPENED: Final[Mapping[str, Callable[..., NDArray[Any]]]] = {
+    OneShotSetup.KIND: share_of,
+    ValidatedSetup.KIND: lambda *about: checked(*about)[0],
+}
+"""What a member does with each upload, by scheme: the share that it keeps."""
 
 
 def _held(header: Header) -> int:

@@ -10,9 +10,12 @@ import pytest
 from one_shot_worlds import DIMENSION, plan_of, update
 
 from protocol.planning.deployment import plan_deployment
+from protocol.schemes import Validated
+from protocol.schemes.committee import Named
 from protocol.schemes.one_shot import local_committee, one_shot_setup
 from protocol.training.local import local_aggregator
 from secagg import Identity
+from secagg.framing import FRAME_BYTES
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.spool import IN_MEMORY_BYTES, Spool
@@ -53,9 +56,16 @@ def test_a_million_clients_on_one_rank_and_on_many() -> None:
     assert many.memory == 1_000_000 * (700 + 800 + 1800) + 1000 * 50_000
 
 
-@pytest.fixture(scope="module", params=list(CommitteeKind), ids=lambda kind: str(kind.value))
+VALIDATED = Validated(committee=Named(size=8, corrupt=1, away=1))
+PLANS = {
+    **{str(kind.value): plan_of(kind) for kind in CommitteeKind},
+    "validated": plan_of(CommitteeKind.NAMED, scheme=VALIDATED),
+}
+
+
+@pytest.fixture(scope="module", params=PLANS.values(), ids=list(PLANS))
 def cost(request: pytest.FixtureRequest) -> Iterator[tuple[Any, OneShotCost]]:
-    plan = plan_of(request.param)
+    plan = request.param
     deployment = plan_deployment(plan, SketchSpec.identity(DIMENSION))
     yield plan, one_shot_cost(plan, deployment.parameters, update(0))
 
@@ -78,7 +88,7 @@ def test_bytes_are_those_of_a_round(
     def receives(self: OneShotMember, data: bytes) -> bytes:
         answer = receive(self, data)
         if isinstance(state := self._state, Checked):
-            assert len(data) <= plan.cohort * (each.delivery_bytes + 1)
+            assert len(data) <= plan.cohort * (each.delivery_bytes + 1) + FRAME_BYTES
             kept.append(state.shares.nbytes + sum(map(module._held, state.headers)))
         return answer
 
