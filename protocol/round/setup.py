@@ -14,6 +14,8 @@ from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from dp import BinomialMechanism, CoinSchedule
 from dp.mechanisms import DistributedMechanism
@@ -168,6 +170,11 @@ class RoundEncoding(ABC):
     def adding_members(self) -> int:
         """Members of a committee who add noise as well, and take a part of it back."""
         return 0
+
+    def accepts(self, vector: NDArray[np.int64]) -> bool:
+        """Whether a client that sends such integers, int64[length], stays in the sum: all do."""
+        del vector
+        return True
 
     @property
     def error_variance(self) -> float:

@@ -73,7 +73,7 @@ class ValidatedSetup(OneShotSetup):
         return bound_of(self.parameters, least_bound, self.context.unit)
 
     def accepts(self, vector: NDArray[np.int64]) -> bool:
-        """Whether a client's integers, int64[length], are within the bound, but for errors."""
+        """As `RoundEncoding.accepts` says: within the bound, but for errors."""
         values = self.context.unit * vector.astype(np.float64)
         return float(values @ values) <= self.context.bound
 

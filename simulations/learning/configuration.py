@@ -267,6 +267,40 @@ class Denoise(Section):
     )
 
 
+class AttackersTable(Section):
+    """Clients who send something else than what they trained, the same ones in all rounds."""
+
+    fraction: float = Field(ge=0, lt=0.5, description="share of all clients")
+    kind: Literal["sign-flip", "scaled", "spike", "direction"] = Field(
+        default="sign-flip",
+        description="what they send: the negative of what they trained; that itself; one "
+        "coordinate; one random direction, the same for all",
+    )
+    length: float = Field(
+        default=1.0,
+        gt=0,
+        description="of what they send, in clipping norms: above 1 they leave the clip out, and "
+        "validated rounds leave them out beyond the bound",
+    )
+
+
+class Robust(Section):
+    """A rule in place of the mean that withstands some malicious clients."""
+
+    rule: Literal["median", "trimmed-mean", "krum", "group-median"] = Field(
+        description="of the clipped updates, which a trusted server sees (plain); or the median of "
+        "the means of disjoint groups, each a secure sum (real, ideal)",
+    )
+    corrupt: int = Field(
+        ge=1, description="malicious clients of a cohort, f; there are 2 f + 1 groups"
+    )
+
+    @property
+    def groups(self) -> int:
+        """Disjoint groups of a cohort."""
+        return 2 * self.corrupt + 1
+
+
 class RunConfig(PlanTables):
     """One federated run.
 
@@ -287,6 +321,8 @@ class RunConfig(PlanTables):
     powersgd: PowerSgd | None = None
     clipping: Clipping | None = None
     denoise: Denoise | None = None
+    attackers: AttackersTable | None = None
+    robust: Robust | None = None
 
     def check(self, ranks: int = 1) -> None:
         """See that the sections fit together; the error tells of all that do not."""
@@ -315,6 +351,10 @@ class RunConfig(PlanTables):
     def _not_divisible(self, ranks: int) -> Iterator[ConfigurationError]:
         """What keeps processes from sharing a cohort."""
         scheme = self.scheme.build()
+        for name in ("attackers", "robust"):
+            if getattr(self, name) is not None:
+                valid = "left out, or one process"
+                yield ConfigurationError(name, f"given for {ranks} ranks", valid, Remedy.LEFT_OUT)
         if self.engine.aggregator == "real" and not scheme.DIVISIBLE:
             problem = f"{scheme.KIND} rounds among {ranks} ranks"
             valid = (
@@ -344,6 +384,7 @@ class RunConfig(PlanTables):
             valid = "left out: clients add none"
             problem = f"given for {aggregator}"
             yield ConfigurationError("noise.mechanism", problem, valid, Remedy.LEFT_OUT)
+        yield from self._attacked()
         if aggregator == "plain":
             if self.engine.insecure_seed is not None:
                 valid = "left out: plain averaging has no secrets, and repeats with seed"
@@ -353,6 +394,27 @@ class RunConfig(PlanTables):
             if self.denoise is not None:
                 valid = "left out: plain averaging has no noise"
                 yield ConfigurationError("denoise", "given for plain", valid, Remedy.LEFT_OUT)
+
+    def _attacked(self) -> Iterator[ConfigurationError]:
+        """What attackers, and rules against them, do not go together with."""
+        sums = self.engine.aggregator in ("real", "ideal")
+        other = self.powersgd or self.clipping or self.local_dp or self.denoise
+        for name in ("attackers", "robust"):
+            if getattr(self, name) is not None and other is not None:
+                problem = "given together with powersgd, clipping, local_dp or denoise"
+                yield ConfigurationError(name, problem, "one of them", Remedy.LEFT_OUT)
+        robust = self.robust
+        if robust is None:
+            return
+        grouped = robust.rule == "group-median"
+        if grouped != sums or self.engine.aggregator not in ("real", "ideal", "plain"):
+            problem = f"value {robust.rule!r} for {self.engine.aggregator}"
+            valid = "group-median for real or ideal; median, trimmed-mean or krum for plain"
+            yield ConfigurationError("robust.rule", problem, valid)
+        most = (self.cohort.size // 2 - 1) // 2 if grouped else (self.cohort.size - 3) // 2
+        if robust.corrupt > most:
+            problem = f"value {robust.corrupt} of {self.cohort.size} clients"
+            yield ConfigurationError("robust.corrupt", problem, f"at most {most}", most)
 
     @property
     def participations(self) -> int:

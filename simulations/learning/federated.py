@@ -31,6 +31,7 @@ from secagg import Mode
 from simulations.common.compiling import CompileTimer
 from simulations.common.failures import DivergedError, RankError
 from simulations.common.ranks import device_of
+from simulations.learning.attackers import AttackedUpdates, Attackers
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
 from simulations.learning.models import (
@@ -199,6 +200,7 @@ class Federation:
             task = build_task(config.task.model, DataShape.of(data), options)
         self.task = task
         self._local = config.local.build()
+        self._attackers = Attackers(config)
         self.members = self._partition()
         self._test = self._test_split()
         self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
@@ -273,7 +275,9 @@ class Federation:
             executor=self._executor,
             only=chunks,
         )
-        made = CohortUpdates(updates, chunks)
+        made: Any = CohortUpdates(updates, chunks)
+        if self._attackers.clients:
+            made = AttackedUpdates(made, self._attackers, clients)
         return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))
 
     @property

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 CAMPAIGNS: Final = {
     "adaptive-mean": "mean estimation with autotuned sketches: error and size, in two forms",
+    "attackers": "malicious clients under sums, validated sums and robust rules: accuracy",
     "autotune": "autotuned sketches: accuracy and rate by controller, beside fixed rates",
     "compression": "gradient compression under example-level privacy: accuracy, bytes, errors",
     "correlated": "noise that comes back over rounds, beside independent noise and a matrix",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from dp import Ledger
@@ -21,6 +22,7 @@ from protocol.training.power import SUMS, PowerState, PowerTraining
 from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.records import Notes
 from secagg.terms import SESSION_ID_BYTES
+from simulations.learning.attackers import AttackedAggregator, Attackers
 from simulations.learning.configuration import Clipping, RunConfig
 from simulations.learning.insecure import notes_of
 from simulations.learning.local_dp.journal import MemoryJournal
@@ -38,6 +40,7 @@ from simulations.learning.sources.clipped import restored as clipping_restored
 from simulations.learning.sources.denoised import DenoisedMean, of_source
 from simulations.learning.sources.local import PLACE, Channel, LocalMean
 from simulations.learning.sources.power import PowerMean, restored
+from simulations.learning.sources.robust import GroupMedian, RobustMean
 from simulations.learning.sources.secure_levels import SecureLevels
 from sketch import PublicSeed
 from sketch.factors import FactorShapes
@@ -74,7 +77,8 @@ def _bare(
     """The source without a filter."""
     state, dimension = checkpoint.training if checkpoint else None, layers.dimension
     if config.engine.aggregator == "plain":
-        return PlainMean(ranks)
+        robust = config.robust
+        return RobustMean(robust, config.privacy.clip_l2) if robust else PlainMean(ranks)
     if config.engine.aggregator == "central":
         controller = config.sketch.build(config.rounds)
         return CentralMean(config, controller, dimension, state, executor, ranks, arrays)
@@ -94,7 +98,8 @@ def _bare(
         clipped = _clipped(config.clipping, config.privacy, training, arrays)
         return ClippedMean(clipped, identities, secrets.begin, ranks, notes)
     training = _private(config, dimension, secrets, state, ledger, executor, ranks)
-    return PrivateMean(training, identities, secrets.begin, ranks, notes)
+    sums = PrivateMean(training, identities, secrets.begin, ranks, notes)
+    return GroupMedian(sums, config.robust.groups) if config.robust else sums
 
 
 def _private(
@@ -107,6 +112,8 @@ def _private(
     ranks: Ranks,
 ) -> PrivateTraining:
     plan = training_plan(config)
+    if config.robust is not None:
+        plan = replace(plan, cohort=plan.cohort // config.robust.groups)
     controller = config.sketch.build(config.rounds)
     if state is not None and plan.noise.remembered and config.engine.aggregator == "real":
         raise ConfigurationError(
@@ -208,7 +215,24 @@ def _aggregator(
     executor: Executor,
     ranks: Ranks,
 ) -> Aggregator:
-    """The real protocol, or the sum that it computes."""
+    """The real protocol, or the sum that it computes, with what attackers add to it."""
+    attackers, identities = Attackers(config), secrets.identities(config.task.population)
+    aggregator = _honest(config, plan, dimension, secrets, executor, ranks)
+    if attackers.table is None or attackers.table.length <= 1.0:
+        return aggregator
+    keys = [identities[client].public for client in attackers.clients]
+    return AttackedAggregator(aggregator, keys, attackers.table.length)
+
+
+def _honest(
+    config: RunConfig,
+    plan: TrainingPlan,
+    dimension: int | None,
+    secrets: RunSecrets,
+    executor: Executor,
+    ranks: Ranks,
+) -> Aggregator:
+    """The same without attackers."""
     identities = secrets.identities(config.task.population)
     committee = None
     if plan.scheme.SEATS:

@@ -1,0 +1,1 @@
+"""Malicious clients under sums, validated sums and robust rules: `veilsum reproduce attackers`."""

@@ -1,0 +1,291 @@
+"""Malicious clients under sums, validated sums and robust rules: `veilsum reproduce attackers`.
+
+Every arm trains at a rate of its own, chosen without attackers on held-out examples. Then a share
+of the clients attacks: at the clipping norm, just within the bound of validated sums, and far
+beyond it, where those leave them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+from typing import Any, Final
+
+from matplotlib.figure import Figure
+
+from protocol.checks import of_kind
+from protocol.planning.configuration import parse
+from protocol.planning.deployment import plan_deployment
+from protocol.schemes.validated import BoundChoice
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.learning.configuration import RunConfig
+from simulations.learning.models import DataShape, ModelOptions, build_task
+from simulations.learning.noise_schedule import training_plan
+from simulations.reproduce.engine.campaign import Campaign
+from simulations.reproduce.engine.claims import OURS, Claim, above, gain, half_width
+from simulations.reproduce.engine.federated import data_of, run_of
+from simulations.reproduce.engine.plots import Style, curves, dress, panels
+from simulations.reproduce.engine.render import Column, Part, percent, pivot, rates_table, table
+from simulations.reproduce.engine.rows import Figures, Row, first, where
+from simulations.reproduce.engine.store import Cell
+from simulations.reproduce.engine.study import Study
+from simulations.reproduce.engine.tuning import at_own_rates, climb, grouped
+
+PLAIN, VALIDATED, GROUPS = "secure sum", "validated sum", "median of 5 secure sums"
+MEDIAN, TRIMMED, KRUM = "median", "trimmed mean", "Krum"
+ARMS: Final = {
+    PLAIN: ORANGE,
+    VALIDATED: BLUE,
+    GROUPS: GREEN,
+    MEDIAN: PINK,
+    TRIMMED: SKY,
+    KRUM: GREY,
+}
+RULES: Final = {MEDIAN: "median", TRIMMED: "trimmed-mean", KRUM: "krum"}
+"""Of a trusted server, without noise: no arm of this system."""
+COMMITTEE: Final = {"kind": "named", "size": 16, "corrupt": 2, "away": 2}
+
+CLIP, BOUND, FAR = "sign flip, 1 clip", "sign flip, the bound", "sign flip, 100 clips"
+DIRECTION = "one direction, the bound"
+ATTACKS: Final = {CLIP: "sign-flip", BOUND: "sign-flip", DIRECTION: "direction", FAR: "sign-flip"}
+BELOW: Final = 0.98  # of the bound that vectors have: errors are in it too
+
+VALIDATION: Final = 0.2  # share of the training examples on which rates are chosen
+FINAL: Final = 0.35  # the server's last rate over its first
+SLACK: Final = 0.01  # of accuracy: a loss that is surely smaller is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A task, and how many of its clients attack."""
+
+    data: str = "digits"  # a data set by name
+    model: str = "mlp"
+    clients: str = "dirichlet"  # how examples are divided
+    population: int = 100
+    cohort: int = 100  # clients of a round
+    rounds: int = 24
+    local_rate: float = 0.3  # of a client's steps
+    clip: float = 0.7
+    epsilon: float = 8.0  # of a client over the whole run
+    rate: float = 4.0  # of the sketch
+    first_rate: float = 2.0  # of the server, where the search begins
+    fractions: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2)
+    attacks: tuple[str, ...] = tuple(ATTACKS)
+    steps: int = 2  # by factors of two up or down from the first rate
+    seeds: int = 3
+
+    def config(self, arm: str, rate: float, seed: int) -> RunConfig:
+        """Return an arm without attackers."""
+        size = self.cohort // 5 if arm == GROUPS else self.cohort
+        raw: dict[str, Any] = {
+            "seed": seed,
+            "rounds": self.rounds,
+            "task": {
+                "data": self.data,
+                "model": self.model,
+                "clients": self.clients,
+                "population": self.population,
+                "minimum_examples": 3,
+            },
+            "local": {"learning_rate": self.local_rate, "steps": 8, "batch_size": 8},
+            "server": {"learning_rate": rate, "final_learning_rate": FINAL * rate},
+            "privacy": {"epsilon": self.epsilon, "delta": 1e-5, "clip_l2": self.clip},
+            # Validation leaves attackers out, who count as lost; all noise is made for as many.
+            "cohort": {
+                "size": self.cohort,
+                "tolerated_dropouts": size // 5,
+                "tolerated_colluders": size // 20,
+            },
+            "sketch": {"controller": "fixed", "rate": self.rate, "rows": 3},
+            "engine": {"workers": 1},
+        }
+        if arm in RULES:
+            raw["robust"] = {"rule": RULES[arm], "corrupt": self.cohort // 5}
+            raw["engine"]["aggregator"] = "plain"
+        else:
+            raw["noise"] = {"mechanism": "discrete-gaussian"}
+        if arm == VALIDATED:
+            raw["scheme"] = {"kind": "validated", "committee": COMMITTEE}
+        if arm == GROUPS:
+            raw["robust"] = {"rule": "group-median", "corrupt": 2}
+        return parse(raw, RunConfig)
+
+
+def bound_of(config: RunConfig) -> float:
+    """Return the bound of validated rounds, in clipping norms."""
+    options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
+    task = build_task(config.task.model, DataShape.of(data_of(config)), options)
+    plan = training_plan(config)
+    first_sketch = config.sketch.build(config.rounds).initial(task.dimension, plan.prior).spec
+    return of_kind("priced", plan_deployment(plan, first_sketch).priced, BoundChoice).bound
+
+
+def run(config: RunConfig, trial: bool) -> dict[str, Any]:
+    """Run a configuration."""
+    ran = run_of(config, data_of(config, VALIDATION if trial else 0.0))
+    last = ran.last
+    return {
+        "accuracy": ran.accuracy,
+        "loss": last.get("loss"),
+        "dimension": last.get("dimension"),
+        "size": last.get("sketch_size"),
+        "survivors": last.get("survivors"),
+        "epsilon": last.get("epsilons", {}).get("guaranteed"),
+    }
+
+
+def figures_of(study: Study[Plan]) -> dict[str, Any]:
+    """Choose a rate for every arm, run it, and run it with attackers."""
+    plan = study.plan
+
+    def cell(arm: str, rate: float, seed: int, trial: bool) -> Cell:
+        name = f"{arm.replace(' ', '-')}-{rate:g}-{seed}" + ("-trial" if trial else "")
+        return Cell(name, run, (plan.config(arm, rate, seed), trial))
+
+    rated = at_own_rates(
+        study,
+        dict.fromkeys(ARMS, plan.first_rate),
+        cell,
+        factor=2.0,
+        search=lambda: climb(0, plan.steps),
+    )
+    bound = bound_of(plan.config(VALIDATED, plan.first_rate, study.seed))
+    lengths = {CLIP: 1.0, BOUND: BELOW * bound, DIRECTION: BELOW * bound, FAR: 100.0}
+    asked = list(product(ARMS, plan.attacks, plan.fractions))
+
+    def attacked(arm: str, attack: str, fraction: float, seed: int) -> Cell:
+        # A trusted server clips: beyond, nothing changes.
+        length = 1.0 if arm in RULES else lengths[attack]
+        table = {"fraction": fraction, "kind": ATTACKS[attack], "length": length}
+        config = plan.config(arm, rated[arm].rate, seed).model_dump(exclude_none=True)
+        name = f"{arm}-{attack}-{fraction:g}-{seed}".replace(" ", "-").replace(",", "")
+        return Cell(name, run, (parse({**config, "attackers": table}, RunConfig), False))
+
+    groups = [[attacked(*each, seed) for seed in study.seeds] for each in asked]
+    found = dict(zip(asked, grouped(study, groups), strict=True))
+    clean = [_result(arm, "nobody", 0.0, rated[arm].runs) for arm in ARMS]
+    one = rated[VALIDATED].runs[0]
+    return {
+        "seeds": list(study.seeds),
+        "data": plan.data,
+        "dimension": one["dimension"],
+        "numbers": one["size"],
+        "epsilon": one["epsilon"],
+        "bound": bound,
+        "results": [*clean, *(_result(*each, runs) for each, runs in found.items())],
+        "rates": [{"name": arm, "tried": each.tried} for arm, each in rated.items()],
+    }
+
+
+def _result(arm: str, attack: str, fraction: float, runs: list[Row]) -> dict[str, Any]:
+    accuracies = [float(run["accuracy"]) for run in runs]
+    losses = [float(run["loss"]) for run in runs if run["loss"] is not None]
+    return {
+        "arm": arm,
+        "attack": attack,
+        "fraction": fraction,
+        "accuracy": fmean(accuracies),
+        "half_width": half_width(accuracies),
+        "accuracies": accuracies,
+        "loss": fmean(losses) if losses else None,
+        "survivors": min((run["survivors"] for run in runs if run["survivors"]), default=None),
+    }
+
+
+ACCURACY: Final = percent("", "accuracy", "half_width")
+CLEAN: Final = (
+    Column("", "arm"),
+    percent("accuracy, %", "accuracy", "half_width"),
+    Column("test loss", "loss", ".3f"),
+)
+
+
+def _parts(figures: Figures) -> Iterator[Part]:
+    rows = figures["results"]
+    yield table("Nobody attacks", CLEAN, where(rows, attack="nobody"), brief=True)
+    for attack in figures["plan"]["attacks"]:
+        yield pivot(
+            f"Accuracy, %: {attack}",
+            (Column("share of attackers", "arm"),),
+            "fraction",
+            ACCURACY,
+            where(rows, attack=attack),
+            head="{:.0%}".format,
+            brief=True,
+        )
+    yield rates_table(figures["rates"])
+
+
+def claims(figures: Figures) -> Iterator[Claim]:
+    """Yield what validation costs where nobody attacks, and what it saves where somebody does."""
+
+    def of(arm: str, attack: str = "nobody", fraction: float = 0.0) -> list[float]:
+        row = first(figures["results"], arm=arm, attack=attack, fraction=fraction)
+        found: list[float] = row["accuracies"]
+        return found
+
+    def claim(said: str, one: list[float], other: list[float], slack: float = 0.0) -> Claim:
+        found = gain(one, other)
+        verdict = above(found, -slack)
+        return Claim.about(said, OURS, found, verdict, "same seeds", tolerance=slack)
+
+    said = "without attackers, validated sums are as accurate as plain ones"
+    yield claim(said, of(VALIDATED), of(PLAIN), SLACK)
+    for fraction, arm in product(figures["plan"]["fractions"], (PLAIN, GROUPS)):
+        said = f"{fraction:.0%} send 100 clips: validated sums are more accurate than a {arm}"
+        yield claim(said, of(VALIDATED, FAR, fraction), of(arm, FAR, fraction))
+    for fraction in figures["plan"]["fractions"]:
+        said = f"{fraction:.0%} send what the bound lets through: validated sums lose nothing by it"
+        yield claim(said, of(VALIDATED, BOUND, fraction), of(VALIDATED), SLACK)
+
+
+def plot(figures: Figures) -> Figure:
+    """Plot accuracy by the share of attackers, an attack to a panel."""
+    attacks = figures["plan"]["attacks"]
+    figure, [panes] = panels(1, len(attacks), 5.2 * len(attacks), 4.2)
+    for axes, attack in zip(panes, attacks, strict=True):
+        rows = where(figures["results"], attack="nobody") + where(figures["results"], attack=attack)
+        looks = {
+            arm: Style(arm, colour, line="--" if arm in RULES else "-")
+            for arm, colour in ARMS.items()
+        }
+        curves(axes, rows, "arm", looks, "fraction", "accuracy", "half_width")
+        dress(axes, "share of attackers", "test accuracy", attack, percents=True)
+    return figure
+
+
+PRESETS: Final = {
+    "usual": Plan(),
+    "writers": Plan(
+        data="mnist",
+        model="mlp60",
+        clients="natural",
+        population=500,
+        cohort=250,
+        rounds=40,
+        local_rate=0.1,
+        clip=0.5,
+        rate=64.0,
+        first_rate=2.0,
+        fractions=(0.01, 0.1),
+        attacks=(CLIP, BOUND, FAR),
+        steps=1,
+    ),
+    "quick": Plan(
+        population=20, cohort=20, rounds=3, fractions=(0.1,), attacks=(BOUND, FAR), steps=0, seeds=2
+    ),
+}
+
+CAMPAIGN = Campaign(
+    name="attackers",
+    title="Malicious clients under secure sums, validated sums and robust rules",
+    presets=PRESETS,
+    figures=figures_of,
+    claims=claims,
+    parts=_parts,
+    plots={"accuracy": plot},
+    stem="attackers-{data}",
+)
