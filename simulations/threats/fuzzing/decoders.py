@@ -44,7 +44,7 @@ from simulations.learning.configuration import RunConfig, demo_config
 from simulations.threats.faults.behaviours import Sent, Tally, Wire
 from simulations.threats.faults.encoded import random_setup
 from simulations.threats.faults.rounds import HonestParty, Round, honest_parties
-from simulations.threats.fuzzing.announced import one_shot_announcement_decoder
+from simulations.threats.fuzzing.announced import committee_decoders
 from simulations.threats.fuzzing.compressed import compressed_decoders
 from simulations.threats.fuzzing.engine import Decoder
 from simulations.threats.fuzzing.mutation import (
@@ -73,7 +73,7 @@ def all_decoders(folder: Path) -> list[Decoder]:
         *parts_decoders(),
         *compressed_decoders(),
         announcement_decoder(),
-        one_shot_announcement_decoder(),
+        *committee_decoders(),
         ledger_decoder(folder),
         config_decoder(folder),
     ]
