@@ -135,9 +135,10 @@ def protect(
         clock: of all waits.
         settings: `epsilon`, `delta` and `clip_l2` (of a client over all rounds; largest l2 norm of
             an update), `rounds`, `mechanism`, `cohort` (clients of a round), `tolerated_dropouts`,
-            `tolerated_colluders`, `scheme` (`pairwise`, or `one-shot`, in which a client sends
-            one message and a committee of all clients opens the sum); `ledger` and `registry`
-            (absolute paths);
+            `tolerated_colluders`, `scheme` (`pairwise`; `one-shot`, in which a client sends one
+            message and a committee of all clients opens the sum; or `validated`, in which that
+            committee also leaves out vectors that are too long); `ledger` and `registry` (absolute
+            paths);
             `allow_evaluation_in_the_clear`, `allow_queries_in_the_clear`; `stage_seconds`,
             `training_seconds`, `connect_seconds`, the longest waits.
 

@@ -59,7 +59,11 @@ def results(monkeypatch: pytest.MonkeyPatch) -> list[RoundResult]:
 @pytest.fixture
 def make_federation(tmp_path: Path) -> Callable[..., Federation]:
     """A federation whose agreement is about one-shot rounds."""
-    return lambda **options: Federation(tmp_path, ONE_SHOT, **options)
+
+    def make(agreement: str = ONE_SHOT, **options: Any) -> Federation:
+        return Federation(tmp_path, agreement, **options)
+
+    return make
 
 
 def off_by(result: RoundResult, numbers: list[int]) -> float:
@@ -73,10 +77,14 @@ def tasks_of(federation: Federation, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("kind", ["one-shot", "validated"])
 def test_the_mean_comes_of_one_upload_of_each_client(
-    make_federation: Callable[..., Federation], results: list[RoundResult], restarts: bool
+    make_federation: Callable[..., Federation],
+    results: list[RoundResult],
+    kind: str,
+    restarts: bool,
 ) -> None:
-    federation = make_federation(num_rounds=2)
+    federation = make_federation(ONE_SHOT.replace("one-shot", kind), num_rounds=2)
     federation.restarts = restarts
     assert federation.run() == []
     assert [off_by(result, list(range(1, 7))) < BOUND for result in results] == [True, True]

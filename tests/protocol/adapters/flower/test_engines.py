@@ -46,7 +46,10 @@ def network(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 @pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="ray is not installed: flwr[simulation]"
 )
-@pytest.mark.parametrize(("protocol", "trips"), [("pairwise", [6, 5, 5]), ("one-shot", [5, 4, 4])])
+@pytest.mark.parametrize(
+    ("protocol", "trips"),
+    [("pairwise", [6, 5, 5]), ("one-shot", [5, 4, 4]), ("validated", [5, 4, 4])],
+)
 def test_the_example_learns_in_the_simulation_engine(
     network: ModuleType, tmp_path: Path, protocol: str, trips: list[int]
 ) -> None:
