@@ -60,6 +60,10 @@ def network_command(
         int | None,
         typer.Option(help="Fewest members that together could read one upload; 2 if left out."),
     ] = None,
+    committee_scheme: Annotated[
+        Literal["one-shot", "validated"],
+        typer.Option(help="With --committee: validated leaves out vectors that are too long."),
+    ] = "one-shot",
     allow_evaluation_in_the_clear: Annotated[
         bool,
         typer.Option(
@@ -103,6 +107,7 @@ def network_command(
     if committee is not None:
         asked["committee"] = {
             "kind": committee,
+            "scheme": committee_scheme,
             "corrupt": committee_corrupt,
             "threshold": 2 if committee_threshold is None else committee_threshold,
         }

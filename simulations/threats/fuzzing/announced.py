@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
-import numpy as np
 
-from dp import NoiseSeed
-from protocol import ClientHistory, PrivacyGoal, TrainingPlan, client_policy
-from protocol.exchange.local_committee import LocalCommittee
-from protocol.noise.noise import Independent
 from protocol.round.announcements import read_announcement
-from protocol.round.one_shot_client import OneShotRoundClient
-from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup
+from protocol.round.one_shot_setup import OneShotAnnouncement
 from protocol.schemes import OneShot, Validated
-from protocol.schemes.committee import Drawn, Everyone, Named
-from protocol.schemes.one_shot import local_committee, one_shot_setup
-from secagg import Identity, RemoteProtocolError
-from secagg.keys import AgreementKey
+from secagg import RemoteProtocolError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.server import OneShotServer
 from simulations.threats.fuzzing.engine import Decoder
 from simulations.threats.fuzzing.mutation import Rng, mutate_msgpack
-from simulations.threats.game.contexts import identity_of
-from simulations.threats.one_shot.parties import member_identity
-from sketch import PublicSeed, SketchSpec
-
-_CLIENTS, _MEMBERS, _DIMENSION = 10, 8, 8
-_MODEL = bytes(32)
+from simulations.threats.one_shot.planned import CLIENTS, MODEL, planned_round
 
 
 def committee_decoders() -> Iterator[Decoder]:
@@ -46,7 +30,7 @@ def announcement_decoder_of(scheme: type[OneShot], kinds: Sequence[CommitteeKind
 
     def decode(data: bytes) -> OneShotAnnouncement:
         read = read_announcement(data)
-        read.setup(_MODEL)
+        read.setup(MODEL)
         return read
 
     def mutate_words(rng: Rng, data: bytes, pool: Sequence[bytes]) -> bytes:
@@ -62,7 +46,7 @@ def announcement_decoder_of(scheme: type[OneShot], kinds: Sequence[CommitteeKind
 
     return Decoder(
         name=f"announcement {scheme.KIND}",
-        seeds=[_example(kind, scheme).setup.announce(0) for kind in kinds],
+        seeds=[planned_round(kind, scheme).setup.announce(0) for kind in kinds],
         decode=decode,
         errors=(RemoteProtocolError,),
         encode=OneShotAnnouncement.encode,
@@ -73,49 +57,29 @@ def announcement_decoder_of(scheme: type[OneShot], kinds: Sequence[CommitteeKind
 
 def validated_decoders() -> Iterator[Decoder]:
     """A validated round's server with one message to come, and a member at its first."""
-    example = _example(CommitteeKind.NAMED, Validated)
-    setup, members = example.setup, example.setup.context.committee.members
-    policy = client_policy(example.plan, None, [each.identity for each in members])
-    uploads = {}
-    for index, identity in enumerate(example.clients):
-        registry = frozenset(setup.identities)
-        history = ClientHistory(policy.goal)
-        client = OneShotRoundClient(
-            identity, registry, policy, history, np.random.default_rng(index).bytes
-        )
-        client.join(setup.announce(index), _MODEL)
-        uploads[index] = client.submit(np.full(_DIMENSION, 0.1), NoiseSeed(bytes(32)))
+    played = planned_round(CommitteeKind.NAMED, Validated)
+    uploads = {index: played.upload(index, 0.1) for index in range(CLIENTS)}
 
     def server_at(uploaded: int) -> OneShotServer:
-        server = setup.server()
+        server = played.setup.server()
         for index in range(uploaded):
             server.receive_upload(index, uploads[index])
         return server
 
-    def upload(data: bytes) -> None:
-        server_at(0).receive_upload(0, data)
-
-    asked = server_at(_CLIENTS)
+    asked = server_at(CLIENTS)
     deliveries = dict(asked.close_round_bytes())
 
-    def delivered(data: bytes) -> bytes:
-        member = example.committee.member(setup.context.session_id, members[0].identity)
-        # The same round is joined in many cases.
-        member._history = ClientHistory()
-        member.join(setup.announce_to_member())
-        return member.receive(data)
-
-    verdicts = delivered(deliveries[0])
-
     def answered(data: bytes) -> None:
+        # The server is the same in the next case.
         asked._complaints.clear()
         asked.receive_from_member(0, data)
 
-    for name, seed, decode in (
-        ("upload", uploads[0], upload),
-        ("delivery", deliveries[0], delivered),
-        ("verdicts", verdicts, answered),
-    ):
+    cases: dict[str, tuple[bytes, Callable[[bytes], object]]] = {
+        "upload": (uploads[0], lambda data: server_at(0).receive_upload(0, data)),
+        "delivery": (deliveries[0], lambda data: played.member(0).receive(data)),
+        "verdicts": (played.member(0).receive(deliveries[0]), answered),
+    }
+    for name, (seed, decode) in cases.items():
         yield Decoder(
             name=f"validated {name}",
             seeds=[seed],
@@ -123,41 +87,3 @@ def validated_decoders() -> Iterator[Decoder]:
             errors=(RemoteProtocolError,),
             mutations=(mutate_msgpack,),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """A round with a committee, and who is in it."""
-
-    plan: TrainingPlan
-    setup: OneShotSetup
-    clients: Sequence[Identity]
-    committee: LocalCommittee
-
-
-def _example(kind: CommitteeKind, scheme: type[OneShot]) -> _Example:
-    numbers = {"size": _MEMBERS, "corrupt": 1, "away": 1}
-    committees = {
-        CommitteeKind.NAMED: Named(**numbers),
-        # All but certain that enough are drawn.
-        CommitteeKind.DRAWN: Drawn(odds=1.0 - 2.0**-30, **numbers),
-    }
-    plan = TrainingPlan(
-        goal=PrivacyGoal(8.0, 1e-5, 3),
-        cohort=_CLIENTS,
-        tolerated_dropouts=2,
-        tolerated_colluders=1,
-        clip_l2=1.0,
-        noise=Independent(exact=None if scheme.REMOVES else False),
-        scheme=scheme(committee=committees.get(kind, Everyone())),
-    )
-    parameters = plan.calibrate(SketchSpec.identity(_DIMENSION), _MODEL, PublicSeed(bytes(32)))
-    clients = [identity_of(u) for u in range(_CLIENTS)]
-    keys, session = [each.public for each in clients], bytes(16)
-    named = [member_identity(j) for j in range(_MEMBERS)]
-    committee = local_committee(
-        plan, clients, named, lambda *parts: AgreementKey(hashlib.sha256(b"".join(parts)).digest())
-    )
-    members = committee.members(session, keys, 0)
-    setup = one_shot_setup(plan, parameters, keys, members, session, 0)
-    return _Example(plan, setup, clients, committee)

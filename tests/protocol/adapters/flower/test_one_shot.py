@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocol.schemes import OneShot, Pairwise
+from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Everyone, Named
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
@@ -35,7 +35,7 @@ from protocol.adapters.flower.settings import read_settings
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import refuse
 from protocol.exchange.sealing_book import SealingBook
-from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy
+from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy, ValidatedPolicy
 from protocol.round.member import SealingKeys
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity, LocalProtocolError, OpeningFailedError
@@ -402,6 +402,7 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
         ("pairwise", []),
         ("everyone", ["--committee", "everyone"]),
         ("named", ["--committee", "named", "--committee-size", "6", "--committee-corrupt", "1"]),
+        ("validated", ["--committee", "everyone", "--committee-scheme", "validated"]),
     ):
         command = ["provision", "network", "--out", str(tmp_path / name), *given, *more]
         assert CliRunner().invoke(app, command).exit_code == 0
@@ -410,6 +411,8 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
     accepted = {name: home.policy.committee for name, home in homes.items()}
     everyone = CommitteePolicy(kind=CommitteeKind.EVERYONE, named=frozenset(), corrupt=0)
     assert accepted["everyone"] == everyone
+    validated = ClientHome(tmp_path / "validated" / "client-005").policy.committee
+    assert validated == ValidatedPolicy(kind=CommitteeKind.EVERYONE, named=frozenset(), corrupt=0)
     members = read_registry(tmp_path / "named" / "committee.txt")
     expected = CommitteePolicy(kind=CommitteeKind.NAMED, named=members, corrupt=1)
     assert accepted["named"] == expected and len(members) == 6
@@ -647,6 +650,9 @@ class TestSettings:
         assert rules.committee is not None
         assert (rules.committee.kind, rules.corrupt_members) == ("everyone", 0)
         assert rules.policy().committee is not None
+        validated = rules_of(replace(settings.plan(), scheme=Validated()))
+        assert type(validated.policy().committee) is ValidatedPolicy
+        assert type(rules.policy().committee) is CommitteePolicy
         pairwise = rules_of(replace(settings.plan(), scheme=Pairwise()))
         assert pairwise.policy().committee is None
 
