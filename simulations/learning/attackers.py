@@ -91,7 +91,7 @@ class AttackedAggregator:
         self._aggregator, self._keys, self._length = aggregator, frozenset(keys), length
 
     def members(self, session_id: bytes, cohort: Sequence[bytes], round_number: int) -> Members:
-        """As `HasCommittee.members`."""
+        """The committee's signed keys for a round: see `HasCommittee.members`."""
         committee: Any = self._aggregator
         found: Members = committee.members(session_id, cohort, round_number)
         return found

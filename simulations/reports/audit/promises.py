@@ -130,6 +130,12 @@ PROMISES: Final = (
         "in time, and is in one round at a time, whatever a server asks for or does not. Made-up "
         "records and bad entries of other members shut nobody out.",
     ),
+    Promise(
+        "P15",
+        "A client sends no more than its share of a validated sum",
+        "With a server that follows the protocol and at most c corrupt members, no vector beyond "
+        "the bound is in a validated sum; and no server can choose a bound at which silence tells.",
+    ),
 )
 
 OTHERS: Final = Promise("P0", "Further checks", "Checks that belong to none of the promises above.")

@@ -28,7 +28,7 @@ from simulations.reproduce.engine.claims import OURS, Claim, above, gain, half_w
 from simulations.reproduce.engine.federated import data_of, run_of
 from simulations.reproduce.engine.plots import Style, curves, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, rates_table, table
-from simulations.reproduce.engine.rows import Figures, Row, first, where
+from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.engine.tuning import at_own_rates, climb, grouped
@@ -221,10 +221,11 @@ def _parts(figures: Figures) -> Iterator[Part]:
 
 def claims(figures: Figures) -> Iterator[Claim]:
     """Yield what validation costs where nobody attacks, and what it saves where somebody does."""
+    fractions = figures["plan"]["fractions"]
 
-    def of(arm: str, attack: str = "nobody", fraction: float = 0.0) -> list[float]:
-        row = first(figures["results"], arm=arm, attack=attack, fraction=fraction)
-        found: list[float] = row["accuracies"]
+    def of(arm: str, attack: str = "nobody", place: int = 0) -> list[float]:
+        # Rows are in the order of the plan's fractions.
+        found: list[float] = where(figures["results"], arm=arm, attack=attack)[place]["accuracies"]
         return found
 
     def claim(said: str, one: list[float], other: list[float], slack: float = 0.0) -> Claim:
@@ -234,12 +235,12 @@ def claims(figures: Figures) -> Iterator[Claim]:
 
     said = "without attackers, validated sums are as accurate as plain ones"
     yield claim(said, of(VALIDATED), of(PLAIN), SLACK)
-    for fraction, arm in product(figures["plan"]["fractions"], (PLAIN, GROUPS)):
+    for (place, fraction), arm in product(enumerate(fractions), (PLAIN, GROUPS)):
         said = f"{fraction:.0%} send 100 clips: validated sums are more accurate than a {arm}"
-        yield claim(said, of(VALIDATED, FAR, fraction), of(arm, FAR, fraction))
-    for fraction in figures["plan"]["fractions"]:
+        yield claim(said, of(VALIDATED, FAR, place), of(arm, FAR, place))
+    for place, fraction in enumerate(fractions):
         said = f"{fraction:.0%} send what the bound lets through: validated sums lose nothing by it"
-        yield claim(said, of(VALIDATED, BOUND, fraction), of(VALIDATED), SLACK)
+        yield claim(said, of(VALIDATED, BOUND, place), of(VALIDATED), SLACK)
 
 
 def plot(figures: Figures) -> Figure:
