@@ -22,7 +22,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_history import StoredHistory
-from protocol.schemes import OneShot, Pairwise
+from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn, Everyone, Named
 from protocol.training.private import PrivateTraining, RoundResult
 
@@ -62,6 +62,7 @@ __all__ = [
     "Stage",
     "StoredHistory",
     "TrainingPlan",
+    "Validated",
     "client_policy",
     "plan_deployment",
 ]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         RealAggregator,
         RoundClient,
         TrainingPlan,
+        Validated,
         client_policy,
     )
     from secagg import ClientSession, Identity, ServerSession
@@ -48,6 +49,7 @@ __all__ = [
     "RoundClient",
     "ServerSession",
     "TrainingPlan",
+    "Validated",
     "client_policy",
     "private_mean",
     "private_training",
@@ -61,6 +63,7 @@ _HOMES: Final = {
     "Independent": "protocol",
     "Ledger": "dp",
     "OneShot": "protocol",
+    "Validated": "protocol",
     "Pairwise": "protocol",
     "PrivacyGoal": "protocol",
     "PrivateTraining": "protocol",

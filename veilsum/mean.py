@@ -96,8 +96,8 @@ def private_mean(
         names: of the clients, one for each vector; needed with a ledger, which counts by them. The
             same person has the same name at every call.
         rounds: calls on the ledger that a client may take part in; the noise grows with them.
-        scheme: "pairwise", "one-shot", or a scheme with arguments of its own, such as
-            ``OneShot(committee=Named(...))``.
+        scheme: "pairwise", "one-shot", "validated", or a scheme with arguments of its own, such
+            as ``OneShot(committee=Named(...))``.
         plan: other arguments of `TrainingPlan`. Unless told otherwise, a tenth of the clients may
             be lost, and a twentieth may work for the server.
 

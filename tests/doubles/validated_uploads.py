@@ -5,7 +5,7 @@ Every cheat ends in an upload that passes all checks but one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
 from random import Random
 
@@ -126,6 +126,17 @@ def high_degree(random: Random) -> Upload:
     parts = (p.deal(f, LOW + 1, random.randbytes), p.deal(other, LOW - 1, random.randbytes))
     made.first = [one + two for one, two in zip(*parts, strict=True)]
     return finished(made, vector, sum(map(mul, vector, vector)), random)
+
+
+Cheat = Callable[[Random], Upload]
+CHEATS: tuple[tuple[Cheat, str], ...] = (
+    (padded, "theta"),
+    (wrapped, "gamma"),
+    (turned, "gamma"),
+    (no_bits, "zeta"),
+    (high_degree, "lam"),
+)
+"""What a client tries, and the challenges without which it would get through."""
 
 
 def forged(known: list[int], given: list[int], points: Sequence[int]) -> list[int]:

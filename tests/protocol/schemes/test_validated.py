@@ -16,6 +16,7 @@ from dp import Ledger
 from protocol import PrivateTraining
 from protocol.errors import PolicyError
 from protocol.exchange.one_shot import MemberStage, one_shot_script
+from protocol.exchange.ranks import Alone
 from protocol.exchange.remote_one_shot import RemoteMember, RemoteOneShotAggregator, RemoteUploader
 from protocol.exchange.stages import conduct
 from protocol.noise.noise import Independent, Returned
@@ -26,6 +27,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.validated_setup import ValidatedSetup, bound_of
 from protocol.schemes import OneShot, Validated
 from protocol.schemes.committee import CommitteePlan, Drawn, Everyone, Named
+from protocol.schemes.scheme import Local
 from protocol.schemes.validated import BoundChoice, validated_numbers
 from secagg import CapacityError, ParameterError, RemoteProtocolError
 from secagg.oneshot.committee import CommitteeKind
@@ -271,3 +273,40 @@ def test_silence_is_paid_for_by_what_a_goal_sets_aside() -> None:
     setup.check_failure(goal)
     with pytest.raises(PolicyError, match="silence costs"):
         setup.check_failure(replace(goal, epsilon=60.0))
+
+
+def test_units_are_fine_beside_the_errors_that_stay() -> None:
+    world = world_of()
+    setup = setup_of(world)
+    assert setup.error_variance == pytest.approx(6.4**2)
+    assert setup.error_variance < 2.0 * world.plan.error_share * setup.parameters.mechanism.variance
+    # What a release says of its noise has them in it.
+    plain = replace(world.plan, scheme=OneShot(committee=NAMED))
+    other = World(plain).setup()
+    said = [Pipeline(each).noise_variance(10) for each in (setup, other)]
+    assert said[0] == pytest.approx(said[1], rel=0.02)
+    bare = setup.parameters.mechanism.variance * 10 / (10 * setup.parameters.scale) ** 2
+    errors = (setup.error_variance + 1 / 6) * 10 / (10 * setup.parameters.scale) ** 2
+    assert said[0] == pytest.approx(bare + errors)
+
+
+def test_the_bound_covers_coins_that_are_off_their_mean() -> None:
+    setup = setup_of(world_of(noise=Independent(mechanism="binomial")))
+    mechanism = type(setup.parameters.mechanism)
+    even, odd = (
+        bound_of(replace(setup.parameters, mechanism=mechanism(coins)), least_bound)
+        for coins in (1000, 1001)
+    )
+    more = bound_of(replace(setup.parameters, mechanism=mechanism(1002)), least_bound)
+    # Half a unit in each coordinate, beside which one coin more is nothing.
+    assert odd > more > even
+
+
+def test_processes_do_not_share_validated_rounds() -> None:
+    class Two(Alone):
+        size = 2
+
+    world = world_of()
+    play = Local(identities=world.identities, policy_of=lambda _: world.client_policy, ranks=Two())
+    with pytest.raises(ParameterError, match="ranks"):
+        world.plan.scheme.local(world.plan, play)
