@@ -33,3 +33,13 @@ def test_a_cheat_that_gets_through_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 def test_more_cheats_than_a_round_has_clients_are_refused() -> None:
     result = invoke(*ROUND, "--cheats", "5")
     assert result.exit_code != 0 and "at most 4" in str(result.exception)
+
+
+def test_three_schemes_beside_each_other() -> None:
+    asked = ("bench", "round", "--clients", "8", "--dim", "3000", "--dropout", "0", "--scheme")
+    figures = run_json(*asked, "all", "--committee", "8", "1", "1")
+    assert list(figures) == ["pairwise", "one-shot", "validated", "ratio"]
+    for each in ("pairwise", "one-shot", "validated"):
+        assert figures[each]["correct"]
+        for name in ("server_seconds", "client_seconds_median", "bytes_per_client"):
+            assert figures[each][name] > 0

@@ -269,6 +269,20 @@ def test_both_protocols_have_a_table_each() -> None:
     assert "other" not in [line.strip() for line in shown.splitlines()]
 
 
+def test_a_plan_of_validated_rounds_says_how_far_colluders_move_the_sum() -> None:
+    asked = ("--clients", "50", "--dim", "1000", "--committee", "16", "2", "2", "--scheme")
+    found = plan(*asked, "all", *GOAL)
+    assert list(found) == ["pairwise", "one-shot", "validated"]
+    figures = found["validated"]
+    validation, shown = figures["validation"], invoke("plan", *asked, "validated", *GOAL).stdout
+    assert validation["largest_shift"] == validation["bound"] * figures["colluders"]
+    assert validation["honest_signal"] == 50 - figures["colluders"]
+    assert figures["removable_seeds"] == 0 < found["one-shot"]["removable_seeds"]
+    assert "how far all colluders move the sum" in shown
+    # The bound covers noise, so there is none without a goal.
+    assert "epsilon" in refused(ConfigurationError, *asked, "validated")
+
+
 CORRELATED = ("--correlated", "--rounds", "60", "--participations", "12", "--apart", "5")
 
 
