@@ -26,6 +26,7 @@ from sketch import Rotation
 
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig
+    from simulations.learning.federated import Updates
 
 _STREAM = 6
 """Tells the choice of attackers apart from the run's other streams."""
@@ -64,18 +65,18 @@ class Attackers:
 class AttackedUpdates:
     """The updates of a cohort, of which attackers send others."""
 
-    def __init__(self, updates: Any, attackers: Attackers, clients: Iterable[int]) -> None:
+    def __init__(self, updates: Updates, attackers: Attackers, clients: Iterable[int]) -> None:
         self._updates, self._attackers = updates, attackers
         self._places = {i for i, client in enumerate(clients) if client in attackers.clients}
 
     @property
     def seconds(self) -> float:
         """As of the updates themselves."""
-        return float(self._updates.seconds)
+        return self._updates.seconds
 
     def __call__(self, index: int) -> NDArray[np.float32]:
         """The update of client `index`, float32[d]."""
-        update: NDArray[np.float32] = self._updates(index)
+        update = self._updates(index)
         return self._attackers.vector(update) if index in self._places else update
 
 

@@ -67,6 +67,17 @@ class Purpose(IntEnum):
     TEST = 5
 
 
+class Updates(Protocol):
+    """The updates of a cohort, by index; each is asked for once, in ascending order."""
+
+    @property
+    def seconds(self) -> float:
+        """How long callers waited for them."""
+
+    def __call__(self, index: int) -> NDArray[np.float32]:
+        """The update of client `index`, float32[d]; valid until a later one is asked for."""
+
+
 class CohortUpdates:
     """The updates of a cohort, made chunk by chunk; each is asked for once, in ascending order.
 
@@ -118,7 +129,7 @@ class Invitation:
     clients: tuple[int, ...]
     dropouts: Dropouts  # by index in the cohort
     # what every member would send; where ranks share a cohort, every member of ours
-    updates: CohortUpdates
+    updates: Updates
     model: Vector  # float32[d], what every member received
     # of the members that this process trains, as ranges of indices, ascending; None for all of
     # them, however they are trained
@@ -275,7 +286,7 @@ class Federation:
             executor=self._executor,
             only=chunks,
         )
-        made: Any = CohortUpdates(updates, chunks)
+        made: Updates = CohortUpdates(updates, chunks)
         if self._attackers.clients:
             made = AttackedUpdates(made, self._attackers, clients)
         return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))

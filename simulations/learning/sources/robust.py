@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 
 from dp.clipping import clip_l2
 from simulations.learning.configuration import Robust, Server
-from simulations.learning.federated import Invitation
+from simulations.learning.federated import Invitation, Updates
 from simulations.learning.records import Facts
 from simulations.learning.sources.base import Floats, PrivateRate, uploaders
 from simulations.learning.sources.plain import PlainMean
 from simulations.learning.sources.private import PrivateMean
 
-Updates = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 
-def krum(updates: Updates, corrupt: int) -> Floats:
+def krum(updates: Matrix, corrupt: int) -> Floats:
     """The update that is nearest to its n - corrupt - 2 nearest ones: float64[d]."""
     squares = (updates**2).sum(axis=1)
     apart = squares[:, np.newaxis] + squares - 2.0 * updates @ updates.T
@@ -35,21 +35,21 @@ def krum(updates: Updates, corrupt: int) -> Floats:
     return found
 
 
-def trimmed_mean(updates: Updates, corrupt: int) -> Floats:
+def trimmed_mean(updates: Matrix, corrupt: int) -> Floats:
     """The mean of each coordinate without its largest and smallest values, so many each."""
     share = corrupt / len(updates)
     found: Floats = scipy.stats.trim_mean(updates, share, axis=0)
     return found
 
 
-def median(updates: Updates, corrupt: int) -> Floats:
+def median(updates: Matrix, corrupt: int) -> Floats:
     """The median of each coordinate."""
     del corrupt
     found: Floats = np.median(updates, axis=0)
     return found
 
 
-RULES: Final[Mapping[str, Callable[[Updates, int], Floats]]] = {
+RULES: Final[Mapping[str, Callable[[Matrix, int], Floats]]] = {
     "median": median,
     "trimmed-mean": trimmed_mean,
     "krum": krum,
@@ -122,7 +122,6 @@ class GroupMedian(PrivateRate):
 
 def _part(invitation: Invitation, first: int, size: int) -> Invitation:
     """Some consecutive clients of a cohort as a cohort of their own."""
-    updates: Any = invitation.updates
     return replace(
         invitation,
         clients=invitation.clients[first : first + size],
@@ -131,8 +130,7 @@ def _part(invitation: Invitation, first: int, size: int) -> Invitation:
             for index, stage in invitation.dropouts.items()
             if first <= index < first + size
         },
-        updates=_Shifted(updates, first),  # type: ignore[arg-type]
-        model=invitation.model,
+        updates=_Shifted(invitation.updates, first),
         chunks=(range(size),),
     )
 
@@ -140,10 +138,14 @@ def _part(invitation: Invitation, first: int, size: int) -> Invitation:
 class _Shifted:
     """Updates of a group by their place in it."""
 
-    def __init__(self, updates: Any, first: int) -> None:
+    def __init__(self, updates: Updates, first: int) -> None:
         self._updates, self._first = updates, first
+
+    @property
+    def seconds(self) -> float:
+        """As of the updates themselves."""
+        return self._updates.seconds
 
     def __call__(self, index: int) -> NDArray[np.float32]:
         """The update of client `index` of the group."""
-        update: NDArray[np.float32] = self._updates(self._first + index)
-        return update
+        return self._updates(self._first + index)

@@ -273,7 +273,7 @@ PRESETS: Final = {
         first_rate=2.0,
         fractions=(0.01, 0.1),
         attacks=(BOUND, FAR),
-        steps=1,
+        steps=3,
     ),
     "quick": Plan(
         population=20, cohort=20, rounds=3, fractions=(0.1,), attacks=(BOUND, FAR), steps=0, seeds=2

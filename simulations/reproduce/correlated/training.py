@@ -20,7 +20,7 @@ from dp.clipping import clip_l2
 from simulations.common.failures import DivergedError
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
-from simulations.learning.federated import CohortUpdates, Federation, Invitation
+from simulations.learning.federated import CohortUpdates, Federation, Invitation, Updates
 from simulations.learning.noise_schedule import noise_weights
 from simulations.learning.run.assembly import source_of
 from simulations.learning.run.folder import RunFolder
@@ -98,7 +98,7 @@ class NoiseMeter:
 class _Counted(CohortUpdates):
     """Updates of a cohort, clipped and added up as they are asked for."""
 
-    def __init__(self, updates: CohortUpdates, clip_l2: float) -> None:
+    def __init__(self, updates: Updates, clip_l2: float) -> None:
         super().__init__(iter(()))
         self._updates = updates
         self._clip = clip_l2
