@@ -256,6 +256,7 @@ class Returned(Noise):
             bound=plan.clip_l2 if sketch_clip_l2 is None else sketch_clip_l2,
             length=length,
             error_share=plan.error_share,
+            errors=plan.scheme.ERROR_VARIANCE,
         )
 
     def check(self, plan: Promise) -> None:

@@ -138,8 +138,13 @@ def calibrate_returned(
     bound: float,
     length: int,
     error_share: float = ERROR_SHARE,
+    errors: float = 0.0,
 ) -> PlannedNoise:
-    """The noise with which every planned upload of every client meets the goal."""
+    """The noise with which every planned upload of every client meets the goal.
+
+    Args:
+        errors: variance of what every upload adds besides, which does not come back.
+    """
     _check(epsilon, delta, error_share)
     usable = delta_for_noise(delta, run.schedule.rounds)
     plan = _plan(run, length)
@@ -171,7 +176,8 @@ def calibrate_returned(
     def most(scale: float) -> float:
         """The fresh variance at which the share is used up."""
         real = plan.charge * (bound * scale / mu) ** 2
-        return (1.0 + error_share) * real - run.clients * ROUNDING_VARIANCE / plan.model_noise
+        added = run.clients * ROUNDING_VARIANCE + (run.clients + run.members) * errors
+        return (1.0 + error_share) * real - added / plan.model_noise
 
     def enough(units: float) -> bool:
         scale = units / bound

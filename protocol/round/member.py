@@ -181,8 +181,8 @@ class RoundMember:
             raise AssertionError("the round was entered as one to which members add noise")
         place = context.invited + index
         taken = noise.may_take_back(context, index, returns.variance)
-        session = OneShotClient(
-            context, place, self._identity, announced.proof, self._rand, taken is not None
+        session = announced.adder(
+            context, place, self._identity, self._rand, returns=taken is not None
         )
         # A seed of its own, bound to the round: nobody ever has a share of it.
         (seed,) = session.seeds(b"noise of a member")

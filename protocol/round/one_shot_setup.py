@@ -352,6 +352,18 @@ class OneShotAnnouncement(msgspec.Struct, frozen=True, array_like=True, forbid_u
         except (ValueError, TypeError) as error:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
 
+    def adder(
+        self,
+        context: CommitteeContext,
+        index: int,
+        identity: Identity,
+        rand: Rand,
+        *,
+        returns: bool,
+    ) -> OneShotClient:
+        """The session in which a member uploads noise, at an index in the cohort."""
+        return OneShotClient(context, index, identity, self.proof, rand, returns)
+
     def _setup(
         self, context: CommitteeContext, parameters: RoundParameters, places: Places | None
     ) -> OneShotSetup:

@@ -1,7 +1,8 @@
 """A validated round as announced: a one-shot round whose context has a bound on vectors.
 
 The server chooses the bound, so every client works out its own, from the clipping norm and the
-noise that it agrees to. A smaller one would make its silence tell how long its vector is.
+noise that it agrees to. A smaller one would make its silence tell how long its vector is. Members
+that add noise do the same with theirs.
 
 Source: docs/validated.md, S1.
 """
@@ -56,8 +57,7 @@ class ValidatedSetup(OneShotSetup):
         self, index: int, identity: Identity, proof: bytes, rand: Rand = os_random
     ) -> ValidatedClient:
         """As `OneShotSetup.client` says."""
-        least = self.least_bound
-        return ValidatedClient(self.context, index, identity, proof, least, rand)
+        return ValidatedClient(self.context, index, identity, proof, self.least_bound, rand)
 
     def uploads(self, folder: Path | None = None) -> ValidatedCollection:
         """As `OneShotSetup.uploads` says."""
@@ -70,7 +70,7 @@ class ValidatedSetup(OneShotSetup):
     @property
     def least_bound(self) -> int:
         """The smallest squared bound with which clients of these parameters are never silent."""
-        return bound_of(self.parameters, least_bound, self.context.unit)
+        return bounds_of(self.parameters, least_bound, self.context.unit)[0]
 
     def accepts(self, vector: NDArray[np.int64]) -> bool:
         """As `RoundEncoding.accepts` says: within the bound, but for errors."""
@@ -83,12 +83,14 @@ class ValidatedSetup(OneShotSetup):
         return ERROR_VARIANCE if self.context.unit == 1 else 0.0
 
     def check_failure(self, goal: PrivacyGoal, *, keeps_time: bool = True) -> None:
-        """See that the silence of clients costs no more than a goal sets aside for one round.
+        """See that the silence of uploaders costs no more than a goal sets aside for one round.
 
-        With probability pi in either world, it costs (1 + e^epsilon) pi of delta.
+        With probability pi that any of them is silent, it costs (1 + e^epsilon) pi of delta.
         """
         del keeps_time
-        costs = (1.0 + math.exp(min(goal.epsilon, 700.0))) * 2.0**-SILENT_BITS
+        # 2^-80 for the bound, and 2^-101 for rows.
+        silent = self.context.size * (1.0 + 2.0**-20) * 2.0**-SILENT_BITS
+        costs = (1.0 + math.exp(min(goal.epsilon, 700.0))) * silent
         if costs > goal.reserve.aggregation:
             aside = goal.reserve.aggregation
             valid = f"smaller, or delta larger: silence costs {costs:.3g}, {aside:.3g} is set aside"
@@ -140,7 +142,26 @@ class ValidatedAnnouncement(
     ring_bits: int
     unit: int
     bound: int
+    member_bound: int
     nonce: int
+
+    def adder(
+        self,
+        context: CommitteeContext,
+        index: int,
+        identity: Identity,
+        rand: Rand,
+        *,
+        returns: bool,
+    ) -> ValidatedClient:
+        """As `OneShotAnnouncement.adder` says; `PolicyError` of a bound that is below our own."""
+        terms = of_kind("context", context, ValidatedContext)
+        # The model is no part of noise.
+        least = bounds_of(self.encoding(bytes(32)), least_bound, terms.unit)[1]
+        if terms.member_bound < least:
+            valid = f"at least {least}: with less, silence tells how long noise is"
+            raise PolicyError("member_bound", terms.member_bound, valid)
+        return ValidatedClient(terms, index, identity, self.proof, least, rand, returns)
 
     def _setup(
         self, context: CommitteeContext, parameters: RoundParameters, places: Places | None
@@ -156,11 +177,16 @@ class ValidatedAnnouncement(
         return ValidatedContext(**self._terms(parameters, digest), **taken(self, _BOUNDED))
 
 
-_BOUNDED = ("away", "ring_bits", "unit", "bound", "nonce")
+_BOUNDED = ("away", "ring_bits", "unit", "bound", "member_bound", "nonce")
 
 
-def bound_of(parameters: RoundParameters, bound: Bound = announced_bound, unit: int = 1) -> int:
-    """beta^2 of what an honest client adds: its clipped integers, its noise, the lattice's errors.
+def bounds_of(
+    parameters: RoundParameters, bound: Bound = announced_bound, unit: int = 1
+) -> tuple[int, int]:
+    """beta^2 of what an honest client adds, and of what a member does: 0 if members add nothing.
+
+    A client adds its clipped integers, its noise and the lattice's errors; a member the noise of
+    this round and that of the round before, and errors.
 
     Args:
         bound: `least_bound`, or `announced_bound`.
@@ -175,6 +201,11 @@ def bound_of(parameters: RoundParameters, bound: Bound = announced_bound, unit: 
         raise ParameterError("mechanism", mechanism.name, valid)
     # Coins of an odd number are off their mean by a half.
     longest = parameters.l2_bound + abs(mechanism.residual_offset) * math.sqrt(length)
-    deviation = math.sqrt(unit**2 * mechanism.proxy_variance + ERROR_VARIANCE)
-    padding = -length % DEGREE, math.sqrt(ERROR_VARIANCE)
-    return bound(unit * longest, [(length, deviation), padding])
+
+    def with_noise(norm: float, variance: float) -> int:
+        deviation = math.sqrt(unit**2 * variance + ERROR_VARIANCE)
+        padding = -length % DEGREE, math.sqrt(ERROR_VARIANCE)
+        return bound(unit * norm, [(length, deviation), padding])
+
+    returned, of_client = parameters.returned, with_noise(longest, mechanism.proxy_variance)
+    return of_client, with_noise(0.0, 2.0 * returned.variance) if returned else 0

@@ -51,7 +51,7 @@ from protocol.schemes.scheme import (
 from secagg import Identity, ParameterError
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.records import MemberUploads, fewest_members
-from secagg.oneshot.sortition import Registry
+from secagg.oneshot.sortition import Places, Registry
 from secagg.shamir import Rand
 from secagg.terms import MAX_LENGTH
 
@@ -116,39 +116,52 @@ class OneShot(Scheme):
         self, plan: Promise, parameters: RoundParameters, announced: Announced
     ) -> OneShotSetup:
         """As `Scheme.setup` says."""
-        if announced.members is None:
-            raise ParameterError("members", None, "the committee's, with their signed keys")
         removal = removal_table(plan.schedule(parameters.mechanism))
         seeds = max(removal, default=0).bit_length()
-        numbers, members = self.numbers(plan), announced.members
-        committee = numbers.committee(self.committee.KIND, members)
-        uploads = announced.uploads or plan.noise.uploads(plan, parameters)
-        adding = () if uploads is None else tuple(each.identity for each in committee.members)
-        invited = Cohort([*announced.cohort, *adding])
-        bits = bits_for(parameters, plan.cohort, seeds, len(adding))
-        ring = choose_ring(plan.cohort + len(adding), parameters.length, bits, seeds, numbers)
+        invited, places, terms = self._terms(plan, parameters, announced)
+        bits = bits_for(parameters, plan.cohort, seeds, len(invited) - plan.cohort)
+        ring = choose_ring(len(invited), parameters.length, bits, seeds, self.numbers(plan))
         context = OneShotContext(
-            session_id=announced.session_id,
-            round_number=announced.round_number,
-            size=len(invited),
-            cohort_root=invited.root,
-            minimum_survivors=plan.minimum_survivors,
-            tolerated_colluders=plan.tolerated_colluders,
-            committee=committee,
+            **terms,
             degree=ring.degree,
             limbs=ring.limbs,
             rounding_bits=ring.rounding_bits,
             entries=ring.entries,
             removal=removal,
             bits=bits,
-            length=parameters.length,
-            application_digest=parameters.digest(),
-            opened_at=announced.opened_at,
-            lifetime_seconds=plan.lifetime_seconds,
-            member_uploads=uploads,
         )
-        places = members.places if isinstance(members, DrawnMembers) else None
         return OneShotSetup(context, parameters, invited, places)
+
+    def _terms(
+        self, plan: Promise, parameters: RoundParameters, announced: Announced
+    ) -> tuple[Cohort, Places | None, dict[str, Any]]:
+        """Who is invited, where drawn members are, and terms of every round with a committee."""
+        members = announced.members
+        if members is None:
+            raise ParameterError("members", None, "the committee's, with their signed keys")
+        committee = self.numbers(plan).committee(self.committee.KIND, members)
+        uploads = announced.uploads or plan.noise.uploads(plan, parameters)
+        adding = () if uploads is None else tuple(each.identity for each in committee.members)
+        invited = Cohort([*announced.cohort, *adding])
+        places = members.places if isinstance(members, DrawnMembers) else None
+        return (
+            invited,
+            places,
+            {
+                "session_id": announced.session_id,
+                "round_number": announced.round_number,
+                "size": len(invited),
+                "cohort_root": invited.root,
+                "minimum_survivors": plan.minimum_survivors,
+                "tolerated_colluders": plan.tolerated_colluders,
+                "committee": committee,
+                "length": parameters.length,
+                "application_digest": parameters.digest(),
+                "opened_at": announced.opened_at,
+                "lifetime_seconds": plan.lifetime_seconds,
+                "member_uploads": uploads,
+            },
+        )
 
     def clauses(self, plan: Promise, trusted: Trusted) -> CommitteePolicy:
         """As `Scheme.clauses` says."""

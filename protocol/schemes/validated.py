@@ -13,17 +13,15 @@ from typing import Any, ClassVar
 from protocol.exchange.aggregators import Aggregator
 from protocol.promise import Promise
 from protocol.round.committee_policy import ValidatedPolicy
-from protocol.round.lottery import DrawnMembers
 from protocol.round.one_shot_setup import announcement_bytes
 from protocol.round.parameters import RoundParameters
-from protocol.round.validated_setup import ERROR_VARIANCE, ValidatedSetup, bound_of
+from protocol.round.validated_setup import ERROR_VARIANCE, ValidatedSetup, bounds_of
 from protocol.schemes.committee import CommitteeNumbers, Everyone
 from protocol.schemes.one_shot import OneShot
-from protocol.schemes.scheme import Announced, Local, Priced, Standing, Trusted
+from protocol.schemes.scheme import Announced, Local, Priced, Trusted
 from secagg import ParameterError
 from secagg.oneshot.committee import lowest_quorum
-from secagg.oneshot.context import Cohort
-from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum
+from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum, longest_of
 from secagg.validated.parameters import Parameters, ring_for, widest
 from secagg.validated.traffic import client_traffic, member_traffic
 
@@ -37,6 +35,7 @@ class BoundChoice:
 
     Attributes:
         bound: beta in clipping norms: as far as one client can move the sum, noise included.
+        member_bound: beta_m, likewise of a member that adds noise; 0 if none does.
         largest_shift: what all tolerated colluders together can move it, in clipping norms.
         honest_signal: what all other clients together move it at most, for comparison.
         ring_bits: of the prime.
@@ -45,6 +44,7 @@ class BoundChoice:
     """
 
     bound: float
+    member_bound: float
     largest_shift: float
     honest_signal: float
     ring_bits: int
@@ -56,8 +56,9 @@ class BoundChoice:
 class Validated(OneShot):
     """A client uploads once, and a committee opens the sum of what is short enough.
 
-    Noise is the clients' own and stays in sums: the bound covers it. The lattice's errors stay as
-    well, so vectors are in units that are fine beside them.
+    The bound covers a client's own noise, which stays in the sum. Where members add noise as well,
+    theirs has a bound of its own. The lattice's errors stay, so vectors are in units that are fine
+    beside them.
 
     Args:
         committee: as of `OneShot`; large enough for products of shares.
@@ -82,26 +83,22 @@ class Validated(OneShot):
             valid = "binomial or discrete-gaussian: the bound covers tails of a Gaussian"
             raise ParameterError("mechanism", plan.noise.mechanism, valid)
 
-    def standing(self, plan: Promise) -> Standing:
-        """None: members add no noise yet, whose uploads would have bounds of their own."""
-        del plan
-        valid = "one-shot, where noise comes back: members of validated rounds add none"
-        raise ParameterError("scheme", self.KIND, valid)
-
     def price(
         self, plan: Promise, parameters: RoundParameters, bits: int, seeds: int, adding: int
     ) -> Priced:
         """As `Scheme.price` says: the bound, the ring, and the bytes of a client's messages."""
-        del bits, seeds, adding
+        del bits, seeds
         p, numbers = self._conditions(plan, parameters), self.numbers(plan)
-        priced = client_traffic(p, plan.cohort)
+        priced = client_traffic(p, plan.cohort + adding)
         if isinstance(self.committee, Everyone):
             priced += member_traffic(p, plan.cohort, numbers.quorum, plan.cohort)
         announced = announcement_bytes(plan.cohort, numbers.size) + BOUND_BYTES
-        bound = math.sqrt(p.bound) / (parameters.scale * parameters.sketch_clip_l2)
+        clip = parameters.scale * parameters.sketch_clip_l2
+        bound, of_member = (math.sqrt(each) / clip for each in bounds_of(parameters))
         return BoundChoice(
             bound=bound,
-            largest_shift=plan.tolerated_colluders * bound,
+            member_bound=of_member,
+            largest_shift=plan.tolerated_colluders * bound + numbers.corrupt * of_member,
             honest_signal=float(plan.cohort - plan.tolerated_colluders),
             ring_bits=p.ring.bits,
             repetitions=p.repetitions,
@@ -112,29 +109,20 @@ class Validated(OneShot):
         self, plan: Promise, parameters: RoundParameters, announced: Announced
     ) -> ValidatedSetup:
         """As `Scheme.setup` says."""
-        members = announced.members
-        if members is None:
-            raise ParameterError("members", None, "the committee's, with their signed keys")
-        p, cohort = self._conditions(plan, parameters), Cohort(announced.cohort)
+        p = self._conditions(plan, parameters)
+        invited, places, terms = self._terms(plan, parameters, announced)
+        bound, of_member = bounds_of(parameters)
+        adding = len(invited) - plan.cohort
+        longest = plan.cohort * longest_of(bound) + adding * longest_of(of_member or 1)
         context = ValidatedContext(
-            session_id=announced.session_id,
-            round_number=announced.round_number,
-            size=len(cohort),
-            cohort_root=cohort.root,
-            minimum_survivors=plan.minimum_survivors,
-            tolerated_colluders=plan.tolerated_colluders,
-            committee=self.numbers(plan).committee(self.committee.KIND, members),
-            bits=bits_of_sum(plan.cohort, p.bound),
-            length=parameters.length,
-            application_digest=parameters.digest(),
-            opened_at=announced.opened_at,
-            lifetime_seconds=plan.lifetime_seconds,
+            **terms,
+            bits=bits_of_sum(longest),
             away=p.away,
             ring_bits=p.ring.bits,
-            bound=p.bound,
+            bound=bound,
+            member_bound=of_member,
         )
-        places = members.places if isinstance(members, DrawnMembers) else None
-        return ValidatedSetup(context, parameters, cohort, places)
+        return ValidatedSetup(context, parameters, invited, places)
 
     def clauses(self, plan: Promise, trusted: Trusted) -> ValidatedPolicy:
         """As `Scheme.clauses` says."""
@@ -157,7 +145,7 @@ class Validated(OneShot):
 
     def _conditions(self, plan: Promise, parameters: RoundParameters) -> Parameters:
         """What a round of the plan is about; `ParameterError` if no ring holds its bound."""
-        numbers, bound = self.numbers(plan), bound_of(parameters)
+        numbers, bound = self.numbers(plan), max(bounds_of(parameters))
         return Parameters(
             ring=ring_for(DEGREE, bound),
             blocks=-(-parameters.length // DEGREE),

@@ -15,7 +15,7 @@ from typing import Any
 from secagg.errors import Reason, RemoteProtocolError, blaming
 from secagg.framing import split_items
 from secagg.merkle import HASH_BYTES
-from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.context import Cohort, CommitteeContext, OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.masking import Accumulator
 from secagg.oneshot.messages import Upload, seal_bytes
@@ -60,9 +60,7 @@ class UploadCollection:
         with blaming(sender, Reason.BAD_LENGTH):
             commitments = split_items(message.commitments, HASH_BYTES, context.seeds)
         header = Header.of(message)
-        if not header.may_return(context):
-            detail = "takes back what it has not added"
-            raise RemoteProtocolError(sender, Reason.UNEXPECTED_MESSAGE, detail)
+        check_returns(context, header)
         if not header.is_signed(context, self._cohort.keys[sender]):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         if not header.has_good_key():
@@ -114,3 +112,10 @@ class UploadCollection:
     def _columns(self, senders: list[int]) -> Iterator[bytes]:
         """The seals here for each member, from the first to the last."""
         return self._seals.columns(senders, self._seal_bytes, self._context.committee.size)
+
+
+def check_returns(context: CommitteeContext, header: Header) -> None:
+    """See that whoever takes something back has added it."""
+    if not header.may_return(context):
+        detail = "takes back what it has not added"
+        raise RemoteProtocolError(header.sender, Reason.UNEXPECTED_MESSAGE, detail)

@@ -89,9 +89,7 @@ class Header:
         lengths = (KEY_BYTES, HASH_BYTES, HASH_BYTES, 1, len(encoded))
         cuts = list(accumulate(lengths, initial=0))
         key, ciphertext, seals, flag, signature = (encoded[i:j] for i, j in pairwise(cuts))
-        if flag not in (b"\0", b"\1"):
-            raise ValueError("the flag of a header is neither 0 nor 1")
-        return cls(sender, key, ciphertext, seals, flag == b"\1", signature)
+        return cls(sender, key, ciphertext, seals, read_flag(flag), signature)
 
     def may_return(self, context: CommitteeContext) -> bool:
         """Whether the flag is one that the sender may have.
@@ -103,6 +101,13 @@ class Header:
         uploads = context.member_uploads
         records = uploads.records if uploads and uploads.returning else ()
         return bool(records) and self.sender - context.invited in records[-1].entered
+
+
+def read_flag(encoded: bytes) -> bool:
+    """Whether a member takes something back; ValueError if the byte is neither 0 nor 1."""
+    if encoded not in (b"\0", b"\1"):
+        raise ValueError("the flag of a header is neither 0 nor 1")
+    return encoded == b"\1"
 
 
 def survivors_digest(context: CommitteeContext, headers: Sequence[Header]) -> bytes:

@@ -1,1 +1,1 @@
-"""Validated sums: one-shot sums of vectors that cannot be longer than a bound. Not offered yet."""
+"""Validated sums: one-shot sums of vectors that cannot be longer than a bound."""

@@ -22,7 +22,7 @@ from secagg.oneshot.transitions import ClientPhase, Local
 from secagg.sealing import seal
 from secagg.shamir import Rand
 from secagg.tags import Usage, digest
-from secagg.validated.context import ValidatedContext
+from secagg.validated.context import ValidatedContext, longest_of
 from secagg.validated.messages import (
     FIRST,
     SECOND,
@@ -47,12 +47,12 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     context: ValidatedContext = party.context
     check_vector(context, vector)
     p, secrets = context.parameters, UploadSecrets(party, state, vector)
-    ring, size = p.ring, p.blocks * p.ring.degree
+    ring, size, bound = p.ring, p.blocks * p.ring.degree, context.bound_of(party.index)
     # What is masked: numbers in units of the scale, and an error at every coefficient.
     added = sample(secrets.derived(b"errors", STREAM_KEY_BYTES), size).astype(np.int64)
     added[: context.length] += context.unit * centre(vector)
-    norm = squared_norm(added.reshape(p.blocks, -1), context.longest)
-    if norm > context.bound:
+    norm = squared_norm(added.reshape(p.blocks, -1), longest_of(bound))
+    if norm > bound:
         raise TooLongError
     key = sample(secrets.derived(b"key", STREAM_KEY_BYTES), ring.degree)
     secret = ring.forward(ring.reduce(key.reshape(1, -1)))[0]
@@ -74,15 +74,15 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
     products = rows.products(added)
     if int(products.min(initial=0)) < -p.tau or int(products.max(initial=0)) >= p.tau:
         raise TooLongError
-    second = _sealed(party, agreed, SECOND, witness(p, norm, products, rand))
+    second = _sealed(party, agreed, SECOND, witness(p, bound - norm, products, rand))
     second_root = HashTree(second).root
     challenges = Challenges.of(p, root2(root, second_root))
-    found = Functional.of(p, elements, squares, masked, rows, challenges)
+    found = Functional.of(p, elements, squares, masked, rows, challenges, bound)
     functional = encoded(context, found)
     header = ValidatedHeader(
         party.index,
         *fixed,
-        False,
+        party.returns,
         b"",
         second_root,
         functional_hash(functional),
@@ -96,6 +96,7 @@ def upload(party: ClientParty, state: Seeded, vector: FieldVector) -> Step:
         first=b"".join(first),
         second=b"".join(second),
         functional=functional,
+        returns=party.returns,
         signature=party.identity.sign(Usage.UPLOAD, *header.signed_parts(context)),
     )
     return Step(Uploaded(encode_message(message), header.digest(context)), message)
@@ -128,9 +129,9 @@ class ValidatedClient(OneShotClient):
     the noise of the first.
 
     Args:
-        least: the smallest bound that we accept, `least_bound` of our own clip and noise. The
-            server chooses the bound, and a smaller one makes our silence tell how long our vector
-            is, which no noise hides.
+        least: the smallest bound that we accept, `least_bound` of our own clip and noise, of a
+            member its noise's. The server chooses the bound, and a smaller one makes our silence
+            tell how long our vector is, which no noise hides.
     """
 
     def __init__(
@@ -141,11 +142,14 @@ class ValidatedClient(OneShotClient):
         proof: bytes,
         least: int,
         rand: Rand = os_random,
+        returns: bool = False,
     ) -> None:
-        if context.bound < least:
-            valid = f"at least {least}, for our clipping norm and noise"
-            raise ParameterError("bound", context.bound, valid)
-        super().__init__(context, index, identity, proof, rand)
+        super().__init__(context, index, identity, proof, rand, returns)
+        bound = context.bound_of(index)
+        if bound < least:
+            name = "bound" if index < context.invited else "member_bound"
+            valid = f"at least {least}, for what we add"
+            raise ParameterError(name, bound, valid)
 
     HANDLERS = {  # noqa: RUF012 - as in the parent
         (ClientPhase.FRESH, Local.SEEDS): draw_seeds,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isqrt
 
@@ -33,24 +34,29 @@ class ValidatedContext(CommitteeContext):
             sum, 6.4 for each client and coordinate: numbers are in finer units then, of which
             noise has far more. From `exact_unit` on they are rounded off.
         bound: beta^2, of the squared norm of what a client adds: numbers times the unit, errors.
+        member_bound: the same of what a member adds; 0 where clients alone upload.
         nonce: another one where some value of the public elements' squares is 0.
 
     Source: docs/validated.md.
     """
 
-    NUMBERS = (*INTEGERS, "size", "away", "ring_bits", "unit", "bound", "nonce")
+    NUMBERS = (*INTEGERS, "size", "away", "ring_bits", "unit", "bound", "member_bound", "nonce")
 
     away: int
     ring_bits: int
     unit: int = 1
     bound: int
+    member_bound: int = 0
     nonce: int = 0
     parameters: Parameters = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self.check_round()
-        if self.removal or self.member_uploads is not None:
+        if self.removal:
             raise ParameterError("removal", "not empty", "empty: no noise is taken off")
+        if (self.member_bound > 0) is not (self.member_uploads is not None):
+            valid = "a positive one where members upload, and 0 where they do not"
+            raise ParameterError("member_bound", self.member_bound, valid)
         require_int("unit", self.unit, 1, MAX_UNIT)
         require_int("ring_bits", self.ring_bits, MIN_BITS, MAX_BITS)
         committee, ring = self.committee, PrimeRing(DEGREE, self.ring_bits)
@@ -62,19 +68,22 @@ class ValidatedContext(CommitteeContext):
             away=self.away,
             randomness=committee.randomness,
             per_polynomial=committee.per_polynomial,
-            bound=self.bound,
+            bound=max(self.bound, self.member_bound),
         )
         # A sum of 2^20 bounds is below q / 2: q is above 2290 beta^2, and above 2^41.
         object.__setattr__(self, "parameters", parameters)
-        needed = bits_of_sum(self.size, self.bound, self.unit)
+        needed = bits_of_sum(self.longest(range(self.size)), self.unit)
         if self.bits < needed:
             raise CapacityError(needed, self.bits)
         object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, b"validated", self.encode()))
 
-    @property
-    def longest(self) -> int:
-        """The smallest integer that no accepted vector is longer than."""
-        return isqrt(self.bound - 1) + 1
+    def bound_of(self, sender: int) -> int:
+        """The squared bound of one upload."""
+        return self.bound if sender < self.invited else self.member_bound
+
+    def longest(self, senders: Iterable[int]) -> int:
+        """The smallest integer that no sum of these senders' accepted vectors is longer than."""
+        return sum(longest_of(self.bound_of(sender)) for sender in senders)
 
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""
@@ -93,9 +102,13 @@ class ValidatedContext(CommitteeContext):
         return found
 
 
-def bits_of_sum(clients: int, bound: int, unit: int = 1) -> int:
-    """The smallest field with every sum that is opened: one upload may be on one coordinate."""
-    longest = clients * (isqrt(bound - 1) + 1)
+def longest_of(bound: int) -> int:
+    """The smallest integer that no vector with this squared bound is longer than."""
+    return isqrt(bound - 1) + 1
+
+
+def bits_of_sum(longest: int, unit: int = 1) -> int:
+    """The smallest field with every sum of this length: all of it may be on one coordinate."""
     # A billionth more, as the server opens, and what rounding adds.
     return required_bits((longest + longest // 10**9) // unit + 2)
 

@@ -69,8 +69,8 @@ def on_delivery(party: MemberParty, state: Waiting, message: Delivery) -> Step:
     kept: list[ValidatedHeader] = []
     shares, answers, bad = [], [], []
     for sender, encoded, part in zip(uploaded, headers, parts, strict=True):
-        header = ValidatedHeader.decode(sender, encoded)
         try:
+            header = ValidatedHeader.decode(sender, encoded)
             first, found = checked(party, header, keys[sender], part)
         except ValueError:
             bad.append(sender)

@@ -18,7 +18,7 @@ from secagg.framing import FRAME_BYTES, ClientMessage, Message, split_items
 from secagg.keys import KEY_BYTES, SIGNATURE_BYTES
 from secagg.merkle import HASH_BYTES, HashTree, largest_proof_bytes
 from secagg.oneshot.context import CommitteeContext
-from secagg.oneshot.header import Header
+from secagg.oneshot.header import Header, read_flag
 from secagg.oneshot.messages import Answer, Confirmation, Proposal, Quorum
 from secagg.sealing import SEAL_OVERHEAD_BYTES
 from secagg.tags import Usage, digest, encode_index
@@ -30,7 +30,7 @@ from secagg.validated.sharing import at_member
 
 FIRST, SECOND = b"part 1", b"part 2"
 """Labels of the two parts of an upload, in seals."""
-HEADER_BYTES = KEY_BYTES + 5 * HASH_BYTES + SIGNATURE_BYTES
+HEADER_BYTES = KEY_BYTES + 5 * HASH_BYTES + 1 + SIGNATURE_BYTES
 
 
 class Upload(ClientMessage, frozen=True, tag=48):
@@ -44,6 +44,7 @@ class Upload(ClientMessage, frozen=True, tag=48):
     first: bytes
     second: bytes
     functional: bytes
+    returns: bool
     signature: bytes
 
 
@@ -99,6 +100,7 @@ class ValidatedHeader(Header):
             self.second_root,
             self.functional_hash,
             self.leaves_root,
+            bytes([self.returns]),
         )
 
     def root1(self, context: CommitteeContext) -> bytes:
@@ -113,17 +115,19 @@ class ValidatedHeader(Header):
     def encode(self) -> bytes:
         """Everything but the sender, at a fixed length."""
         hashes = (self.ciphertext_hash, self.seals_hash, self.second_root, self.functional_hash)
-        return b"".join((self.ephemeral_key, *hashes, self.leaves_root, self.signature))
+        flag = bytes([self.returns])
+        return b"".join((self.ephemeral_key, *hashes, self.leaves_root, flag, self.signature))
 
     @classmethod
     def decode(cls, sender: int, encoded: bytes) -> Self:
-        """Inverse of `encode`, of bytes of the right length."""
-        lengths = (KEY_BYTES, *[HASH_BYTES] * 5, SIGNATURE_BYTES)
+        """Inverse of `encode`, of bytes of the right length; ValueError if the flag is none."""
+        lengths = (KEY_BYTES, *[HASH_BYTES] * 5, 1, SIGNATURE_BYTES)
         cuts = list(accumulate(lengths, initial=0))
-        key, ciphertext, first, second, functional, leaves, signature = (
+        key, ciphertext, first, second, functional, leaves, flag, signature = (
             encoded[i:j] for i, j in pairwise(cuts)
         )
-        return cls(sender, key, ciphertext, first, False, signature, second, functional, leaves)
+        returns = read_flag(flag)
+        return cls(sender, key, ciphertext, first, returns, signature, second, functional, leaves)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ class Trees:
             upload.ephemeral_key,
             digest(Usage.CIPHERTEXT, upload.ciphertext),
             self.first.root,
-            False,
+            upload.returns,
             upload.signature,
             self.second.root,
             functional_hash(upload.functional),

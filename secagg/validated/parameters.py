@@ -28,7 +28,7 @@ class Parameters:
         blocks: B; a vector has B N coordinates.
         members, corrupt, away: s, c, a.
         randomness, per_polynomial: T, l.
-        bound: beta^2, of the squared norm of a vector.
+        bound: beta^2, of the squared norm of a vector; the largest if there are several.
         rows: R, at most 128.
     """
 

@@ -107,17 +107,17 @@ class Challenges:
         return packed(every[:, counted], p.per_polynomial)
 
 
-def witness(p: Parameters, norm: int, products: NDArray[np.int64], rand: Rand) -> Residues:
+def witness(p: Parameters, room: int, products: NDArray[np.int64], rand: Rand) -> Residues:
     """Shares of the bits and of the masks m1, m2 and m3 of all repetitions.
 
     Args:
-        norm: squared, at most the bound.
+        room: by how much the squared norm is below its bound.
         products: of the rows, int64[R] in -tau .. tau - 1.
 
     Returns:
         uint64[members, bit polynomials + 3 t].
     """
-    numbers = np.concatenate([[p.bound - norm], products + p.tau])
+    numbers = np.concatenate([[room], products + p.tau])
     every = numbers[:, np.newaxis] >> np.arange(max(p.bits)) & 1
     counted = np.arange(max(p.bits)) < np.array(p.bits)[:, np.newaxis]
     bits = packed(every[counted].astype(np.uint64), p.per_polynomial)
@@ -154,8 +154,9 @@ class Functional:
         ciphertext: Residues,
         rows: Rows,
         challenges: Challenges,
+        bound: int,
     ) -> Functional:
-        """That of an upload.
+        """That of an upload whose squared norm is bounded.
 
         Args:
             elements: transforms of the a_b, uint64[B, N].
@@ -175,6 +176,6 @@ class Functional:
             theta = challenges.theta[t].reshape(2, p.padding)
             sides = [np.concatenate(pair) for pair in zip((ones, others), theta, strict=True)]
             coefficients.append(np.concatenate([packed(x, p.per_polynomial) for x in sides]))
-            kappa = eta * (norm - p.bound) - p.tau * sum(map(int, gamma))
+            kappa = eta * (norm - bound) - p.tau * sum(map(int, gamma))
             constants.append((kappa - ring.dot(vector, ciphertext)) % q)
         return cls(np.stack(coefficients), np.array(constants, np.uint64))

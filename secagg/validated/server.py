@@ -13,7 +13,7 @@ from secagg.errors import CapacityError, OpeningFailedError, Reason, RemoteProto
 from secagg.field import lift
 from secagg.framing import Message, decode_message
 from secagg.keys import check_public_key
-from secagg.oneshot.collection import UploadCollection
+from secagg.oneshot.collection import UploadCollection, check_returns
 from secagg.oneshot.context import Cohort
 from secagg.oneshot.messages import MEMBER, Answer, Confirmation, check_sender
 from secagg.oneshot.opening import OpenedSum
@@ -94,6 +94,7 @@ class ValidatedCollection(UploadCollection):
             given = values(context, message.functional)
             trees = Trees.of(context, message, given)
             header = trees.header(message)
+        check_returns(context, header)
         if not header.is_signed(context, self._cohort.keys[sender]):
             raise RemoteProtocolError(sender, Reason.BAD_SIGNATURE, Usage.UPLOAD.value.decode())
         with blaming(sender, Reason.BAD_KEY):
@@ -140,7 +141,8 @@ class ValidatedCollection(UploadCollection):
         rows = Rows(p, header.root1(context))
         challenges = Challenges.of(p, header.root2(context))
         elements = context.elements()
-        return Functional.of(p, elements, self._squares, ciphertext, rows, challenges)
+        bound = context.bound_of(header.sender)
+        return Functional.of(p, elements, self._squares, ciphertext, rows, challenges, bound)
 
     def _columns_of(self, message: Upload, given: Sequence[bytes]) -> bytes:
         """What each member is sent of an upload, member by member."""
@@ -246,7 +248,7 @@ class ValidatedServer(OneShotServer):
         total: Sum = self._uploads.total()
         vector = ring.centre((total.values + ring.q - masks) % ring.q).reshape(-1)
         # Doubles are off by far less than a billionth: what is longer by that alone does no harm.
-        longest = (1.0 + 1e-9) * context.longest * len(commitments)
+        longest = (1.0 + 1e-9) * context.longest(commitments)
         if float(np.linalg.norm(vector.astype(np.float64))) > longest:
             why = "the sum is longer than its vectors may be together"
             raise OpeningFailedError(why, len(members), needed)
@@ -255,7 +257,8 @@ class ValidatedServer(OneShotServer):
             lifted = lift(rounded[: context.length], context.field)
         except CapacityError as error:
             raise OpeningFailedError(str(error), len(members), needed) from None
-        return OpenedSum(vector=lifted, survivors=tuple(commitments), wrong_members=wrong)
+        survivors = tuple(each for each in commitments if each < context.invited)
+        return OpenedSum(vector=lifted, survivors=survivors, wrong_members=wrong)
 
     def _parties(self, message: Message) -> Parties:
         return self._clients if isinstance(message, Upload) else self._committee

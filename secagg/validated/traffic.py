@@ -25,7 +25,8 @@ def client_traffic(p: Parameters, clients: int) -> Traffic:
     vector, functional = vector_bytes(p), packed_bytes(p.ring, functional_words(p))
     seals = [p.members * each for each in part_bytes(p)]
     sizes = KEY_BYTES, vector, *seals, functional, SIGNATURE_BYTES
-    header = message_bytes(*sizes, sender=clients - 1) - vector - sum(seals) - functional
+    whole = message_bytes(*sizes, sender=clients - 1, flags=1)
+    header = whole - vector - sum(seals) - functional
     up = {"vector": vector, "seals": sum(seals), "functional": functional, "header": header}
     return Traffic(up, {})
 

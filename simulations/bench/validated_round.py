@@ -19,7 +19,7 @@ from secagg.oneshot.committee import Committee, CommitteeKind, Member, lowest_qu
 from secagg.oneshot.context import Cohort, fewest_survivors
 from secagg.validated.bounds import announced_bound, least_bound
 from secagg.validated.client import ValidatedClient
-from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum
+from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum, longest_of
 from secagg.validated.member import ValidatedMember
 from secagg.validated.messages import upload_bytes
 from secagg.validated.parameters import holds_bound, ring_for, widest
@@ -98,9 +98,9 @@ def bench_validated_round(
         "secrets_per_polynomial": p.per_polynomial,
         "ring_bits": ring.bits,
         "repetitions": p.repetitions,
-        "bound": context.longest,
+        "bound": longest_of(context.bound),
         "clip_units": playing.units,
-        "bound_over_clip": context.longest / playing.units,
+        "bound_over_clip": longest_of(context.bound) / playing.units,
         "client_seconds_median": statistics.median(clock.seconds[i] for i in honest),
         "server_seconds": clock.seconds[SERVER],
         "server_seconds_per_upload": received / clients,
@@ -150,7 +150,7 @@ class _Round:
             minimum_survivors=fewest_survivors(clients, 0),
             tolerated_colluders=0,
             committee=committee,
-            bits=bits_of_sum(clients, bound),
+            bits=bits_of_sum(clients * longest_of(bound)),
             length=dim,
             application_digest=bytes(32),
             away=away,

@@ -58,6 +58,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "ring.rounding_bits": Label(_SUM, "low bits of a coefficient that are not sent"),
     "ring.entries": Label(_SUM, "entries of a key in one secret"),
     "validation.bound": Label(_SUM, "longest vector, in clipping norms, noise included"),
+    "validation.member_bound": Label(_SUM, "longest noise of a member, in clipping norms"),
     "validation.largest_shift": Label(_SUM, "how far all colluders move the sum, likewise"),
     "validation.honest_signal": Label(_SUM, "how far all other clients move it at most"),
     "validation.ring_bits": Label(_SUM, "bits of the ring's modulus"),

@@ -193,6 +193,17 @@ class ReturnedWorld:
         )
 
 
+def remembered(world: ReturnedWorld) -> Callable[[bytes, int, int], NoiseSeed]:
+    """The seeds that the real members have in their memories."""
+
+    def seed_of(session: bytes, number: int, member: int) -> NoiseSeed:
+        memory = world.committee._noise[identity("member", member).public]._read(session)
+        (found,) = [each.seed for each in memory.added if each.round_number == number]
+        return NoiseSeed(found)
+
+    return seed_of
+
+
 def noise_of(session: bytes, number: int, member: int) -> NoiseSeed:
     """Known seeds of members."""
     return NoiseSeed(secret("noise of", session, number, member))

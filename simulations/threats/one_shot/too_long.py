@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from unittest.mock import patch
 
 import numpy as np
@@ -13,11 +12,9 @@ from secagg.field import lift
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.validated import client
-from secagg.validated.client import ValidatedClient
+from secagg.validated.client import ValidatedClient, squared_norm
 from secagg.validated.context import ValidatedContext
 from secagg.validated.proof import Rows
-
-_ENDLESS = 1 << 50
 
 
 class _Clamped(Rows):
@@ -37,14 +34,12 @@ def upload_of_any_length(
     vector: NDArray[np.int64],
     rand: Rand = os_random,
 ) -> bytes:
-    """The upload of a client that knows no bound; all else is as it should be.
-
-    The bits of what is left to the bound are the lowest ones of a negative number.
-    """
-    # The hash was taken: it is that of the announced context.
-    terms = copy.copy(context)
-    object.__setattr__(terms, "bound", _ENDLESS)
-    session = ValidatedClient(terms, index, identity, proof, 0, rand)
+    """The upload of a client that claims to be at the bound if it is beyond; all else is right."""
+    session = ValidatedClient(context, index, identity, proof, 0, rand)
     session.seeds(vector.tobytes())
-    with patch.object(client, "Rows", _Clamped):
-        return session.submit_bytes(lift(vector, terms.field))
+
+    def claimed(blocks: NDArray[np.int64], longest: int) -> int:
+        return min(squared_norm(blocks, longest), context.bound_of(index))
+
+    with patch.multiple(client, Rows=_Clamped, squared_norm=claimed):
+        return session.submit_bytes(lift(vector, context.field))

@@ -10,7 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from one_shot_rounds import identity
 from one_shot_worlds import DIMENSION, SESSION, World, ideal, plan_of, update
+from returned_worlds import ReturnedWorld, noise_of, remembered
+from returned_worlds import plan_of as returned_plan
 
 from dp import Ledger
 from protocol import PrivateTraining
@@ -19,21 +22,22 @@ from protocol.exchange.one_shot import MemberStage, one_shot_script
 from protocol.exchange.ranks import Alone
 from protocol.exchange.remote_one_shot import RemoteMember, RemoteOneShotAggregator, RemoteUploader
 from protocol.exchange.stages import conduct
-from protocol.noise.noise import Independent, Returned
+from protocol.noise.noise import Independent
 from protocol.planning.deployment import plan_deployment
 from protocol.round.losses import Stage
 from protocol.round.member import RoundMember
 from protocol.round.pipeline import Pipeline
-from protocol.round.validated_setup import ValidatedSetup, bound_of
+from protocol.round.validated_setup import ValidatedSetup, bounds_of
 from protocol.schemes import OneShot, Validated
 from protocol.schemes.committee import CommitteePlan, Drawn, Everyone, Named
 from protocol.schemes.scheme import Local
 from protocol.schemes.validated import BoundChoice, validated_numbers
-from secagg import CapacityError, ParameterError, RemoteProtocolError
+from secagg import CapacityError, ParameterError, RemoteProtocolError, centre
 from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.records import RoundRecord
 from secagg.storage import TokenFolder
 from secagg.validated.bounds import least_bound
-from secagg.validated.context import bits_of_sum
+from secagg.validated.context import DEGREE, bits_of_sum
 from simulations.threats.one_shot.too_long import upload_of_any_length
 from sketch import SketchSpec
 from sketch.controllers import FixedRate
@@ -96,7 +100,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
     world = world_of()
     setup = setup_of(world)
     spike = np.zeros(DIMENSION, np.int64)
-    spike[7] = int(factor * setup.context.longest)
+    spike[7] = int(factor * setup.context.longest([2]))
     assert setup.accepts(spike) is kept
     cheat = upload_of_any_length(
         setup.context, 2, world.identities[2], setup.known_cohort().proof(2), spike
@@ -126,7 +130,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
 
 def test_a_field_that_one_upload_would_overflow_is_refused() -> None:
     context = setup_of(world_of()).context
-    needed = bits_of_sum(context.size, context.bound)
+    needed = bits_of_sum(context.longest(range(10)))
     assert context.bits == needed
     with pytest.raises(CapacityError):
         replace(context, bits=needed - 1)
@@ -135,14 +139,15 @@ def test_a_field_that_one_upload_would_overflow_is_refused() -> None:
 def test_a_client_insists_on_the_bound_of_its_own_clip_and_noise() -> None:
     world = world_of()
     setup = setup_of(world)
-    least = bound_of(setup.parameters, least_bound)
+    least, of_member = bounds_of(setup.parameters, least_bound)
     assert setup.least_bound == least <= setup.context.bound
+    assert of_member == setup.context.member_bound == 0
     world.client_policy.check(shorter(setup, bound=least))
     with pytest.raises(PolicyError, match=f"at least {least}"):
         world.client_policy.check(shorter(setup, bound=least - 1))
     # Noise and clip go in: with a tenth of either another bound.
     for change in ({"sketch_clip_l2": 0.1}, {"mechanism": type(setup.parameters.mechanism)(9.0)}):
-        assert bound_of(replace(setup.parameters, **change), least_bound) < 0.99 * least
+        assert bounds_of(replace(setup.parameters, **change), least_bound)[0] < 0.99 * least
 
 
 def test_a_client_of_one_scheme_takes_no_round_of_the_other() -> None:
@@ -216,10 +221,9 @@ def test_parties_elsewhere_and_members_that_restart(tmp_path: Path) -> None:
     [
         ({"noise": Independent(exact=True)}, "exact"),
         ({"noise": Independent(mechanism="skellam")}, "mechanism"),
-        ({"noise": Returned(rounds=9, apart=3)}, "scheme"),
         ({"committee": Named(size=7, corrupt=1, away=2)}, "committee"),
     ],
-    ids=["removable", "skellam", "returned", "few members"],
+    ids=["removable", "skellam", "few members"],
 )
 def test_what_cannot_be_planned_is_named(changes: dict[str, Any], argument: str) -> None:
     with pytest.raises(ParameterError) as raised:
@@ -237,6 +241,81 @@ def test_the_least_committee_of_an_error_is_large_enough() -> None:
             assert numbers.per_polynomial >= 1
             with pytest.raises(ParameterError):
                 validated_numbers(least - 1, corrupt, away)
+
+
+class TestNoiseOfMembers:
+    """Members add noise within a bound of their own, and take it back in the next round."""
+
+    def world(self, **absences: Mapping[int, MemberStage]) -> ReturnedWorld:
+        return ReturnedWorld(returned_plan(scheme=Validated(committee=NAMED)), **absences)
+
+    def test_the_sums_are_those_of_the_ideal_functionality_but_for_errors(self) -> None:
+        away = {0: {7: MemberStage.NOISE}, 1: {0: MemberStage.CHECK}, 2: {3: MemberStage.OPEN}}
+        world, told = self.world(absences=away), tuple[RoundRecord, ...]()
+        for number in range(3):
+            setup, lost = world.setup(number, *told), {number: Stage.INPUT}
+            got = world.real.run(setup, update, lost)
+            world.of(setup)
+            expected, twin = (
+                world.ideal(of).run(setup, update, lost) for of in (remembered(world), noise_of)
+            )
+            assert got.total.survivors == expected.total.survivors
+            assert got.record == expected.record and got.record is not None
+            sums = [centre(each.total.vector) for each in (got, expected, twin)]
+            deviation = (15 * setup.error_variance) ** 0.5
+            assert np.abs(sums[0] - sums[1]).max() < 6.0 * deviation
+            # The twin: members whose noise is another.
+            assert np.abs(sums[0] - sums[2]).max() > 12.0 * deviation
+            told = (*told, got.record)
+        assert told[1].returned == (0, 1, 2, 3, 4, 5, 6)
+
+    def test_a_plan_says_how_far_members_move_the_sum(self) -> None:
+        world = self.world()
+        priced = plan_deployment(world.plan, SketchSpec.identity(DIMENSION)).priced
+        assert isinstance(priced, BoundChoice)
+        context, parameters = world.setup().context, world.setup().parameters
+        unit = parameters.scale * parameters.sketch_clip_l2
+        assert priced.bound == pytest.approx(context.bound**0.5 / unit)
+        assert priced.member_bound == pytest.approx(context.member_bound**0.5 / unit)
+        assert priced.largest_shift == priced.bound + priced.member_bound
+
+    def test_a_member_insists_on_the_bound_of_its_own_noise(self) -> None:
+        world = self.world()
+        setup = world.setup()
+        assert isinstance(setup, ValidatedSetup)
+        least = bounds_of(setup.parameters, least_bound)[1]
+        data = world.member(2).add_noise(shorter(setup, member_bound=least).announce_to_member(2))
+        assert len(data) > setup.vector_bytes
+        low = shorter(setup, member_bound=least - 1)
+        with pytest.raises(PolicyError, match=f"member_bound.*at least {least}"):
+            world.member(3).add_noise(low.announce_to_member(3))
+
+    @pytest.mark.parametrize(("factor", "kept"), [(0.92, True), (1.08, False)])
+    def test_noise_beyond_the_bound_is_left_out(
+        self, factor: float, kept: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Or it would complain itself of an upload in its name that it knows nothing of.
+        world = self.world(absences={0: {7: MemberStage.CHECK}})
+        setup = world.setup()
+        assert isinstance(setup, ValidatedSetup)
+        cheat, place = identity("member", 7), setup.context.invited + 7
+        spike = np.zeros(DIMENSION, np.int64)
+        # Errors are in the norm as well, and change it by 1.3 % for one deviation.
+        errors = DEGREE * setup.error_variance
+        spike[0] = int((factor * setup.context.member_bound - errors) ** 0.5)
+        proof = setup.known_cohort().proof(place)
+        data = upload_of_any_length(setup.context, place, cheat, proof, spike)
+        adding = RoundMember._add_noise
+
+        def added(member: RoundMember, announcement: bytes) -> bytes:
+            made = adding(member, announcement)
+            return data if member._identity.public == cheat.public else made
+
+        monkeypatch.setattr(RoundMember, "_add_noise", added)
+        got = world.real.run(setup, update, {})
+        assert got.record is not None
+        assert (7 in got.record.entered) is kept
+        assert got.total.survivors == tuple(range(8))
 
 
 def test_a_plan_says_how_far_colluders_move_the_sum() -> None:
@@ -294,10 +373,10 @@ def test_the_bound_covers_coins_that_are_off_their_mean() -> None:
     setup = setup_of(world_of(noise=Independent(mechanism="binomial")))
     mechanism = type(setup.parameters.mechanism)
     even, odd = (
-        bound_of(replace(setup.parameters, mechanism=mechanism(coins)), least_bound)
+        bounds_of(replace(setup.parameters, mechanism=mechanism(coins)), least_bound)[0]
         for coins in (1000, 1001)
     )
-    more = bound_of(replace(setup.parameters, mechanism=mechanism(1002)), least_bound)
+    more = bounds_of(replace(setup.parameters, mechanism=mechanism(1002)), least_bound)[0]
     # Half a unit in each coordinate, beside which one coin more is nothing.
     assert odd > more > even
 

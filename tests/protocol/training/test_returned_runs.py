@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
-from one_shot_rounds import Stream, identity, secret
+from one_shot_rounds import Stream, secret
 from one_shot_worlds import DIGEST, DIMENSION, GOAL, SESSION, rounding, update
 from returned_worlds import (
     APART,
@@ -24,10 +24,11 @@ from returned_worlds import (
     noise_of,
     open_ledger,
     record,
+    remembered,
 )
 from rich.console import Console
 
-from dp import Ledger, LedgerError, NoiseSeed
+from dp import Ledger, LedgerError
 from dp.audit import replayed_epsilon
 from dp.sampling import DiscreteGaussianLaw, sample_law
 from protocol.exchange.aggregators import IdealAggregator
@@ -53,17 +54,6 @@ def away(stage: MemberStage, *members: int) -> dict[int, MemberStage]:
 
 
 # -- real and ideal -------------------------------------------------------------------------------
-
-
-def remembered(world: ReturnedWorld) -> Callable[[bytes, int, int], NoiseSeed]:
-    """The seeds that the real members have in their memories."""
-
-    def seed_of(session: bytes, number: int, member: int) -> NoiseSeed:
-        memory = world.committee._noise[identity("member", member).public]._read(session)
-        (found,) = [each.seed for each in memory.added if each.round_number == number]
-        return NoiseSeed(found)
-
-    return seed_of
 
 
 def test_both_ways_give_the_same_sums_with_members_away_at_every_stage() -> None:

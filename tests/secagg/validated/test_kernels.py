@@ -73,10 +73,11 @@ def test_every_step_is_that_of_the_reference(shape: tuple[int, ...]) -> None:
     rows = Rows(p, upload.root1)
     products = rows.products(vector)
     assert products.tolist() == [int(np.dot(row, vector)) for row in upload.rows()]
-    second = witness(p, int(vector @ vector), products, rand)
+    second = witness(p, p.bound - int(vector @ vector), products, rand)
     assert np.array_equal(second, numbers(upload.second))
     challenges = Challenges.of(p, upload.root2)
-    functional = Functional.of(p, elements, ring.square(elements), ciphertext, rows, challenges)
+    squares = ring.square(elements)
+    functional = Functional.of(p, elements, squares, ciphertext, rows, challenges, p.bound)
     assert functional.coefficients.tolist() == [[*h, *other] for h, other, _ in upload.functional]
     assert functional.constants.tolist() == [kappa for *_, kappa in upload.functional]
     # Every member's answer, and the decision.

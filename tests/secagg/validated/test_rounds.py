@@ -220,7 +220,7 @@ def test_members_are_stored_between_their_steps(tmp_path: Path) -> None:
 
 
 def test_who_sends_too_much_is_left_out() -> None:
-    norm = CONTEXT.longest / CONTEXT.unit
+    norm = CONTEXT.longest([0]) / CONTEXT.unit
     cheats = {
         1: of_any_length(1, vector(1, 1.05 * norm)),
         4: of_any_length(4, -10 * vector(4, norm)),
@@ -232,13 +232,13 @@ def test_who_sends_too_much_is_left_out() -> None:
 
 
 def test_a_bound_at_which_silence_would_tell_something_is_refused() -> None:
-    with pytest.raises(ParameterError, match="at least 1000000000, for our clipping norm"):
+    with pytest.raises(ParameterError, match="at least 1000000000, for what we add"):
         uploaded(0, vector(0), context(bound=10**9 - 1))
 
 
 def test_an_honest_client_does_not_send_too_much() -> None:
     with pytest.raises(TooLongError, match="nothing is sent"):
-        uploaded(0, vector(0, 1.05 * CONTEXT.longest / CONTEXT.unit))
+        uploaded(0, vector(0, 1.05 * CONTEXT.longest([0]) / CONTEXT.unit))
 
 
 def test_a_liar_and_one_away_change_nothing() -> None:
@@ -642,14 +642,16 @@ def test_terms_that_do_not_fit_are_refused_by_name(changes: dict[str, Any], name
 
 
 def test_what_a_context_cannot_do() -> None:
-    members = 6
-    with pytest.raises(ParameterError) as caught:
-        context(
-            size=CLIENTS + MEMBERS,
-            cohort_root=kit.seated(CLIENTS, MEMBERS).root,
-            member_uploads=kit.uploads(fewest=members),
-        )
-    assert caught.value.argument == "removal"
+    seated: dict[str, Any] = {
+        "size": CLIENTS + MEMBERS,
+        "cohort_root": kit.seated(CLIENTS, MEMBERS).root,
+        "member_uploads": kit.uploads(fewest=6),
+    }
+    # Members upload within a bound, and nobody has one who does not.
+    assert context(**seated, member_bound=10**9).bound_of(CLIENTS) == 10**9
+    for terms in (seated, {"member_bound": 10**9}):
+        with pytest.raises(ParameterError, match="member_bound"):
+            context(**terms)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ParameterError, match="nonce"):
         patch.setattr(PrimeRing, "square", lambda *_: np.arange(4))
         CONTEXT.squares(CONTEXT.elements())

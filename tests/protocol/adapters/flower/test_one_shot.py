@@ -650,7 +650,7 @@ class TestSettings:
         assert rules.committee is not None
         assert (rules.committee.kind, rules.corrupt_members) == ("everyone", 0)
         assert rules.policy().committee is not None
-        validated = rules_of(replace(settings.plan(), scheme=Validated()))
+        validated = rules_of(replace(settings.plan(), scheme=Validated(), tolerated_dropouts=1))
         assert type(validated.policy().committee) is ValidatedPolicy
         assert type(rules.policy().committee) is CommitteePolicy
         pairwise = rules_of(replace(settings.plan(), scheme=Pairwise()))
