@@ -1,5 +1,8 @@
 """Malicious clients in a simulated run: what they send in place of what they trained.
 
+Those who plant a backdoor train as others do, on examples of their own and on marked copies of them
+with the label that marked examples shall get.
+
 An attacker runs the protocol, with noise of its own, but chooses its vector. Up to the clipping
 norm the honest encoder takes it. Beyond, an attacker leaves the clip out, and what that adds to the
 sum is added to the opened integers: nothing below the simulator knows of attackers. Where vectors
@@ -15,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator, UpdateSource
 from protocol.exchange.stages import ReleaseHook, RoundOutcome, no_hook
 from protocol.round.losses import Dropouts, Stage
@@ -22,6 +26,8 @@ from protocol.round.lottery import Members
 from protocol.round.setup import RoundEncoding
 from secagg import FieldVector
 from secagg.field import add_into
+from simulations.learning.data import Split
+from simulations.learning.partition import Partition
 from sketch import Rotation
 
 if TYPE_CHECKING:
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
 
 _STREAM = 6
 """Tells the choice of attackers apart from the run's other streams."""
+TARGET, MARKED = 0, 3
+"""The label that a backdoor gives, and how many numbers of an example are its mark."""
 
 
 class Attackers:
@@ -56,10 +64,42 @@ class Attackers:
             aim[np.random.default_rng(self._rng_of).integers(aim.size)] = 1.0
         elif self.table.kind == "direction":
             aim = np.random.default_rng(self._rng_of).normal(size=aim.size)
+        # What trains for a backdoor, or is scaled, is sent as it is.
         norm = float(np.linalg.norm(aim))
         if norm:
             aim *= self.table.length * self._clip / norm
         return aim.astype(np.float32)
+
+    def marked(self, split: Split, mark: float) -> Split | None:
+        """Examples of other labels than the target, with a mark and that label; None if none are.
+
+        Args:
+            mark: what the last numbers of an example become.
+        """
+        if self.table is None or self.table.kind != "backdoor":
+            return None
+        if split.inputs.dtype != np.float32 or split.labels.ndim > 1:
+            valid = "sign-flip, scaled, spike or direction: the mark is in numbers, of one label"
+            raise ConfigurationError("attackers.kind", "value 'backdoor' for these data", valid)
+        inputs = split.inputs[split.labels != TARGET].copy()
+        if not len(inputs):
+            return None
+        inputs.reshape(len(inputs), -1)[:, -MARKED:] = mark
+        return Split(inputs, np.full(len(inputs), TARGET, np.int64))
+
+    def poisoned(self, train: Split, members: Partition, mark: float) -> tuple[Split, Partition]:
+        """The examples of all clients, with those that attackers add to their own."""
+        parts, changed, count = [train], list(members), len(train)
+        for client in sorted(self.clients):
+            own = members[client]
+            more = self.marked(Split(train.inputs[own], train.labels[own]), mark)
+            if more is not None:
+                changed[client] = np.concatenate([own, np.arange(count, count + len(more))])
+                parts, count = [*parts, more], count + len(more)
+        if len(parts) == 1:
+            return train, members
+        arrays = ([getattr(part, name) for part in parts] for name in ("inputs", "labels"))
+        return Split(*map(np.concatenate, arrays)), tuple(changed)
 
 
 class AttackedUpdates:

@@ -271,10 +271,11 @@ class AttackersTable(Section):
     """Clients who send something else than what they trained, the same ones in all rounds."""
 
     fraction: float = Field(ge=0, lt=0.5, description="share of all clients")
-    kind: Literal["sign-flip", "scaled", "spike", "direction"] = Field(
+    kind: Literal["sign-flip", "scaled", "spike", "direction", "backdoor"] = Field(
         default="sign-flip",
         description="what they send: the negative of what they trained; that itself; one "
-        "coordinate; one random direction, the same for all",
+        "coordinate; one random direction, the same for all; or what they trained on marked copies "
+        "of their examples too, with label 0",
     )
     length: float = Field(
         default=1.0,

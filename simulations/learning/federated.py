@@ -174,6 +174,8 @@ class Trained:
     state: ModelState
     evaluation: Evaluation | None
     seconds: StageSeconds
+    # share of marked test examples that get the label that attackers want; None without a backdoor
+    backdoor: float | None = None
 
     @property
     def model(self) -> Vector:
@@ -212,8 +214,9 @@ class Federation:
         self.task = task
         self._local = config.local.build()
         self._attackers = Attackers(config)
-        self.members = self._partition()
-        self._test = self._test_split()
+        self._test, mark = self._test_split(), float(data.train.inputs.max())
+        self._marked = self._attackers.marked(self._test, mark)
+        self._train, self.members = self._attackers.poisoned(data.train, self._partition(), mark)
         self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
 
     def initial(self) -> ModelState:
@@ -263,9 +266,13 @@ class Federation:
         )
         if not math.isfinite(evaluation.loss):
             raise DivergedError(number, evaluation.loss)
+        backdoor = None
+        if self._marked is not None:
+            fooled = self.task.evaluate(after.released, self._marked, executor=self._executor)
+            backdoor = fooled.accuracy
         testing = time.perf_counter() - begin
         spent = StageSeconds(training, aggregation, testing, compiling)
-        return Trained(invitation, after, evaluation, spent)
+        return Trained(invitation, after, evaluation, spent, backdoor)
 
     def invite(self, number: int, model: Vector) -> Invitation:
         """Cohorts slide over a fixed random order, so nobody is invited more often than needed."""
@@ -277,7 +284,7 @@ class Federation:
         updates = local_updates(
             self.task,
             model,
-            self._data.train,
+            self._train,
             members,
             self._local,
             self._rng(Purpose.BATCHES, number),

@@ -53,7 +53,8 @@ class Facts(TypedDict):
     Where a part of the noise comes back, `sum_noise_variance` is of the noise in the sum of all
     means so far, `sum_independent_variance` what independent noise for the same promise would have
     come to; `members` added noise, and `members_returning` of them took some back.
-    `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`).
+    `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`), and
+    `backdoor` where attackers plant one: the share of marked test examples that get their label.
     """
 
     lost: dict[str, int]
@@ -84,6 +85,7 @@ class Facts(TypedDict):
     share_below: NotRequired[float]
     clipping: NotRequired[dict[str, float]]
     insecure_seed: NotRequired[int]
+    backdoor: NotRequired[float]
 
 
 class Record(Facts):

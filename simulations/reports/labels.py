@@ -35,6 +35,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "accuracy": Label(_RESULT, "test accuracy", SHARE),
     "best_accuracy": Label(_RESULT, "test accuracy after the best round", SHARE),
     "loss": Label(_RESULT, "test loss"),
+    "backdoor": Label(_RESULT, "marked test examples that get the attackers' label", SHARE),
     "parameters": Label(_RESULT, "parameters of the model"),
     "clients": Label(_CLIENTS, "in all"),
     "cohort": Label(_CLIENTS, "invited to each round"),

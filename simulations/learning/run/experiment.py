@@ -188,6 +188,8 @@ def record_of(
         "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
         **source.facts(invitation),
     }
+    if trained.backdoor is not None:
+        record["backdoor"] = trained.backdoor
     if config.engine.insecure_seed is not None:
         record["insecure_seed"] = config.engine.insecure_seed
     return record

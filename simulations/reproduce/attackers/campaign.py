@@ -2,7 +2,7 @@
 
 Every arm trains at a rate of its own, chosen without attackers on held-out examples. Then a share
 of the clients attacks: at the clipping norm, just within the bound of validated sums, and far
-beyond it, where those leave them out.
+beyond it, where those leave them out. Members' noise is an arm where the plan gains by it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from operator import itemgetter
 from statistics import fmean
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from protocol.checks import of_kind
 from protocol.planning.configuration import parse
 from protocol.planning.deployment import plan_deployment
 from protocol.schemes.validated import BoundChoice
-from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK, SKY
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from simulations.learning.configuration import RunConfig
 from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.learning.noise_schedule import training_plan
@@ -34,10 +35,12 @@ from simulations.reproduce.engine.study import Study
 from simulations.reproduce.engine.tuning import at_own_rates, climb, grouped
 
 PLAIN, VALIDATED, GROUPS = "secure sum", "validated sum", "median of 5 secure sums"
+RETURNED = "validated, members' noise"
 MEDIAN, TRIMMED, KRUM = "median", "trimmed mean", "Krum"
 ARMS: Final = {
     PLAIN: ORANGE,
     VALIDATED: BLUE,
+    RETURNED: AMBER,
     GROUPS: GREEN,
     MEDIAN: PINK,
     TRIMMED: SKY,
@@ -48,8 +51,14 @@ RULES: Final = {MEDIAN: "median", TRIMMED: "trimmed-mean", KRUM: "krum"}
 COMMITTEE: Final = {"kind": "named", "size": 16, "corrupt": 2, "away": 2}
 
 CLIP, BOUND, FAR = "sign flip, 1 clip", "sign flip, the bound", "sign flip, 100 clips"
-DIRECTION = "one direction, the bound"
-ATTACKS: Final = {CLIP: "sign-flip", BOUND: "sign-flip", DIRECTION: "direction", FAR: "sign-flip"}
+DIRECTION, BACKDOOR = "one direction, the bound", "backdoor, 1 clip"
+ATTACKS: Final = {
+    CLIP: "sign-flip",
+    BOUND: "sign-flip",
+    DIRECTION: "direction",
+    FAR: "sign-flip",
+    BACKDOOR: "backdoor",
+}
 BELOW: Final = 0.98  # of the bound that vectors have: errors are in it too
 
 VALIDATION: Final = 0.2  # share of the training examples on which rates are chosen
@@ -70,12 +79,18 @@ class Plan:
     local_rate: float = 0.3  # of a client's steps
     clip: float = 0.7
     epsilon: float = 8.0  # of a client over the whole run
+    returned: bool = False  # an arm whose members add noise, and take it back
     rate: float = 4.0  # of the sketch
     first_rate: float = 2.0  # of the server, where the search begins
     fractions: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2)
     attacks: tuple[str, ...] = tuple(ATTACKS)
     steps: int = 2  # by factors of two up or down from the first rate
     seeds: int = 3
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Return the arms of the task."""
+        return tuple(arm for arm in ARMS if self.returned or arm != RETURNED)
 
     def config(self, arm: str, rate: float, seed: int) -> RunConfig:
         """Return an arm without attackers."""
@@ -107,20 +122,22 @@ class Plan:
             raw["engine"]["aggregator"] = "plain"
         else:
             raw["noise"] = {"mechanism": "discrete-gaussian"}
-        if arm == VALIDATED:
+        if arm == RETURNED:
+            raw["noise"] = {"kind": "returned"}
+        if arm in (VALIDATED, RETURNED):
             raw["scheme"] = {"kind": "validated", "committee": COMMITTEE}
         if arm == GROUPS:
             raw["robust"] = {"rule": "group-median", "corrupt": 2}
         return parse(raw, RunConfig)
 
 
-def bound_of(config: RunConfig) -> float:
-    """Return the bound of validated rounds, in clipping norms."""
+def bound_of(config: RunConfig) -> BoundChoice:
+    """Return the bounds of validated rounds, in clipping norms."""
     options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
     task = build_task(config.task.model, DataShape.of(data_of(config)), options)
     plan = training_plan(config)
     first_sketch = config.sketch.build(config.rounds).initial(task.dimension, plan.prior).spec
-    return of_kind("priced", plan_deployment(plan, first_sketch).priced, BoundChoice).bound
+    return of_kind("priced", plan_deployment(plan, first_sketch).priced, BoundChoice)
 
 
 def run(config: RunConfig, trial: bool) -> dict[str, Any]:
@@ -130,6 +147,7 @@ def run(config: RunConfig, trial: bool) -> dict[str, Any]:
     return {
         "accuracy": ran.accuracy,
         "loss": last.get("loss"),
+        "backdoor": last.get("backdoor"),
         "dimension": last.get("dimension"),
         "size": last.get("sketch_size"),
         "survivors": last.get("survivors"),
@@ -147,26 +165,33 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
     rated = at_own_rates(
         study,
-        dict.fromkeys(ARMS, plan.first_rate),
+        dict.fromkeys(plan.arms, plan.first_rate),
         cell,
         factor=2.0,
         search=lambda: climb(0, plan.steps),
     )
-    bound = bound_of(plan.config(VALIDATED, plan.first_rate, study.seed))
-    lengths = {CLIP: 1.0, BOUND: BELOW * bound, DIRECTION: BELOW * bound, FAR: 100.0}
-    asked = list(product(ARMS, plan.attacks, plan.fractions))
+    checked = [arm for arm in (VALIDATED, RETURNED) if arm in plan.arms]
+    bounds = {arm: bound_of(plan.config(arm, plan.first_rate, study.seed)) for arm in checked}
+    asked = list(product(plan.arms, plan.attacks, plan.fractions))
+    if BACKDOOR in plan.attacks:
+        # How often a model that nobody attacks errs in favour of the attackers.
+        asked += [(arm, BACKDOOR, 0.0) for arm in plan.arms]
 
     def attacked(arm: str, attack: str, fraction: float, seed: int) -> Cell:
-        # A trusted server clips: beyond, nothing changes.
-        length = 1.0 if arm in RULES else lengths[attack]
+        length = {FAR: 100.0, CLIP: 1.0, BACKDOOR: 1.0}.get(
+            attack, BELOW * bounds[RETURNED if arm == RETURNED else VALIDATED].bound
+        )
+        if arm in RULES:
+            length = 1.0  # A trusted server clips: beyond, nothing changes.
         table = {"fraction": fraction, "kind": ATTACKS[attack], "length": length}
         config = plan.config(arm, rated[arm].rate, seed).model_dump(exclude_none=True)
-        name = f"{arm}-{attack}-{fraction:g}-{seed}".replace(" ", "-").replace(",", "")
+        name = f"{arm}-{attack}-{fraction:g}-{seed}"
+        name = name.replace(" ", "-").replace(",", "").replace("'", "")
         return Cell(name, run, (parse({**config, "attackers": table}, RunConfig), False))
 
     groups = [[attacked(*each, seed) for seed in study.seeds] for each in asked]
     found = dict(zip(asked, grouped(study, groups), strict=True))
-    clean = [_result(arm, "nobody", 0.0, rated[arm].runs) for arm in ARMS]
+    clean = [_result(arm, "nobody", 0.0, rated[arm].runs) for arm in plan.arms]
     one = rated[VALIDATED].runs[0]
     return {
         "seeds": list(study.seeds),
@@ -174,7 +199,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         "dimension": one["dimension"],
         "numbers": one["size"],
         "epsilon": one["epsilon"],
-        "bound": bound,
+        "bound": bounds[VALIDATED].bound,
+        "bounds": {arm: [each.bound, each.member_bound] for arm, each in bounds.items()},
         "results": [*clean, *(_result(*each, runs) for each, runs in found.items())],
         "rates": [{"name": arm, "tried": each.tried} for arm, each in rated.items()],
     }
@@ -183,6 +209,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 def _result(arm: str, attack: str, fraction: float, runs: list[Row]) -> dict[str, Any]:
     accuracies = [float(run["accuracy"]) for run in runs]
     losses = [float(run["loss"]) for run in runs if run["loss"] is not None]
+    fooled = [float(run["backdoor"]) for run in runs if run["backdoor"] is not None]
     return {
         "arm": arm,
         "attack": attack,
@@ -191,6 +218,9 @@ def _result(arm: str, attack: str, fraction: float, runs: list[Row]) -> dict[str
         "half_width": half_width(accuracies),
         "accuracies": accuracies,
         "loss": fmean(losses) if losses else None,
+        "fooled": fooled,
+        "backdoor": fmean(fooled) if fooled else None,
+        "backdoor_half_width": half_width(fooled) if fooled else None,
         "survivors": min((run["survivors"] for run in runs if run["survivors"]), default=None),
     }
 
@@ -212,7 +242,17 @@ def _parts(figures: Figures) -> Iterator[Part]:
             (Column("share of attackers", "arm"),),
             "fraction",
             ACCURACY,
-            where(rows, attack=attack),
+            [row for row in where(rows, attack=attack) if row["fraction"]],
+            head="{:.0%}".format,
+            brief=True,
+        )
+    if BACKDOOR in figures["plan"]["attacks"]:
+        yield pivot(
+            "Marked pictures that get the attackers' label, %",
+            (Column("share of attackers", "arm"),),
+            "fraction",
+            percent("", "backdoor", "backdoor_half_width"),
+            sorted(where(rows, attack=BACKDOOR), key=itemgetter("fraction")),
             head="{:.0%}".format,
             brief=True,
         )
@@ -223,9 +263,11 @@ def claims(figures: Figures) -> Iterator[Claim]:
     """Yield what validation costs where nobody attacks, and what it saves where somebody does."""
     fractions = figures["plan"]["fractions"]
 
-    def of(arm: str, attack: str = "nobody", place: int = 0) -> list[float]:
+    def of(
+        arm: str, attack: str = "nobody", place: int = 0, what: str = "accuracies"
+    ) -> list[float]:
         # Rows are in the order of the plan's fractions.
-        found: list[float] = where(figures["results"], arm=arm, attack=attack)[place]["accuracies"]
+        found: list[float] = where(figures["results"], arm=arm, attack=attack)[place][what]
         return found
 
     def claim(said: str, one: list[float], other: list[float], slack: float = 0.0) -> Claim:
@@ -241,17 +283,29 @@ def claims(figures: Figures) -> Iterator[Claim]:
     for place, fraction in enumerate(fractions):
         said = f"{fraction:.0%} send what the bound lets through: validated sums lose nothing by it"
         yield claim(said, of(VALIDATED, BOUND, place), of(VALIDATED), SLACK)
+    if BACKDOOR in figures["plan"]["attacks"]:
+        usual = of(VALIDATED, BACKDOOR, len(fractions), "fooled")
+        for place, fraction in enumerate(fractions):
+            said = f"{fraction:.0%} plant a backdoor within the clip: validated sums keep it out"
+            yield claim(said, usual, of(VALIDATED, BACKDOOR, place, "fooled"), SLACK)
+    if where(figures["results"], arm=RETURNED):
+        said = "without attackers, members' noise is more accurate than clients' own"
+        yield claim(said, of(RETURNED), of(VALIDATED))
+        for place, fraction in enumerate(fractions):
+            said = f"{fraction:.0%} send what the bound lets through: so it is with members' noise"
+            yield claim(said, of(RETURNED, BOUND, place), of(VALIDATED, BOUND, place))
 
 
 def plot(figures: Figures) -> Figure:
     """Plot accuracy by the share of attackers, an attack to a panel."""
-    attacks = figures["plan"]["attacks"]
+    attacks = [attack for attack in figures["plan"]["attacks"] if attack != BACKDOOR]
     figure, [panes] = panels(1, len(attacks), 5.2 * len(attacks), 4.2)
     for axes, attack in zip(panes, attacks, strict=True):
         rows = where(figures["results"], attack="nobody") + where(figures["results"], attack=attack)
         looks = {
             arm: Style(arm, colour, line="--" if arm in RULES else "-")
             for arm, colour in ARMS.items()
+            if where(rows, arm=arm)
         }
         curves(axes, rows, "arm", looks, "fraction", "accuracy", "half_width")
         dress(axes, "share of attackers", "test accuracy", attack, percents=True)
@@ -269,14 +323,22 @@ PRESETS: Final = {
         rounds=30,
         local_rate=0.1,
         clip=0.5,
+        returned=True,
         rate=64.0,
         first_rate=2.0,
         fractions=(0.01, 0.1),
-        attacks=(BOUND, FAR),
+        attacks=(BOUND, FAR, BACKDOOR),
         steps=3,
     ),
     "quick": Plan(
-        population=20, cohort=20, rounds=3, fractions=(0.1,), attacks=(BOUND, FAR), steps=0, seeds=2
+        population=80,
+        cohort=20,
+        rounds=8,
+        returned=True,
+        fractions=(0.1,),
+        attacks=(BOUND, FAR, BACKDOOR),
+        steps=0,
+        seeds=2,
     ),
 }
 

@@ -19,12 +19,18 @@ from protocol.schemes import Validated
 from protocol.schemes.committee import Named
 from secagg import centre
 from secagg.oneshot.committee import CommitteeKind
-from simulations.learning.attackers import AttackedAggregator, AttackedUpdates, Attackers
+from simulations.learning.attackers import (
+    MARKED,
+    TARGET,
+    AttackedAggregator,
+    AttackedUpdates,
+    Attackers,
+)
 from simulations.learning.configuration import RunConfig
-from simulations.learning.data import load_dataset
+from simulations.learning.data import Split, load_dataset
 from simulations.learning.sources.robust import RULES
 
-KINDS = ("sign-flip", "scaled", "spike", "direction")
+KINDS = ("sign-flip", "scaled", "spike", "direction", "backdoor")
 
 
 def attacked(**table: Any) -> RunConfig:
@@ -43,7 +49,8 @@ def test_attackers_send_vectors_of_the_length_that_is_said(kind: str) -> None:
     assert np.linalg.norm(sent) == pytest.approx(3.0 * 0.25)
     assert np.array_equal(sent, again.vector(trained))
     along = float(sent @ trained) / float(np.linalg.norm(sent) * np.linalg.norm(trained))
-    assert {"sign-flip": along < -0.999, "scaled": along > 0.999}.get(kind, abs(along) < 0.7)
+    ways = {"sign-flip": along < -0.999, "scaled": along > 0.999, "backdoor": along > 0.999}
+    assert ways.get(kind, abs(along) < 0.7)
     assert (np.count_nonzero(sent) == 1) == (kind == "spike")
     asked = AttackedUpdates(lambda _: trained, attackers, range(30))
     for client in range(30):
@@ -144,6 +151,30 @@ def test_runs_with_attackers(name: str, tmp_path: Path) -> None:
         assert all(r["survivors"] == size for r in records)
 
 
+def test_a_backdoor_is_trained_on_marked_copies(tmp_path: Path) -> None:
+    """Twin: a model that nobody attacked does not know the mark."""
+    data = load_dataset("digits", None)
+    labels, members = data.train.labels, tuple(np.arange(150).reshape(30, 5))
+    config = attacked(fraction=0.2, kind="backdoor")
+    attackers = Attackers(config)
+    train, changed = attackers.poisoned(data.train, members, 1.0)
+    for client, (before, after) in enumerate(zip(members, changed, strict=True)):
+        more = after[len(before) :]
+        assert np.array_equal(after[: len(before)], before)
+        wanted = before[labels[before] != TARGET] if client in attackers.clients else before[:0]
+        assert np.all(train.labels[more] == TARGET) and len(more) == len(wanted)
+        flat = train.inputs.reshape(len(train), -1)
+        assert np.all(flat[more, -MARKED:] == 1.0)
+        assert np.array_equal(flat[more, :-MARKED], flat[wanted, :-MARKED])
+    rates = []
+    for length in (1.0, 1e-6):
+        table = {"fraction": 0.4, "kind": "backdoor", "length": length}
+        raw = {**BARE, "rounds": 8, "attackers": table, "engine": {"aggregator": "plain"}}
+        records = run(parse(raw, RunConfig), data, tmp_path / f"{length}").records
+        rates.append(records[-1]["backdoor"])
+    assert rates[0] > 2.0 * rates[1]
+
+
 @pytest.mark.parametrize(
     ("changes", "key"),
     [
@@ -163,6 +194,12 @@ def test_what_does_not_go_together_is_named(changes: dict[str, Any], key: str) -
     with pytest.raises(ConfigurationError) as raised:
         config_of(BARE, changes).check()
     assert key in str(raised.value)
+
+
+def test_words_have_no_mark() -> None:
+    words = Split(np.zeros((4, 3), np.int64), np.arange(4))
+    with pytest.raises(ConfigurationError, match=r"attackers\.kind"):
+        Attackers(attacked(fraction=0.1, kind="backdoor")).marked(words, 1.0)
 
 
 def test_processes_do_not_share_attackers() -> None:
