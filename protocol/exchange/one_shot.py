@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from dp import NoiseSeed
 from protocol.checks import of_kind
@@ -51,7 +52,6 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
-from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ServerPhase
 from secagg.shamir import Rand
@@ -203,11 +203,12 @@ class OneShotAggregator:
             outcome.count_members_as_clients()
         return outcome
 
-    def _uploads(self, setup: OneShotSetup, ranks: Ranks) -> UploadCollection:
+    def _uploads(self, setup: OneShotSetup, ranks: Ranks) -> Any:
         """Where this rank's uploads go."""
+        here, context = setup.uploads(self._folder), setup.context
         if ranks.size == 1:
-            return setup.uploads(self._folder)
-        return DividedUploads(setup.context, setup.known_cohort(), ranks, self._folder)
+            return here
+        return DividedUploads(here, ranks, context.committee.size, context.seeds)
 
     def _history(self, key: bytes) -> ClientHistory:
         """What a client remembers, also of rounds in which another rank played it."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
 
-from protocol.exchange.aggregators import Aggregator
 from protocol.promise import Promise
 from protocol.round.committee_policy import ValidatedPolicy
 from protocol.round.one_shot_setup import announcement_bytes
@@ -18,7 +17,7 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.validated_setup import ERROR_VARIANCE, ValidatedSetup, bounds_of
 from protocol.schemes.committee import CommitteeNumbers, Everyone
 from protocol.schemes.one_shot import OneShot
-from protocol.schemes.scheme import Announced, Local, Priced, Trusted
+from protocol.schemes.scheme import Announced, Priced, Trusted
 from secagg import ParameterError
 from secagg.oneshot.committee import lowest_quorum
 from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum, longest_of
@@ -65,7 +64,6 @@ class Validated(OneShot):
     """
 
     KIND: ClassVar[str] = "validated"
-    DIVISIBLE: ClassVar[bool] = False
     REMOVES: ClassVar[bool] = False
     ERROR_VARIANCE: ClassVar[float] = ERROR_VARIANCE
 
@@ -132,12 +130,6 @@ class Validated(OneShot):
         """As `Scheme.rules` says."""
         rules = OneShot.rules(self, plan)
         return {"committee": {"scheme": self.KIND, **rules["committee"]}}
-
-    def local(self, plan: Promise, play: Local) -> Aggregator:
-        """As `Scheme.local` says."""
-        if play.ranks.size > 1:
-            raise ParameterError("ranks", play.ranks.size, "1 for validated rounds")
-        return OneShot.local(self, plan, play)
 
     def _seats(self, plan: Promise) -> tuple[int, int, int]:
         dropouts, colluders = plan.tolerated_dropouts, plan.tolerated_colluders

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection as Container
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from secagg.errors import Reason, RemoteProtocolError, blaming
 from secagg.framing import split_items
@@ -18,7 +18,7 @@ from secagg.merkle import HASH_BYTES
 from secagg.oneshot.context import Cohort, CommitteeContext, OneShotContext
 from secagg.oneshot.header import Header
 from secagg.oneshot.masking import Accumulator
-from secagg.oneshot.messages import Upload, seal_bytes
+from secagg.oneshot.messages import HEADER_BYTES, Upload, seal_bytes
 from secagg.oneshot.spool import Spool
 from secagg.tags import Usage
 
@@ -29,6 +29,9 @@ class UploadCollection:
     Args:
         folder: where uploads are spooled that do not fit into memory; None for the system's place.
     """
+
+    HEADER: ClassVar[type[Header]] = Header
+    HEADER_BYTES: ClassVar[int] = HEADER_BYTES
 
     def __init__(self, context: OneShotContext, cohort: Cohort, folder: Path | None = None) -> None:
         self._context = context

@@ -15,7 +15,7 @@ adds the average times the number of ciphertexts, rounded down, before it decode
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
 
 import numpy as np
@@ -99,21 +99,19 @@ class Accumulator:
         # 32-bit numbers of at most 2^31 clients: no sum overflows.
         self._sums = np.zeros(content_shape(packing, length), np.int64)
 
-    @classmethod
-    def together(
-        cls, packing: Packing, length: int, sums: NDArray[np.int64], count: int
-    ) -> Accumulator:
-        """The sum of what several machines have.
+    def together(self, add: Callable[..., Sequence[NDArray[np.int64]]]) -> Accumulator:
+        """The sum of those of several machines.
 
         Args:
-            sums: int64, of the shape of one's `sums`: their `sums` added up.
+            add: adds int64 arrays up, each over all machines.
         """
-        whole = cls(packing, length)
+        sums, count = add(self._sums, np.array([self.count]))
+        whole = Accumulator(self.packing, self.length)
         if sums.dtype != np.int64 or sums.shape != whole._sums.shape:
             raise ParameterError("sums", f"{sums.dtype}{sums.shape}", f"int64{whole._sums.shape}")
-        whole._check_count(count)
+        whole._check_count(int(count[0]))
         whole._sums[:] = sums
-        whole.count = count
+        whole.count = int(count[0])
         return whole
 
     @property

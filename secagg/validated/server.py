@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from secagg.decoding import wrong_shares
 from secagg.errors import CapacityError, OpeningFailedError, Reason, RemoteProtocolError, blaming
@@ -25,6 +27,7 @@ from secagg.tags import Usage
 from secagg.validated.check import decide
 from secagg.validated.context import ValidatedContext
 from secagg.validated.messages import (
+    HEADER_BYTES,
     Delivery,
     FromMember,
     Trees,
@@ -66,12 +69,20 @@ class Sum:
         """Take out a ciphertext that was added."""
         self.values = (self.values + self._ring.q - self._unpacked(ciphertext)) % self._ring.q
 
+    def together(self, add: Callable[..., Sequence[NDArray[np.int64]]]) -> Sum:
+        """The sum of those of several machines, fewer than 2^13; as `Accumulator.together`."""
+        whole = copy(self)
+        whole.values = add(self.values.astype(np.int64))[0].astype(np.uint64) % self._ring.q
+        return whole
+
     def _unpacked(self, ciphertext: bytes) -> Residues:
         return unpack(self._ring, ciphertext, self.values.size).reshape(self._shape)
 
 
 class ValidatedCollection(UploadCollection):
     """All uploads of a round: looked at, spooled, and added up."""
+
+    HEADER, HEADER_BYTES = ValidatedHeader, HEADER_BYTES
 
     def __init__(
         self, context: ValidatedContext, cohort: Cohort, folder: Path | None = None

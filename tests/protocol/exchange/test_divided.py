@@ -20,15 +20,18 @@ from protocol.exchange.in_step import InStep
 from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.ranks import Ranks
 from protocol.exchange.stages import RoundOutcome
+from protocol.noise.noise import Independent
 from protocol.round.losses import Dropouts, Stage
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import Pipeline
-from protocol.schemes import Pairwise
+from protocol.schemes import Pairwise, Validated
+from protocol.schemes.committee import Named
 from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, TooFewSurvivorsError
 from secagg.framing import encode_message
 from secagg.oneshot import member
+from secagg.oneshot.collection import UploadCollection
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.messages import Upload, decode_upload
 
@@ -52,7 +55,9 @@ def played(
 
     def work(ranks: Ranks) -> tuple[RoundOutcome, list[Sequence[int]], list[int], Any]:
         dealt(ranks)
-        world = World(plan_of(kind), ranks=ranks, **options)
+        of_world = dict(options)
+        plan = plan_of(kind, **of_world.pop("plan", {}))
+        world = World(plan, ranks=ranks, **of_world)
         setup, paid, asked = world.setup(), list[Sequence[int]](), list[int]()
 
         def watched(index: int) -> Any:
@@ -79,6 +84,10 @@ def same(one: RoundOutcome, other: RoundOutcome) -> bool:
     return seeds and np.array_equal(*vectors) and repr(told(one)) == repr(told(other))
 
 
+VALIDATED = {
+    "scheme": Validated(committee=Named(size=8, corrupt=1, away=1)),
+    "noise": Independent(mechanism="discrete-gaussian"),
+}
 CASES: Mapping[str, tuple[CommitteeKind, Dropouts, Mapping[str, Any]]] = {
     "nobody lost": (NAMED, {}, {}),
     "clients lost": (NAMED, {0: Stage.ADVERTISE, 9: Stage.INPUT}, {}),
@@ -89,6 +98,11 @@ CASES: Mapping[str, tuple[CommitteeKind, Dropouts, Mapping[str, Any]]] = {
         {"absences": lambda _: {2: MemberStage.CONFIRM}},
     ),
     "a member lost at the end": (NAMED, {}, {"absences": lambda _: {0: MemberStage.OPEN}}),
+    "validated, a client and a member lost": (
+        NAMED,
+        {4: Stage.INPUT},
+        {"absences": lambda _: {1: MemberStage.CHECK}, "plan": VALIDATED},
+    ),
     "everyone, nobody lost": (EVERYONE, {}, {}),
     "everyone, clients lost": (EVERYONE, {3: Stage.INPUT, 5: Stage.SHARE}, {}),
     "everyone, members lost": (EVERYONE, {1: Stage.CONFIRM, 2: Stage.UNMASK}, {}),
@@ -358,7 +372,8 @@ def test_seals_go_to_the_rank_that_plays_the_member() -> None:
         world = World(plan_of(NAMED))
         setup = world.setup()
         context, cohort = setup.context, setup.known_cohort()
-        uploads = DividedUploads(context, cohort, ranks)
+        here = UploadCollection(context, cohort)
+        uploads = DividedUploads(here, ranks, context.committee.size, context.seeds)
         for index in range(COHORT):
             if ranks.owns(index):
                 uploads.take(upload_of(world, setup, index))

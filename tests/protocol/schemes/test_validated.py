@@ -19,7 +19,6 @@ from dp import Ledger
 from protocol import PrivateTraining
 from protocol.errors import PolicyError
 from protocol.exchange.one_shot import MemberStage, one_shot_script
-from protocol.exchange.ranks import Alone
 from protocol.exchange.remote_one_shot import RemoteMember, RemoteOneShotAggregator, RemoteUploader
 from protocol.exchange.stages import conduct
 from protocol.noise.noise import Independent
@@ -30,7 +29,6 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.validated_setup import ValidatedSetup, bounds_of
 from protocol.schemes import OneShot, Validated
 from protocol.schemes.committee import CommitteePlan, Drawn, Everyone, Named
-from protocol.schemes.scheme import Local
 from protocol.schemes.validated import BoundChoice, validated_numbers
 from secagg import CapacityError, ParameterError, RemoteProtocolError, centre
 from secagg.oneshot.committee import CommitteeKind
@@ -379,13 +377,3 @@ def test_the_bound_covers_coins_that_are_off_their_mean() -> None:
     more = bounds_of(replace(setup.parameters, mechanism=mechanism(1002)), least_bound)[0]
     # Half a unit in each coordinate, beside which one coin more is nothing.
     assert odd > more > even
-
-
-def test_processes_do_not_share_validated_rounds() -> None:
-    class Two(Alone):
-        size = 2
-
-    world = world_of()
-    play = Local(identities=world.identities, policy_of=lambda _: world.client_policy, ranks=Two())
-    with pytest.raises(ParameterError, match="ranks"):
-        world.plan.scheme.local(world.plan, play)
