@@ -1,4 +1,4 @@
-"""AES-128-CTR keystream of one key, at any place of any stream.
+"""AES-CTR keystream of one key, at any place of any stream.
 
 Stream j has the 16-byte counter blocks j (4 bytes) followed by a block number (12 bytes), both
 big-endian. CTR keystream is the block cipher applied to the counter blocks, and so they are
@@ -17,6 +17,8 @@ from secagg import _kernels
 from secagg.errors import ParameterError
 
 KEY_BYTES = 16
+LONG_KEY_BYTES = 32
+"""Of AES-256, where somebody else chooses what has to differ from what most keys give."""
 BLOCK_BYTES = 16
 MAX_BLOCKS = 1 << 60
 """Blocks of one stream that can be asked for: their counters fit a signed 64-bit number."""
@@ -32,8 +34,10 @@ class Keystream:
     """Keystream of one key."""
 
     def __init__(self, key: bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise ParameterError("key", f"{len(key)} bytes", f"{KEY_BYTES} bytes")
+        if len(key) not in (KEY_BYTES, LONG_KEY_BYTES):
+            raise ParameterError(
+                "key", f"{len(key)} bytes", f"{KEY_BYTES} or {LONG_KEY_BYTES} bytes"
+            )
         self._cipher = block_cipher(key)
 
     def blocks(self, first: int, count: int) -> NDArray[np.uint8]:

@@ -125,7 +125,7 @@ def one_shot_script(server: OneShotServer, introduced: Callable[[bytes], bytes] 
         close=close,
         decided=lambda: (server.survivors, server.record),
         total=lambda _: server.open(),
-        excluded=lambda: dict.fromkeys(server.excluded, "its shares do not open"),
+        excluded=lambda: dict.fromkeys(server.excluded, server.WHY_EXCLUDED),
     )
 
 

@@ -20,6 +20,7 @@ from protocol.schemes.one_shot import OneShot
 from protocol.schemes.scheme import Announced, Priced, Trusted
 from secagg import ParameterError
 from secagg.oneshot.committee import lowest_quorum
+from secagg.oneshot.complaints import weight_of_member
 from secagg.validated.context import DEGREE, ValidatedContext, bits_of_sum, longest_of
 from secagg.validated.parameters import Parameters, ring_for, widest
 from secagg.validated.traffic import client_traffic, member_traffic
@@ -35,8 +36,10 @@ class BoundChoice:
     Attributes:
         bound: beta in clipping norms: as far as one client can move the sum, noise included.
         member_bound: beta_m, likewise of a member that adds noise; 0 if none does.
-        largest_shift: what all tolerated colluders together can move it, in clipping norms.
-        honest_signal: what all other clients together move it at most, for comparison.
+        largest_shift: how far all tolerated colluders and corrupt members together can move it by
+            what they send, in clipping norms.
+        left_out: honest uploads that corrupt members can have left out besides, at most (S4).
+        honest_signal: what the other clients, who stay, move it at most, for comparison.
         ring_bits: of the prime.
         repetitions: of the challenges.
         bytes_each: by part, what a client sends and is sent.
@@ -45,6 +48,7 @@ class BoundChoice:
     bound: float
     member_bound: float
     largest_shift: float
+    left_out: int
     honest_signal: float
     ring_bits: int
     repetitions: int
@@ -93,11 +97,15 @@ class Validated(OneShot):
         announced = announcement_bytes(plan.cohort, numbers.size) + BOUND_BYTES
         clip = parameters.scale * parameters.sketch_clip_l2
         bound, of_member = (math.sqrt(each) / clip for each in bounds_of(parameters))
+        corrupt, colluders = numbers.corrupt, plan.tolerated_colluders
+        most_corrupt = colluders + (corrupt if adding else 0)
+        lost = corrupt * weight_of_member(most_corrupt, corrupt) - 1 if corrupt else 0
         return BoundChoice(
             bound=bound,
             member_bound=of_member,
-            largest_shift=plan.tolerated_colluders * bound + numbers.corrupt * of_member,
-            honest_signal=float(plan.cohort - plan.tolerated_colluders),
+            largest_shift=colluders * bound + corrupt * of_member,
+            left_out=lost,
+            honest_signal=float(plan.cohort - colluders - lost),
             ring_bits=p.ring.bits,
             repetitions=p.repetitions,
             bytes_each=priced.announced(announced).each,
@@ -112,14 +120,19 @@ class Validated(OneShot):
         bound, of_member = bounds_of(parameters)
         adding = len(invited) - plan.cohort
         longest = plan.cohort * longest_of(bound) + adding * longest_of(of_member or 1)
-        context = ValidatedContext(
-            **terms,
-            bits=bits_of_sum(longest),
-            away=p.away,
-            ring_bits=p.ring.bits,
-            bound=bound,
-            member_bound=of_member,
+        made = (
+            ValidatedContext(
+                **terms,
+                bits=bits_of_sum(longest),
+                away=p.away,
+                ring_bits=p.ring.bits,
+                bound=bound,
+                member_bound=of_member,
+                nonce=nonce,
+            )
+            for nonce in count()
         )
+        context = next(each for each in made if each.has_inverses)
         return ValidatedSetup(context, parameters, invited, places)
 
     def clauses(self, plan: Promise, trusted: Trusted) -> ValidatedPolicy:

@@ -36,8 +36,13 @@ def left_out(
         return frozenset(client for client, _ in edges), frozenset()
     if corrupt_clients == 0:
         return frozenset(), frozenset(member for _, member in edges)
-    weight = max(-(-corrupt_clients // corrupt_members), 1)
+    weight = weight_of_member(corrupt_clients, corrupt_members)
     return _cheapest_cover(edges, weight, sparing_clients)
+
+
+def weight_of_member(corrupt_clients: int, corrupt_members: int) -> int:
+    """w: how many clients a member counts for, where there may be corrupt ones."""
+    return max(-(-corrupt_clients // corrupt_members), 1)
 
 
 def _cheapest_cover(

@@ -287,6 +287,7 @@ class OneShotServer(StagedServer[ServerPhase, Message]):
             ServerPhase.OPENING: self._answers,
         }
 
+    WHY_EXCLUDED: ClassVar[str] = "its shares do not open"
     SPARES_CLIENTS: ClassVar[bool] = False
     """Whether a member is rather left out than as many clients as it weighs."""
     FINISHED, ABORTED = ServerPhase.FINISHED, ServerPhase.ABORTED

@@ -94,6 +94,11 @@ class ValidatedContext(CommitteeContext):
         p = self.parameters
         return p.ring.elements(self.public_key, 0, p.blocks)
 
+    @property
+    def has_inverses(self) -> bool:
+        """Whether all squares have one; if not, another nonce has to be tried."""
+        return bool(np.all(self.parameters.ring.square(self.elements())))
+
     def squares(self, elements: Residues) -> Residues:
         """The transform of sum_b a_b* a_b: uint64[N]; `ParameterError` if some value is 0."""
         found = self.parameters.ring.square(elements)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from secagg.keystream import KEY_BYTES, Keystream
+from secagg.keystream import KEY_BYTES, LONG_KEY_BYTES, Keystream
 from secagg.oneshot.layout import reader_of
 from secagg.shamir import Rand
 from secagg.tags import Usage, derive, encode_index
@@ -35,7 +35,8 @@ class Rows:
 
     def __init__(self, parameters: Parameters, root1: bytes) -> None:
         self._p = parameters
-        self._stream = Keystream(derive(root1, Usage.CHALLENGE, KEY_BYTES, b"rows"))
+        # A vector can be made that passes the rows of many keys: not of a share of 2^256.
+        self._stream = Keystream(derive(root1, Usage.CHALLENGE, LONG_KEY_BYTES, b"rows"))
 
     def products(self, vector: NDArray[np.int64]) -> NDArray[np.int64]:
         """The products of all rows with a vector: int64[R].

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from secagg.errors import ParameterError
-from secagg.keystream import KEY_BYTES
+from secagg.keystream import KEY_BYTES, LONG_KEY_BYTES
 from secagg.merkle import HashTree, proof_is_valid
 from secagg.oneshot.layout import reader_of
 from secagg.tags import Usage, derive, digest, encode_index
@@ -254,7 +254,7 @@ class Upload:
         Row r adds it if bit r of the first is set, and takes it away if that of the second is.
         """
         p = self.context.parameters
-        stream = reader_of(derive(self.root1, Usage.CHALLENGE, KEY_BYTES, b"rows"))
+        stream = reader_of(derive(self.root1, Usage.CHALLENGE, LONG_KEY_BYTES, b"rows"))
         drawn = [
             (int.from_bytes(stream(16), "little"), int.from_bytes(stream(16), "little"))
             for _ in range(p.blocks * p.degree)

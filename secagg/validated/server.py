@@ -168,6 +168,8 @@ class ValidatedServer(OneShotServer):
     """The server in one round, as `OneShotServer`.
 
     Uploads that a committee found too long are in `excluded`, with those whose seals did not open.
+    Opening needs T + l + c answers that agree, which are there if no more members are away than may
+    be: of fewer, c liars would choose a part of the sum.
     """
 
     def __init__(
@@ -244,9 +246,13 @@ class ValidatedServer(OneShotServer):
         ring, members = p.ring, sorted(self._answers)
         stacked = np.stack([self._answers[member] for member in members])
         wrong = wrong_shares(stacked, members, p.share_degree + 1, ring.modulus)
-        needed = p.share_degree + 1
-        if wrong is None or 2 * len(wrong) > len(members) - needed:
+        needed, agreeing = p.share_degree + 1, len(members) - len(wrong or ())
+        if wrong is None or 2 * agreeing < len(members) + needed:
             why = "too many of them are wrong"
+            raise OpeningFailedError(why, len(members), needed)
+        if agreeing < needed + p.corrupt:
+            # Or the corrupt ones among them could say what the sum of the keys is.
+            why = f"fewer than {needed + p.corrupt} of them agree"
             raise OpeningFailedError(why, len(members), needed)
         right = [i for i, member in enumerate(members) if member not in set(wrong)][:needed]
         slots = slots_at(p, stacked[right], [members[i] for i in right], p.share_degree)
@@ -275,6 +281,7 @@ class ValidatedServer(OneShotServer):
         return self._clients if isinstance(message, Upload) else self._committee
 
     SPARES_CLIENTS = True
+    WHY_EXCLUDED = "its vector is too long, or its shares do not open"
     MOVES = {  # noqa: RUF012 - as in the parent
         **OneShotServer.MOVES,
         (ServerPhase.COLLECTING, Upload): frozenset((ServerPhase.COLLECTING,)),

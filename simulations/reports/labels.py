@@ -61,6 +61,7 @@ LABELS: Final[Mapping[str, Label]] = {
     "validation.bound": Label(_SUM, "longest vector, in clipping norms, noise included"),
     "validation.member_bound": Label(_SUM, "longest noise of a member, in clipping norms"),
     "validation.largest_shift": Label(_SUM, "how far all colluders move the sum, likewise"),
+    "validation.left_out": Label(_SUM, "honest uploads that corrupt members may have left out"),
     "validation.honest_signal": Label(_SUM, "how far all other clients move it at most"),
     "validation.ring_bits": Label(_SUM, "bits of the ring's modulus"),
     "validation.repetitions": Label(_SUM, "repetitions of the check"),

@@ -276,6 +276,8 @@ class TestNoiseOfMembers:
         assert priced.bound == pytest.approx(context.bound**0.5 / unit)
         assert priced.member_bound == pytest.approx(context.member_bound**0.5 / unit)
         assert priced.largest_shift == priced.bound + priced.member_bound
+        # A member weighs as much as one corrupt client and one corrupt member together.
+        assert (priced.left_out, priced.honest_signal) == (1, 6.0)
 
     def test_a_member_insists_on_the_bound_of_its_own_noise(self) -> None:
         world = self.world()
@@ -323,7 +325,7 @@ def test_a_plan_says_how_far_colluders_move_the_sum() -> None:
     context, parameters = setup_of(world).context, setup_of(world).parameters
     unit = parameters.scale * parameters.sketch_clip_l2
     assert priced.bound == pytest.approx(context.bound**0.5 / unit)
-    assert (priced.largest_shift, priced.honest_signal) == (priced.bound, 9.0)
+    assert (priced.largest_shift, priced.left_out, priced.honest_signal) == (priced.bound, 0, 9.0)
     traffic = setup_of(world).traffic(10)
     got, sent = priced.bytes_each, traffic.each
     assert {**got, "announcement": 0} == {**sent, "announcement": 0}

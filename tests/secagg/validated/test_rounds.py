@@ -281,8 +281,8 @@ def test_with_too_many_away_nobody_is_judged() -> None:
         dict(played.server.close_round_bytes())
 
 
-def lied_about(shifts: Mapping[int, int]) -> Round:
-    """A round in whose answers some members' shares are off by something."""
+def lied_about(shifts: Mapping[int, int], gone: Collection[int] = ()) -> Round:
+    """A round in whose answers some members' shares are off by something, and others are not."""
     played = Round()
     played.stage()
     played.stage()
@@ -301,7 +301,7 @@ def lied_about(shifts: Mapping[int, int]) -> Round:
         signature = kit.identity("member", member).sign(Usage.ANSWER, *parts)
         return encode_message(replace(answer, sums=sums, signature=signature))
 
-    played.stage(lie)
+    played.stage(lie, gone)
     return played
 
 
@@ -309,6 +309,13 @@ def test_a_wrong_answer_is_corrected_and_named() -> None:
     opened: Any = lied_about({6: 1}).server.open()
     assert opened.wrong_members == (6,)
     assert np.array_equal(centre(opened.vector), sum(map(vector, EVERYBODY)))
+
+
+def test_as_many_answers_must_agree_as_no_liars_can_make_up() -> None:
+    """T + l = 3 fix a key, and one member may lie: of three answers it would choose the sum."""
+    assert lied_about({}, gone=range(4)).server.open().survivors == EVERYBODY
+    with pytest.raises(OpeningFailedError, match="fewer than 4 of them agree"):
+        lied_about({}, gone=range(5)).server.open()
 
 
 @pytest.mark.parametrize(

@@ -276,7 +276,7 @@ def test_a_plan_of_validated_rounds_says_how_far_colluders_move_the_sum() -> Non
     figures = found["validated"]
     validation, shown = figures["validation"], invoke("plan", *asked, "validated", *GOAL).stdout
     assert validation["largest_shift"] == validation["bound"] * figures["colluders"]
-    assert validation["honest_signal"] == 50 - figures["colluders"]
+    assert validation["honest_signal"] == 49 - figures["colluders"]
     assert figures["removable_seeds"] == 0 < found["one-shot"]["removable_seeds"]
     assert "how far all colluders move the sum" in shown
     # The bound covers noise, so there is none without a goal.
