@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from simulations.commands.bench.options import prose
-from simulations.common.schemes import SchemeChoice
+from simulations.common.schemes import AnyScheme
 from simulations.common.tables import JsonFlag, show, show_rows
 
 
@@ -26,8 +26,8 @@ def faults_command(
         ),
     ] = None,
     scheme: Annotated[
-        SchemeChoice, typer.Option(help="Whose rounds; the behaviours of both take turns.")
-    ] = SchemeChoice.PAIRWISE,
+        AnyScheme, typer.Option(help="Whose rounds; the behaviours of all chosen take turns.")
+    ] = AnyScheme.PAIRWISE,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the result. An interrupted campaign goes on from it."),

@@ -21,7 +21,7 @@ from simulations.common.provenance import provenance
 from simulations.threats.faults.behaviours import Play, Tally, Verdict, no_hang
 from simulations.threats.faults.encoded import play_encoded
 from simulations.threats.faults.lies import LIES
-from simulations.threats.faults.one_shot import servers, staged
+from simulations.threats.faults.one_shot import servers, staged, validated
 from simulations.threats.faults.one_shot.answers import MEMBER_LIES
 from simulations.threats.faults.one_shot.lies import CLIENT_LIES
 from simulations.threats.faults.rounds import play_liar, play_wire
@@ -51,6 +51,20 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
         "server": {
             f"one-shot server: {name}": partial(servers.play_server, story)
             for name, story in servers.SERVERS.items()
+        },
+    },
+    "validated": {
+        "wire": {
+            "validated wire: faults only": validated.play_wire,
+            "validated wire: parties leave": validated.play_leavers,
+        },
+        "client": {
+            f"validated client: {name}": partial(validated.play_liar, lie)
+            for name, lie in validated.CLIENT_LIES.items()
+        },
+        "member": {
+            f"validated member: {name}": partial(validated.play_lying_member, lie)
+            for name, lie in validated.MEMBER_LIES.items()
         },
     },
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from secagg.oneshot.key_entries import entries_for
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.messages import Upload, decode_from_member, decode_upload
 from secagg.oneshot.transitions import MemberPhase
+from secagg.shamir import Rand
 from secagg.storage import resume, suspend
 from simulations.threats.faults.behaviours import Sent
 from simulations.threats.game.contexts import (
@@ -69,7 +70,13 @@ class HonestClient:
         self._make_input = make_input
         proof = Cohort(cohort_keys(context.size)).proof(index)
         rand = counter_rand(b"%d|" % index + salt)
-        self._session = OneShotClient(context, index, identity_of(index), proof, rand)
+        self._session = self._begun(context, proof, rand)
+
+    def _begun(self, context: Any, proof: bytes, rand: Rand) -> OneShotClient:
+        return OneShotClient(context, self.index, identity_of(self.index), proof, rand)
+
+    def _read(self, data: bytes) -> Any:
+        return decode_upload(data, self.index, len(data))
 
     def open(self, heard: dict[int, Upload]) -> Sent:
         """The upload; it is also heard by clients that lie."""
@@ -78,12 +85,14 @@ class HonestClient:
         vector, self.seeds = self._make_input(self._session)
         data = self._session.submit_bytes(vector)
         self.header_digest = self._session.header_digest
-        heard[self.index] = decode_upload(data, self.index, len(data))
+        heard[self.index] = self._read(data)
         return [(self.index, data)]
 
 
 class HonestMember:
     """A member's session."""
+
+    SESSION: ClassVar[type[OneShotMember]] = OneShotMember
 
     def __init__(self, context: OneShotContext, index: int) -> None:
         self.context = context
@@ -102,20 +111,21 @@ class HonestMember:
         everyone = self.context.committee.kind is CommitteeKind.EVERYONE
         own = (self.index, header_digest) if everyone else None
         identity = signer_of(self.context, self.index)
-        self.session = OneShotMember(
-            self.context, self.index, identity, member_key(self.index), own
-        )
+        self.session = self.SESSION(self.context, self.index, identity, member_key(self.index), own)
 
     def receive(self, data: bytes) -> Sent:
         """The answer to a message of the server."""
         answer = self.session.receive_bytes(data)
-        message = decode_from_member(answer, self.index, len(answer))
+        message = self._read(answer)
         if type(message) is self.leaves_before:
             self.session.abort()
             return []
         if self.restarts and self.session.phase is not MemberPhase.FINISHED:
             self.session = restarted(self.session, self._keys)
         return self.sent(message, answer)
+
+    def _read(self, data: bytes) -> Any:
+        return decode_from_member(data, self.index, len(data))
 
     def sent(self, message: Any, data: bytes) -> Sent:
         """What is sent of an answer."""

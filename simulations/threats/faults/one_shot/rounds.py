@@ -12,19 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from secagg import FieldSum, ProtocolError, RemoteProtocolError
 from secagg.errors import OpeningFailedError
 from secagg.oneshot.context import Cohort, OneShotContext
 from secagg.oneshot.header import seed_commitment
-from secagg.oneshot.messages import (
-    Answer,
-    Complaints,
-    Upload,
-    decode_from_member,
-    decode_upload,
-)
+from secagg.oneshot.messages import Answer, Complaints, Upload
 from secagg.oneshot.opening import OpenedSum
 from secagg.oneshot.server import OneShotServer
 from secagg.oneshot.transitions import ServerPhase
@@ -45,6 +39,10 @@ class Wires:
 class Round:
     """An honest server, clients, a committee, and the wires between them."""
 
+    SERVER: ClassVar[type[OneShotServer]] = OneShotServer
+    UPLOAD: ClassVar[type] = Upload
+    COMPLAINTS: ClassVar[type] = Complaints
+
     def __init__(
         self,
         context: OneShotContext,
@@ -63,7 +61,7 @@ class Round:
         self._inputs = inputs
         self._wires = wires
         self._tally = tally
-        self._server = OneShotServer(context, Cohort(cohort_keys(context.size)))
+        self._server = self.SERVER(context, Cohort(cohort_keys(context.size)))
         self._accepted: dict[type, dict[int, Any]] = {}
         self._proposed: set[int] = set()
 
@@ -110,15 +108,15 @@ class Round:
         try:
             if member < 0:
                 self._server.receive_upload(sender, data)
-                message = decode_upload(data, sender, len(data))
+                message = self._server._decode_upload(data, sender)
             else:
                 self._server.receive_from_member(member, data)
-                message = decode_from_member(data, member, len(data))
+                message = self._server._decode_from_member(data, member)
         except RemoteProtocolError as error:
             self._tally.refused(error)
             return
         self._accepted.setdefault(type(message), {})[message.sender] = message
-        if isinstance(message, Upload) and sender in self.liars:
+        if isinstance(message, self.UPLOAD) and sender in self.liars:
             meant = self.liars[sender].uploaded(data)
             if meant is not None:
                 self._inputs[sender] = meant
@@ -194,9 +192,9 @@ class Round:
         A hostile wire damages seals as well, and is not told apart.
         """
         context, committee = self.context, self.context.committee
-        if absent := set(self._server.excluded) - self._accepted.get(Upload, {}).keys():
+        if absent := set(self._server.excluded) - self._accepted.get(self.UPLOAD, {}).keys():
             return f"complaints left out clients {sorted(absent)}, which sent nothing"
-        complained = self._accepted.get(Complaints, {})
+        complained = self._accepted.get(self.COMPLAINTS, {})
         few = len(self.liars) <= context.tolerated_colluders
         few = few and len(self.lying_members) <= committee.corrupt
         if not few or self._wires.down.rate or self._server.phase is ServerPhase.COLLECTING:
