@@ -105,11 +105,29 @@ def validated_command(
         tuple[int, int, int],
         typer.Option(help="Members, corrupt ones, and honest ones that may be away."),
     ] = (50, 5, 5),
+    honest: Annotated[
+        int,
+        typer.Option(
+            help="In place of a round, so many honest uploads of extreme vectors in a small ring.",
+            min=0,
+        ),
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Fixes those uploads.", min=0)] = 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """One validated round, some of its clients cheating; status 1 if one of them gets through."""
+    """One validated round, some clients cheating; status 1 if a cheat is in, or no honest one."""
+    from simulations.bench.honest_uploads import bench_honest_uploads
     from simulations.bench.validated_round import bench_validated_round
 
+    if honest:
+        from rich.progress import Progress
+
+        with Progress(console=prose) as progress:
+            task = progress.add_task("uploads", total=honest)
+            figures = bench_honest_uploads(honest, seed, lambda: progress.advance(task))
+        show("honest uploads", figures, as_json)
+        exit_if_wrong(figures)
+        return
     if cheats > clients - 2:
         raise ConfigurationError(
             "cheats", f"value {cheats}", f"at most {clients - 2} of {clients} clients"

@@ -9,6 +9,7 @@ from command_line import invoke, run_json
 
 from secagg.validated import check, server
 
+HONEST = ("bench", "validated", "--honest", "40")
 ROUND = ("bench", "validated", "--clients", "6", "--cheats", "2", "--dim", "3000")
 ROUND += ("--committee", "8", "1", "1")
 
@@ -28,6 +29,14 @@ def test_a_cheat_that_gets_through_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert server.decide is check.decide
     monkeypatch.setattr(server, "decide", everybody)
     assert invoke(*ROUND).exit_code == 1
+
+
+def test_honest_uploads_are_in_however_extreme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twin: a decision that wants more of the members than there are."""
+    figures = run_json(*HONEST)
+    assert (figures["accepted"], figures["correct"]) == (40, True)
+    monkeypatch.setattr(check.Parameters, "fewest_agreeing", 8)
+    assert invoke(*HONEST).exit_code == 1
 
 
 def test_more_cheats_than_a_round_has_clients_are_refused() -> None:
