@@ -6,7 +6,7 @@ Source: docs/validated.md; the cryptography is in `secagg.validated`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any, ClassVar
 
@@ -53,6 +53,11 @@ class BoundChoice:
     ring_bits: int
     repetitions: int
     bytes_each: dict[str, int]
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """All but the bytes."""
+        return {name: each for name, each in asdict(self).items() if name != "bytes_each"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

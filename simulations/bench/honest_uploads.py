@@ -46,13 +46,10 @@ def bench_honest_uploads(
     elements = ring.elements(rng.bytes(16), 0, p.blocks)
     squares = ring.square(elements)
     # Four kinds of keys and five of vectors: every pair has its turn.
-    kinds, accepted, start = (
-        zip(cycle(_KEYS), cycle(_VECTORS), strict=False),
-        0,
-        time.perf_counter(),
-    )
+    keys, vectors = cycle(_KEYS), cycle(_VECTORS)
+    accepted, start = 0, time.perf_counter()
     for _ in range(uploads):
-        key, vector = (kind(rng) for kind in next(kinds))
+        key, vector = next(keys)(rng), next(vectors)(rng)
         accepted += _agreed(p, elements, squares, key, vector, rng) == frozenset(range(p.members))
         progress()
     return {

@@ -278,7 +278,7 @@ def test_a_plan_of_validated_rounds_says_how_far_colluders_move_the_sum() -> Non
     assert validation["largest_shift"] == validation["bound"] * figures["colluders"]
     assert validation["honest_signal"] == 49 - figures["colluders"]
     assert figures["removable_seeds"] == 0 < found["one-shot"]["removable_seeds"]
-    assert "how far all colluders move the sum" in shown
+    assert "how far all corrupt parties move the sum" in shown
     # The bound covers noise, so there is none without a goal.
     assert "epsilon" in refused(ConfigurationError, *asked, "validated")
 

@@ -618,6 +618,13 @@ def test_a_forecast_of_the_real_one_shot_protocol_says_what_it_needs(file: Path)
     assert "megabytes_of_disk_for_uploads" not in run_json("run", file, "--dry-run")
 
 
+def test_a_forecast_of_validated_sums_says_how_long_a_vector_may_be(file: Path) -> None:
+    wanted = ("scheme.kind=validated", "cohort.tolerated_dropouts=1")
+    figures = run_json("run", file, "--dry-run", *(x for each in wanted for x in ("--set", each)))
+    assert figures["validation"]["bound"] > 1.0
+    assert figures["validation"]["honest_signal"] < 10.0
+
+
 def test_a_forecast_of_the_real_pairwise_protocol_counts_clients_and_pairs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
