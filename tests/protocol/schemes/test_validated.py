@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from secagg import CapacityError, ParameterError, RemoteProtocolError, centre
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import TokenFolder
-from secagg.validated.bounds import least_bound
+from secagg.validated.bounds import announced_bound, least_bound
 from secagg.validated.context import DEGREE, bits_of_sum
 from simulations.threats.one_shot.too_long import upload_of_any_length
 from sketch import SketchSpec
@@ -276,6 +277,11 @@ class TestNoiseOfMembers:
         assert priced.bound == pytest.approx(context.bound**0.5 / unit)
         assert priced.member_bound == pytest.approx(context.member_bound**0.5 / unit)
         assert priced.largest_shift == priced.bound + priced.member_bound
+        # This round's noise and that of the round before, and errors in a whole block.
+        assert parameters.returned is not None
+        noise = DIMENSION, (2.0 * parameters.returned.variance + 6.4**2) ** 0.5
+        rest = DEGREE - DIMENSION, 6.4
+        assert context.member_bound == announced_bound(0.0, [noise, rest])
         # A member weighs as much as one corrupt client and one corrupt member together.
         assert (priced.left_out, priced.honest_signal) == (1, 6.0)
 
@@ -350,6 +356,11 @@ def test_silence_is_paid_for_by_what_a_goal_sets_aside() -> None:
     setup = setup_of(world_of())
     goal = world_of().plan.goal
     setup.check_failure(goal)
+    # Of ten clients together, not of one: each may cost a tenth of what is set aside.
+    affordable = log(goal.reserve.aggregation) + 80 * log(2.0)
+    setup.check_failure(replace(goal, epsilon=affordable - log(20.0)))
+    with pytest.raises(PolicyError, match="silence costs"):
+        setup.check_failure(replace(goal, epsilon=affordable - log(5.0)))
     with pytest.raises(PolicyError, match="silence costs"):
         setup.check_failure(replace(goal, epsilon=60.0))
 

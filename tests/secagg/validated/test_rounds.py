@@ -366,6 +366,12 @@ def test_an_upload_that_does_not_fit_together_is_refused(
     assert not server.answered and not server._uploads.total().values.any()
 
 
+def test_a_client_takes_nothing_back() -> None:
+    data = signed(replace(upload_of(UPLOADS[0]), returns=True))
+    with pytest.raises(RemoteProtocolError, match="takes back what it has not added"):
+        Round({}).server.receive_upload(0, data)
+
+
 def test_a_signature_of_another_is_refused() -> None:
     message = replace(upload_of(UPLOADS[0]), sender=1)
     with pytest.raises(RemoteProtocolError) as caught:
