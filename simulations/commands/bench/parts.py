@@ -12,10 +12,10 @@ from simulations.bench.sampler import SampledLaw
 from simulations.commands.bench.options import Bits, PeerChoice, Rate, Repeats, exit_if_wrong, prose
 from simulations.common.committees import numbers_of
 from simulations.common.schemes import (
+    AnyScheme,
+    AnySchemeOption,
     CommitteeOption,
     Measures,
-    SchemeChoice,
-    SchemeOption,
     show_schemes,
 )
 from simulations.common.tables import JsonFlag, show
@@ -29,7 +29,7 @@ def mask_command(
     bits: Bits = 32,
     repeats: Repeats = 5,
     peer: PeerChoice = None,
-    scheme: SchemeOption = SchemeChoice.PAIRWISE,
+    scheme: AnySchemeOption = AnyScheme.PAIRWISE,
     clients: Annotated[
         int, typer.Option(help="Size of the cohort, in one-shot rounds.", min=2)
     ] = 1000,
@@ -39,10 +39,12 @@ def mask_command(
     """Masking a vector, compared with the bare keystream, or the bare transforms, that it takes."""
     from simulations.bench.mask import bench_mask
     from simulations.bench.one_shot_mask import bench_one_shot_mask
+    from simulations.bench.validated_mask import bench_validated_mask
 
     measures: Measures = {
         "pairwise": lambda: bench_mask(dim, neighbours, bits, repeats, peer),
         "one-shot": lambda: bench_one_shot_mask(dim, clients, bits, repeats, numbers_of(committee)),
+        "validated": lambda: bench_validated_mask(dim, repeats),
     }
     show_schemes("mask", scheme, measures, ("seconds",), as_json)
 

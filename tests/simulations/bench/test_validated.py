@@ -44,6 +44,14 @@ def test_more_cheats_than_a_round_has_clients_are_refused() -> None:
     assert result.exit_code != 0 and "at most 4" in str(result.exception)
 
 
+def test_masking_is_beside_its_transforms() -> None:
+    asked = ("bench", "mask", "--scheme", "all", "--dim", "5000", "--repeats", "1")
+    found = run_json(*asked)
+    assert list(found) == ["pairwise", "one-shot", "validated", "ratio"]
+    figures = found["validated"]
+    assert figures["blocks"] == 3 and figures["ratio_to_transforms"] > 1.0
+
+
 def test_three_schemes_beside_each_other() -> None:
     asked = ("bench", "round", "--clients", "8", "--dim", "3000", "--dropout", "0", "--scheme")
     figures = run_json(*asked, "all", "--committee", "8", "1", "1")
