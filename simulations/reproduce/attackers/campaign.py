@@ -292,7 +292,9 @@ def claims(figures: Figures) -> Iterator[Claim]:
         said = "without attackers, members' noise is more accurate than clients' own"
         yield claim(said, of(RETURNED), of(VALIDATED))
         for place, fraction in enumerate(fractions):
-            said = f"{fraction:.0%} send what the bound lets through: so it is with members' noise"
+            said = (
+                f"{fraction:.0%} at their bound: members' noise is more accurate than clients' own"
+            )
             yield claim(said, of(RETURNED, BOUND, place), of(VALIDATED, BOUND, place))
 
 
