@@ -7,7 +7,7 @@ absent members than are tolerated, a round must end in the exact sum of what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 import msgspec
@@ -138,7 +138,7 @@ def _too_long(liar: _Cheat, data: bytes) -> bytes:
     context = liar.terms
     spike = np.zeros(context.length, np.int64)
     factor = liar.rng.uniform(1.05, 1.0 + context.size / 2)
-    spike[0] = int(factor * longest_of(context.bound) / context.unit)
+    spike[0] = ceil(factor * longest_of(context.bound) / context.unit)
     who = identity_of(liar.index)
     return upload_of_any_length(context, liar.index, who, liar.proof, spike, liar.rng.bytes)
 
