@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -147,6 +147,11 @@ class Priced(Protocol):
     @property
     def bytes_each(self) -> dict[str, int]:
         """Bytes by part."""
+
+
+def figures_of(priced: Any) -> dict[str, Any]:
+    """All that a plan says of a round, but for the bytes."""
+    return {name: each for name, each in asdict(priced).items() if name != "bytes_each"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Source: docs/validated.md; the cryptography is in `secagg.validated`.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar
 
@@ -54,11 +54,6 @@ class BoundChoice:
     repetitions: int
     bytes_each: dict[str, int]
 
-    @property
-    def figures(self) -> dict[str, float]:
-        """All but the bytes."""
-        return {name: each for name, each in asdict(self).items() if name != "bytes_each"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validated(OneShot):
@@ -95,13 +90,14 @@ class Validated(OneShot):
     ) -> Priced:
         """As `Scheme.price` says: the bound, the ring, and the bytes of a client's messages."""
         del bits, seeds
-        p, numbers = self._conditions(plan, parameters), self.numbers(plan)
+        bounds, numbers = bounds_of(parameters), self.numbers(plan)
+        p = self._conditions(plan, parameters, max(bounds))
         priced = client_traffic(p, plan.cohort + adding)
         if isinstance(self.committee, Everyone):
             priced += member_traffic(p, plan.cohort, numbers.quorum, plan.cohort)
         announced = announcement_bytes(plan.cohort, numbers.size) + BOUND_BYTES
         clip = parameters.scale * parameters.sketch_clip_l2
-        bound, of_member = (math.sqrt(each) / clip for each in bounds_of(parameters))
+        bound, of_member = (math.sqrt(each) / clip for each in bounds)
         corrupt, colluders = numbers.corrupt, plan.tolerated_colluders
         most_corrupt = colluders + (corrupt if adding else 0)
         lost = corrupt * weight_of_member(most_corrupt, corrupt) - 1 if corrupt else 0
@@ -120,11 +116,11 @@ class Validated(OneShot):
         self, plan: Promise, parameters: RoundParameters, announced: Announced
     ) -> ValidatedSetup:
         """As `Scheme.setup` says."""
-        p = self._conditions(plan, parameters)
-        invited, places, terms = self._terms(plan, parameters, announced)
         bound, of_member = bounds_of(parameters)
+        p = self._conditions(plan, parameters, max(bound, of_member))
+        invited, places, terms = self._terms(plan, parameters, announced)
         adding = len(invited) - plan.cohort
-        longest = plan.cohort * longest_of(bound) + adding * longest_of(of_member or 1)
+        longest = longest_of(bound, plan.cohort) + longest_of(of_member, adding)
         made = (
             ValidatedContext(
                 **terms,
@@ -153,9 +149,9 @@ class Validated(OneShot):
         dropouts, colluders = plan.tolerated_dropouts, plan.tolerated_colluders
         return self.committee.seats(plan.cohort, colluders, dropouts)
 
-    def _conditions(self, plan: Promise, parameters: RoundParameters) -> Parameters:
+    def _conditions(self, plan: Promise, parameters: RoundParameters, bound: int) -> Parameters:
         """What a round of the plan is about; `ParameterError` if no ring holds its bound."""
-        numbers, bound = self.numbers(plan), max(bounds_of(parameters))
+        numbers = self.numbers(plan)
         return Parameters(
             ring=ring_for(DEGREE, bound),
             blocks=-(-parameters.length // DEGREE),

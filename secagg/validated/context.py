@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from math import isqrt
 
@@ -72,7 +71,7 @@ class ValidatedContext(CommitteeContext):
         )
         # A sum of 2^20 bounds is below q / 2: q is above 2290 beta^2, and above 2^41.
         object.__setattr__(self, "parameters", parameters)
-        needed = bits_of_sum(self.longest(range(self.size)), self.unit)
+        needed = bits_of_sum(self.longest(self.invited, self.size - self.invited), self.unit)
         if self.bits < needed:
             raise CapacityError(needed, self.bits)
         object.__setattr__(self, "hash", digest(Usage.ONE_SHOT, b"validated", self.encode()))
@@ -81,9 +80,9 @@ class ValidatedContext(CommitteeContext):
         """The squared bound of one upload."""
         return self.bound if sender < self.invited else self.member_bound
 
-    def longest(self, senders: Iterable[int]) -> int:
-        """The smallest integer that no sum of these senders' accepted vectors is longer than."""
-        return sum(longest_of(self.bound_of(sender)) for sender in senders)
+    def longest(self, clients: int, members: int = 0) -> int:
+        """An integer that no sum of so many accepted vectors is longer than."""
+        return longest_of(self.bound, clients) + longest_of(self.member_bound, members)
 
     def encode(self) -> bytes:
         """Canonical, injective encoding of every parameter."""
@@ -107,9 +106,9 @@ class ValidatedContext(CommitteeContext):
         return found
 
 
-def longest_of(bound: int) -> int:
-    """The smallest integer that no vector with this squared bound is longer than."""
-    return isqrt(bound - 1) + 1
+def longest_of(bound: int, vectors: int = 1) -> int:
+    """An integer that no sum of vectors with this squared bound is longer than; 0 of no vectors."""
+    return vectors * (isqrt(bound - 1) + 1) if vectors else 0
 
 
 def bits_of_sum(longest: int, unit: int = 1) -> int:

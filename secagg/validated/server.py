@@ -265,7 +265,9 @@ class ValidatedServer(OneShotServer):
         total: Sum = self._uploads.total()
         vector = ring.centre((total.values + ring.q - masks) % ring.q).reshape(-1)
         # Doubles are off by far less than a billionth: what is longer by that alone does no harm.
-        longest = (1.0 + 1e-9) * context.longest(commitments)
+        survivors = tuple(each for each in commitments if each < context.invited)
+        members_in = len(commitments) - len(survivors)
+        longest = (1.0 + 1e-9) * context.longest(len(survivors), members_in)
         if float(np.linalg.norm(vector.astype(np.float64))) > longest:
             why = "the sum is longer than its vectors may be together"
             raise OpeningFailedError(why, len(members), needed)
@@ -274,7 +276,6 @@ class ValidatedServer(OneShotServer):
             lifted = lift(rounded[: context.length], context.field)
         except CapacityError as error:
             raise OpeningFailedError(str(error), len(members), needed) from None
-        survivors = tuple(each for each in commitments if each < context.invited)
         return OpenedSum(vector=lifted, survivors=survivors, wrong_members=wrong)
 
     def _parties(self, message: Message) -> Parties:

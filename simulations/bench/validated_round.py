@@ -150,7 +150,7 @@ class _Round:
             minimum_survivors=fewest_survivors(clients, 0),
             tolerated_colluders=0,
             committee=committee,
-            bits=bits_of_sum(clients * longest_of(bound)),
+            bits=bits_of_sum(longest_of(bound, clients)),
             length=dim,
             application_digest=bytes(32),
             away=away,

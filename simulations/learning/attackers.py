@@ -70,14 +70,17 @@ class Attackers:
             aim *= self.table.length * self._clip / norm
         return aim.astype(np.float32)
 
+    @property
+    def plant(self) -> bool:
+        """Whether attackers plant a backdoor."""
+        return self.table is not None and self.table.kind == "backdoor"
+
     def marked(self, split: Split, mark: float) -> Split | None:
         """Examples of other labels than the target, with a mark and that label; None if none are.
 
         Args:
             mark: what the last numbers of an example become.
         """
-        if self.table is None or self.table.kind != "backdoor":
-            return None
         if split.inputs.dtype != np.float32 or split.labels.ndim > 1:
             valid = "sign-flip, scaled, spike or direction: the mark is in numbers, of one label"
             raise ConfigurationError("attackers.kind", "value 'backdoor' for these data", valid)

@@ -214,9 +214,12 @@ class Federation:
         self.task = task
         self._local = config.local.build()
         self._attackers = Attackers(config)
-        self._test, mark = self._test_split(), float(data.train.inputs.max())
-        self._marked = self._attackers.marked(self._test, mark)
-        self._train, self.members = self._attackers.poisoned(data.train, self._partition(), mark)
+        self._test, self._marked = self._test_split(), None
+        self._train, self.members = data.train, self._partition()
+        if self._attackers.plant:
+            mark = float(data.train.inputs.max())
+            self._marked = self._attackers.marked(self._test, mark)
+            self._train, self.members = self._attackers.poisoned(self._train, self.members, mark)
         self._order = self._rng(Purpose.ORDER).permutation(config.task.population)
 
     def initial(self) -> ModelState:

@@ -27,7 +27,7 @@ from protocol.schemes.committee import (
 )
 from protocol.schemes.graph import GraphPlan, plan_graph
 from protocol.schemes.one_shot import one_shot_of
-from protocol.schemes.scheme import Priced
+from protocol.schemes.scheme import Priced, figures_of
 from protocol.schemes.validated import BoundChoice
 from secagg import Mode, ParameterError, PrimeField
 from secagg.oneshot.committee import CommitteeKind
@@ -222,11 +222,10 @@ def _structure(chosen: TrainingPlan, plan: DeploymentPlan, clients: int) -> dict
 def _committee_entry(scheme: OneShot, numbers: CommitteeNumbers, priced: Priced) -> dict[str, Any]:
     is_ring = isinstance(priced, RingChoice)
     chosen: Any = of_kind("priced", priced, RingChoice if is_ring else BoundChoice)
-    shown = {key: value for key, value in asdict(chosen).items() if key != "bytes_each"}
     return {
         "scheme": scheme.KIND,
         "committee": {"kind": scheme.committee.KIND.value, **asdict(numbers)},
-        "ring" if is_ring else "validation": shown,
+        "ring" if is_ring else "validation": figures_of(chosen),
     }
 
 

@@ -115,12 +115,13 @@ def validated_command(
     seed: Annotated[int, typer.Option(help="Fixes those uploads.", min=0)] = 1,
     as_json: JsonFlag = False,
 ) -> None:
-    """One validated round, some clients cheating; status 1 if a cheat is in, or no honest one."""
-    from simulations.bench.honest_uploads import bench_honest_uploads
+    """One validated round, some cheat; status 1 if a cheat is in, or an honest client is not."""
     from simulations.bench.validated_round import bench_validated_round
 
     if honest:
         from rich.progress import Progress
+
+        from simulations.bench.honest_uploads import bench_honest_uploads
 
         with Progress(console=prose) as progress:
             task = progress.add_task("uploads", total=honest)

@@ -14,6 +14,7 @@ from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import Pipeline
+from protocol.schemes.scheme import figures_of
 from protocol.schemes.validated import BoundChoice
 from protocol.training.local import imagined_setup
 from protocol.training.power import SUMS
@@ -108,7 +109,7 @@ def _sums(config: RunConfig, layout: ParameterLayout) -> list[tuple[str, Trainin
 def _sum_figures(deployment: DeploymentPlan) -> dict[str, object]:
     bounded: dict[str, object] = {}
     if isinstance(deployment.priced, BoundChoice):
-        bounded["validation"] = deployment.priced.figures
+        bounded["validation"] = figures_of(deployment.priced)
     return {
         **bounded,
         "first_sketch": deployment.parameters.length,

@@ -32,7 +32,7 @@ def _beyond(seed: int) -> bool:
     context = of_kind("setup", played.setup, ValidatedSetup).context
     rng = np.random.default_rng(seed)
     vector = np.zeros(DIMENSION, np.int64)
-    vector[int(rng.integers(DIMENSION))] = int(_FACTOR * context.longest([0]))
+    vector[int(rng.integers(DIMENSION))] = int(_FACTOR * context.longest(1))
     proof = played.setup.known_cohort().proof(0)
     cheat = upload_of_any_length(context, 0, played.clients[0], proof, vector, rng.bytes)
     server = played.setup.server()

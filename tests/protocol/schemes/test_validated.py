@@ -99,7 +99,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
     world = world_of()
     setup = setup_of(world)
     spike = np.zeros(DIMENSION, np.int64)
-    spike[7] = int(factor * setup.context.longest([2]))
+    spike[7] = int(factor * setup.context.longest(1))
     assert setup.accepts(spike) is kept
     cheat = upload_of_any_length(
         setup.context, 2, world.identities[2], setup.known_cohort().proof(2), spike
@@ -129,7 +129,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
 
 def test_a_field_that_one_upload_would_overflow_is_refused() -> None:
     context = setup_of(world_of()).context
-    needed = bits_of_sum(context.longest(range(10)))
+    needed = bits_of_sum(context.longest(10))
     assert context.bits == needed
     with pytest.raises(CapacityError):
         replace(context, bits=needed - 1)

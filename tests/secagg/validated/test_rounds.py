@@ -220,7 +220,7 @@ def test_members_are_stored_between_their_steps(tmp_path: Path) -> None:
 
 
 def test_who_sends_too_much_is_left_out() -> None:
-    norm = CONTEXT.longest([0]) / CONTEXT.unit
+    norm = CONTEXT.longest(1) / CONTEXT.unit
     cheats = {
         1: of_any_length(1, vector(1, 1.05 * norm)),
         4: of_any_length(4, -10 * vector(4, norm)),
@@ -238,7 +238,7 @@ def test_a_bound_at_which_silence_would_tell_something_is_refused() -> None:
 
 def test_an_honest_client_does_not_send_too_much() -> None:
     with pytest.raises(TooLongError, match="nothing is sent"):
-        uploaded(0, vector(0, 1.05 * CONTEXT.longest([0]) / CONTEXT.unit))
+        uploaded(0, vector(0, 1.05 * CONTEXT.longest(1) / CONTEXT.unit))
 
 
 def test_a_liar_and_one_away_change_nothing() -> None:

@@ -312,7 +312,7 @@ def _random_context(
             randomness=numbers.randomness,
             per_polynomial=numbers.per_polynomial,
         ),
-        bits=bits_of_sum(size * longest_of(bound), unit),
+        bits=bits_of_sum(longest_of(bound, size), unit),
         length=length,
         application_digest=bytes(32),
         away=away,
