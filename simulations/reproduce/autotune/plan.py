@@ -184,9 +184,15 @@ OTHERS: Final = Plan(
     rounds=300,
 )
 
+# As many rounds as in the paper: does what is lost on the way come back?
+LONG: Final = replace(
+    paper_arm_of(WRITERS, 3), noise=(0.1,), server_rates=(3.0,), rounds=1500, published_loss=None
+)
+
 PRESETS: Final = {
     "usual": Plan(),
     "writers": WRITERS,
+    "writers-long": LONG,
     "shakespeare": SHAKESPEARE,
     "writers-others": OTHERS,
     "writers-paper": paper_arm_of(WRITERS, 4),
