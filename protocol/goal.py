@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dp import FailureReserve, noise_multiplier_for_epsilon
+from dp.accounting import gaussian_epsilon, gaussian_mu
 from dp.accounting.gaussian import LARGEST_EPSILON
 from protocol.checks import require
 from secagg import ParameterError
@@ -69,6 +70,26 @@ class PrivacyGoal:
             valid = f"below {LARGEST_EPSILON:g} to choose noise by: accounting ends there"
             raise ParameterError("epsilon", self.epsilon, valid)
         return noise_multiplier_for_epsilon(self.epsilon, self.delta, self.rounds)
+
+
+_ROUNDING: Final = 1e-9  # relative room for bisections, so that shares of 1 in all stay in the goal
+
+
+def largest_mu(goal: PrivacyGoal) -> float:
+    """The shift of all releases together: what is left of delta behind the reserve."""
+    return gaussian_mu(goal.epsilon, goal.delta - goal.reserve.total) * (1.0 - _ROUNDING)
+
+
+def round_goal(goal: PrivacyGoal, share: float) -> PrivacyGoal:
+    """The goal of one round with this share, in (0, 1], of a goal counted by domination.
+
+    Its failure probability delta0 is that of every round of the whole goal, whose `rounds` is the
+    most releases there will be; so both count the same event alike, see `FailureReserve`.
+    """
+    delta = goal.delta / goal.rounds
+    one = PrivacyGoal(goal.epsilon, delta, 1)
+    mu = largest_mu(goal) * math.sqrt(share)
+    return PrivacyGoal(gaussian_epsilon(mu, delta - one.reserve.total), delta, 1)
 
 
 def delta_for_noise(delta: float, rounds: int) -> float:

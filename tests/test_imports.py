@@ -36,6 +36,7 @@ ROOMS = {
         "schemes",
         "planning",
         "training",
+        "statistics",
         "adapters",
     ),
     "simulations": (

@@ -99,10 +99,12 @@ def calibrate(
     sketch_clip_l2: float | None = None,
     mechanism: str = BinomialMechanism.name,
     errors: float = 0.0,
+    linf_bound: int | None = None,
 ) -> RoundParameters:
     """Parameters of one round, `goal.rounds` of which together meet the goal.
 
     Args:
+        linf_bound: as of `OfRound`.
         errors: `Scheme.ERROR_VARIANCE`.
     """
     RANGES["error_share"].require("error_share", error_share)
@@ -112,10 +114,15 @@ def calibrate(
         )
     bound = clip_l2 if sketch_clip_l2 is None else sketch_clip_l2
     of = _Round(mechanism, fewest_honest, bound, sketch.size, error_share, errors)
+    integers = linf_bound is not None
     try:
-        scale, linf_bound, noise = _integers(goal, of)
+        if linf_bound is not None:
+            scale, noise = 1.0, noise_of_integers(goal, mechanism, bound, linf_bound, fewest_honest)
+        else:
+            scale, linf_bound, noise = _integers(goal, of)
     except ParameterError as error:
-        if error.argument == "moment_order" or not (found := tuple(_remedies(goal, of))):
+        known = integers or error.argument == "moment_order"
+        if known or not (found := tuple(_remedies(goal, of))):
             raise
         valid = (
             f"one that noise in integers can meet; or, all else unchanged: {'; or '.join(found)}"
@@ -132,7 +139,33 @@ def calibrate(
         mechanism=noise,
         tolerated_dropouts=tolerated_dropouts,
         wrap_probability=wrap_probability,
+        integers=integers,
     )
+
+
+@lru_cache(maxsize=64)
+def noise_of_integers(
+    goal: PrivacyGoal, mechanism: str, l2_bound: float, linf_bound: int, fewest_honest: int
+) -> DistributedMechanism:
+    """The noise of one client, such that sums of integers with these sensitivities meet a goal.
+
+    Raises:
+        ParameterError: none does.
+    """
+    sensitivities = Sensitivities(l2_bound, linf_bound)
+    try:
+        return mechanism_for_epsilon(
+            mechanism,
+            goal.epsilon,
+            goal.delta,
+            sensitivities,
+            fewest_honest,
+            goal.rounds,
+            goal.reserve,
+        )
+    except ValueError as error:
+        valid = f"such that noise can meet it: {error}"
+        raise ParameterError("epsilon", goal.epsilon, valid) from None
 
 
 @lru_cache(maxsize=1024)
@@ -141,23 +174,11 @@ def _integers(goal: PrivacyGoal, of: _Round) -> tuple[float, int, DistributedMec
     gaussian = goal.noise_multiplier * of.bound
     scale = _predicted_scale(goal, of)
     for _ in range(_MOST_STEPS):
-        sensitivities = _sensitivities(of, scale)
-        try:
-            noise = mechanism_for_epsilon(
-                of.mechanism,
-                goal.epsilon,
-                goal.delta,
-                sensitivities,
-                of.fewest_honest,
-                goal.rounds,
-                goal.reserve,
-            )
-        except ValueError as error:
-            valid = f"such that noise can meet it: {error}"
-            raise ParameterError("epsilon", goal.epsilon, valid) from None
+        bounds = _sensitivities(of, scale)
+        noise = noise_of_integers(goal, of.mechanism, bounds.l2, bounds.linf, of.fewest_honest)
         variance = of.fewest_honest * (noise.variance + of.each)
         if variance <= (1.0 + of.error_share) * (gaussian * scale) ** 2:
-            return scale, sensitivities.linf, noise
+            return scale, bounds.linf, noise
         scale *= _STEP
     valid = "larger: no scale brings the noise this close"
     raise ParameterError("error_share", of.error_share, valid)

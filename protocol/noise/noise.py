@@ -48,6 +48,8 @@ class OfRound:
         goal: of the round, where rounds take unequal shares; the plan's if left out.
         clip_l2: of the round; the plan's if left out.
         sketch_clip_l2: see `calibrate`.
+        linf_bound: where clients have integers, with the clip as their sensitivity: the largest
+            that a coordinate changes by; None for real vectors, which are scaled.
     """
 
     model_digest: bytes
@@ -55,6 +57,7 @@ class OfRound:
     goal: PrivacyGoal | None = None
     clip_l2: float | None = None
     sketch_clip_l2: float | None = None
+    linf_bound: int | None = None
 
 
 class Noise(ABC):
@@ -163,6 +166,7 @@ class Independent(Noise):
             fewest_honest=plan.fewest_honest,
             sketch=sketch,
             clip_l2=plan.clip_l2 if of_round.clip_l2 is None else of_round.clip_l2,
+            linf_bound=of_round.linf_bound,
             tolerated_dropouts=plan.tolerated_dropouts,
             model_digest=of_round.model_digest,
             public_seed=of_round.public_seed,
@@ -266,6 +270,9 @@ class Returned(Noise):
 
     def calibrate(self, plan: Promise, sketch: SketchSpec, of_round: OfRound) -> RoundParameters:
         """As `Noise.calibrate` says."""
+        if of_round.linf_bound is not None:
+            valid = "None: integers are summed once, with noise that stays"
+            raise ParameterError("linf_bound", of_round.linf_bound, valid)
         goal, clip = of_round.goal, of_round.clip_l2
         if goal not in (None, plan.goal) or clip not in (None, plan.clip_l2):
             valid = "those of the plan in all rounds: noise comes back at the scale it went in"

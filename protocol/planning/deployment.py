@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from dp import CoinSchedule, FourEpsilons, replace_one
 from dp.accounting import reserved_accountant
 from dp.mechanisms import DistributedMechanism
-from dp.rounding import ROUNDING_VARIANCE
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import bits_for
 from protocol.round.parameters import DIGEST_BYTES, RoundParameters, release_event
@@ -145,7 +144,7 @@ def _error(
 ) -> PredictedError:
     """That of a round which loses so many clients, with what is left of each survivor's noise."""
     dimension, survivors = parameters.sketch.dimension, plan.cohort - lost
-    per_client = left.variance + ROUNDING_VARIANCE + plan.scheme.ERROR_VARIANCE
+    per_client = left.variance + parameters.rounding_variance + plan.scheme.ERROR_VARIANCE
     per_client /= parameters.scale**2
     # Of one round: what members add, and what they take back of the round before.
     members = 2 * plan.noise.adding(plan) * parameters.member_variance

@@ -120,6 +120,7 @@ class TrainingPlan(Promise):
         goal: PrivacyGoal | None = None,
         clip_l2: float | None = None,
         sketch_clip_l2: float | None = None,
+        linf_bound: int | None = None,
     ) -> RoundParameters:
         """Parameters of a round of this plan; arguments as of `OfRound`, raises as `calibrate`."""
         of_round = OfRound(
@@ -128,5 +129,6 @@ class TrainingPlan(Promise):
             goal=goal,
             clip_l2=clip_l2,
             sketch_clip_l2=sketch_clip_l2,
+            linf_bound=linf_bound,
         )
         return self.noise.calibrate(self, sketch, of_round)

@@ -19,7 +19,7 @@ from dp import (
     quantized_l2_bound,
 )
 from dp.mechanisms import MECHANISMS, DistributedMechanism
-from dp.rounding import require_linf_bound
+from dp.rounding import ROUNDING_VARIANCE, require_linf_bound
 from protocol.checks import RANGES, require
 from protocol.round.field_size import MAX_WRAP_PROBABILITY, MIN_WRAP_PROBABILITY
 from protocol.round.returned_noise import ReturnedNoise
@@ -30,6 +30,7 @@ DIGEST_BYTES = 32
 _COINS_LABEL = b"veilsum/round/1"
 _NOISE_LABEL = b"veilsum/round/2/"
 _RETURNED_LABEL = b"veilsum/round/3/"
+_INTEGERS_LABEL = b"veilsum/round/4/"
 _BOUNDS = struct.Struct("<dddQ")
 _LOSSES = struct.Struct("<Qd")
 
@@ -61,6 +62,8 @@ class RoundParameters:
             privacy.
         returned: what members add, and take back in the next round; None if noise stays. Clients
             then add discrete Gaussian noise.
+        integers: whether clients have integers, which are neither rotated nor rounded. Then both
+            clips are their sensitivity, the sketch is none, and the scale is 1.
 
     Raises:
         ParameterError: names the parameter, its value and what would be valid.
@@ -77,6 +80,7 @@ class RoundParameters:
     tolerated_dropouts: int
     wrap_probability: float = 0.0
     returned: ReturnedNoise | None = None
+    integers: bool = False
 
     def __post_init__(self) -> None:
         if len(self.model_digest) != DIGEST_BYTES:
@@ -104,12 +108,23 @@ class RoundParameters:
             raise ParameterError("sketch", self.sketch, "no larger than the update it compresses")
         if self.sketch.total_rows > MAX_SKETCH_ROWS:
             raise ParameterError("sketch", self.sketch, f"of at most {MAX_SKETCH_ROWS} rows")
+        if self.integers:
+            self._check_integers()
         self._check_sensitivity()
         if not isinstance(self.returned, ReturnedNoise | None):
             raise ParameterError("returned", type(self.returned).__name__, "a ReturnedNoise")
         if self.returned and not isinstance(self.mechanism, DiscreteGaussianMechanism):
             valid = f"{DiscreteGaussianMechanism.name} where a part of the noise comes back"
             raise ParameterError("mechanism", self.mechanism.name, valid)
+
+    def _check_integers(self) -> None:
+        if self.returned is not None:
+            raise ParameterError("returned", "given", "left out: integers are summed once")
+        plain = SketchSpec.identity(self.sketch.dimension)
+        if (self.scale, self.sketch, self.sketch_clip_l2) != (1.0, plain, self.clip_l2):
+            given = (self.scale, self.sketch_clip_l2)
+            valid = "1, one clip and no sketch where clients have integers"
+            raise ParameterError("scale, sketch_clip_l2, sketch", given, valid)
 
     def _check_sensitivity(self) -> None:
         try:
@@ -134,7 +149,14 @@ class RoundParameters:
     @property
     def l2_bound(self) -> float:
         """Euclidean sensitivity in integer units, rounding included."""
+        if self.integers:
+            return self.sketch_clip_l2
         return quantized_l2_bound(self.sketch_clip_l2, self.scale, self.length)
+
+    @property
+    def rounding_variance(self) -> float:
+        """What rounding adds to the variance of a client's coordinate; see `ROUNDING_VARIANCE`."""
+        return 0.0 if self.integers else ROUNDING_VARIANCE
 
     def digest(self) -> bytes:
         """SHA-256 of the canonical encoding of every parameter."""
@@ -149,6 +171,7 @@ class RoundParameters:
         # No label is the beginning of another, and every part behind it has a fixed length, so
         # plain concatenation is injective.
         parts = (
+            _INTEGERS_LABEL if self.integers else b"",
             returned,
             label,
             self.model_digest,

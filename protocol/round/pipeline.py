@@ -72,6 +72,25 @@ class Clip:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeIntegers:
+    """Checks integers in place of a clip: none is ever shortened. Stability: any -> l2_bound."""
+
+    dimension: int
+    l2_bound: float
+    linf_bound: int
+
+    def client(self, update: NDArray[Any]) -> Bounded:
+        """int64[d] within both bounds, as it is."""
+        valid = f"a NumPy array of int64, shape ({self.dimension},): the round takes integers"
+        if not isinstance(update, np.ndarray):
+            raise ParameterError("update", f"of type {type(update).__name__}", valid)
+        if update.dtype != np.int64 or update.shape != (self.dimension,):
+            raise ParameterError("update", f"{update.dtype} of shape {update.shape}", valid)
+        checked = Quantized(update.copy(), largest_square(self.l2_bound), self.linf_bound)
+        return Bounded(checked.values.astype(np.float64), self.l2_bound)
+
+
+@dataclass(frozen=True, slots=True)
 class Compress:
     """A linear sketch, clipped again: exact whatever the hash luck. Stability: l2 -> l2_bound."""
 
@@ -104,6 +123,18 @@ class Rotate:
         return self.rotation.inverse(rotated)
 
 
+class StandStill:
+    """No rotation: of integers, which would be none afterwards."""
+
+    def client(self, bounded: Bounded) -> Bounded:
+        """The same."""
+        return bounded
+
+    def server(self, rotated: Floats) -> Floats:
+        """The same."""
+        return rotated
+
+
 @dataclass(frozen=True, slots=True)
 class Quantize:
     """Scale and conditional stochastic rounding. Stability: l2 -> quantized_l2_bound."""
@@ -118,6 +149,25 @@ class Quantize:
     def server(self, total: Floats) -> Floats:
         """Integer units back to units of the update."""
         return np.asarray(total / self.scale, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepIntegers:
+    """No rounding. Stability: l2 -> l2."""
+
+    linf_bound: int
+
+    def client(self, bounded: Bounded, seed: NoiseSeed) -> Quantized:
+        """Read float64[L] as the integers that they are; any other raises."""
+        del seed
+        values = bounded.values.astype(np.int64)
+        if not np.array_equal(values, bounded.values):
+            raise SensitivityExceededError("the round takes integers, and some are none")
+        return Quantized(values, largest_square(bounded.l2_bound), self.linf_bound)
+
+    def server(self, total: Floats) -> Floats:
+        """The same."""
+        return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,12 +295,20 @@ class Pipeline:
     def __init__(self, setup: RoundEncoding) -> None:
         parameters = setup.parameters
         self._setup = setup
-        self._clip = Clip(parameters.sketch.dimension, parameters.clip_l2)
+        self._clip: Clip | TakeIntegers
+        self._rotate: Rotate | StandStill
+        self._quantize: Quantize | KeepIntegers
+        if parameters.integers:
+            linf_bound = parameters.linf_bound
+            self._clip = TakeIntegers(parameters.length, parameters.clip_l2, linf_bound)
+            self._rotate, self._quantize = StandStill(), KeepIntegers(linf_bound)
+        else:
+            self._clip = Clip(parameters.sketch.dimension, parameters.clip_l2)
+            self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
+            self._quantize = Quantize(parameters.scale, parameters.linf_bound)
         self._compress = Compress(
             parameters.sketch.build(parameters.public_seed), parameters.sketch_clip_l2
         )
-        self._rotate = Rotate(Rotation(parameters.length, parameters.public_seed))
-        self._quantize = Quantize(parameters.scale, parameters.linf_bound)
         self._noise = AddNoise(parameters.mechanism, setup.schedule)
         self._lift = Lift(setup.context.field)
         # Not the stages' own word for it: a stage may be the one that is wrong.
@@ -266,7 +324,7 @@ class Pipeline:
         """The client's half: clip, sketch, rotate, quantise, noise, lift.
 
         Args:
-            update: float32|float64[d].
+            update: float32|float64[d]; int64[d] in rounds of integers.
             seed: fresh and secret; drives rounding and the noise that stays, never used twice.
             removable: a seed for each removable batch, `setup.context.seeds` of them.
 
@@ -422,7 +480,8 @@ class Pipeline:
         """
         parameters = self._setup.parameters
         setup = self._setup
-        each = setup.noise_left(survivors).variance + ROUNDING_VARIANCE + setup.error_variance
+        each = setup.noise_left(survivors).variance + parameters.rounding_variance
+        each += setup.error_variance
         total = survivors * each
         if record is not None and parameters.returned is not None:
             members = len(record.entered) + len(record.returned)

@@ -409,7 +409,8 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     """The wire form of a setup. The model digest is not in it: each client hashes its own model.
 
     `noise` is the coins of a client, as it was before there was other noise, or the name of a
-    mechanism and its amount, which clients of that time refuse as malformed.
+    mechanism and its amount, which clients of that time refuse as malformed; `scale` is None where
+    clients have integers, which was refused likewise.
     """
 
     session_id: bytes
@@ -425,7 +426,7 @@ class Announcement(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     sketch: bytes
     sketch_clip_l2: float
     public_seed: bytes
-    scale: float
+    scale: float | None
     linf_bound: int
     noise: int | tuple[str, float]
     tolerated_dropouts: int

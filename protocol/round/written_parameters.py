@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class WrittenParameters(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`RoundParameters` without the model's digest: each client hashes the model that it has.
 
+    `scale` is None where clients have integers, which they send as they are.
     `noise` is the coins of a client, or the name of another mechanism and its amount.
     """
 
@@ -27,7 +28,7 @@ class WrittenParameters(msgspec.Struct, frozen=True, array_like=True, forbid_unk
     sketch: bytes
     sketch_clip_l2: float
     public_seed: bytes
-    scale: float
+    scale: float | None
     linf_bound: int
     noise: int | tuple[str, float]
     tolerated_dropouts: int
@@ -41,7 +42,7 @@ class WrittenParameters(msgspec.Struct, frozen=True, array_like=True, forbid_unk
             sketch=parameters.sketch.encode_bytes(),
             sketch_clip_l2=parameters.sketch_clip_l2,
             public_seed=parameters.public_seed.value,
-            scale=parameters.scale,
+            scale=None if parameters.integers else parameters.scale,
             linf_bound=parameters.linf_bound,
             noise=written_mechanism(parameters.mechanism),
             tolerated_dropouts=parameters.tolerated_dropouts,
@@ -56,11 +57,12 @@ class WrittenParameters(msgspec.Struct, frozen=True, array_like=True, forbid_unk
             sketch=SketchSpec.decode_bytes(self.sketch),
             sketch_clip_l2=self.sketch_clip_l2,
             public_seed=PublicSeed(self.public_seed),
-            scale=self.scale,
+            scale=1.0 if self.scale is None else self.scale,
             linf_bound=self.linf_bound,
             mechanism=read_mechanism(self.noise),
             tolerated_dropouts=self.tolerated_dropouts,
             wrap_probability=self.wrap_probability,
+            integers=self.scale is None,
         )
 
 

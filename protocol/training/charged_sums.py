@@ -105,11 +105,13 @@ class ChargedSums:
         clip_l2: float | None = None,
         goal: PrivacyGoal | None = None,
         sketch_clip_l2: float | None = None,
+        linf_bound: int | None = None,
     ) -> RoundEncoding:
         """The next sum, with a public seed of its own; nothing is announced or charged yet.
 
         Args:
             model_digest: 32-byte hash of what is sent to the cohort for this sum.
+            linf_bound: of integers; see `OfRound`.
         """
         plan = self._plan
         if len(cohort) != plan.cohort:
@@ -125,6 +127,7 @@ class ChargedSums:
             goal=goal,
             clip_l2=clip_l2,
             sketch_clip_l2=sketch_clip_l2,
+            linf_bound=linf_bound,
         )
         opened_at = int(self._clock()) if self._clock and plan.lifetime_seconds else 0
         members = self._members(cohort) if plan.scheme.SEATS else None

@@ -20,10 +20,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dp import Ledger
-from dp.accounting import gaussian_epsilon, gaussian_mu
 from dp.rounding import ROUNDING_VARIANCE
 from protocol.exchange.aggregators import Aggregator
-from protocol.goal import PrivacyGoal
+from protocol.goal import PrivacyGoal, round_goal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.setup import RoundEncoding
@@ -169,23 +168,3 @@ def roomy_clip(clip_l2: float, spec: SketchSpec) -> float:
     if spec.probe is not None:
         spread += share**2 / spec.probe.size
     return clip_l2 * (1.0 + math.sqrt(2.0 * spread))
-
-
-_ROUNDING = 1e-9  # relative room for bisections, so that shares of 1 in all stay within the goal
-
-
-def largest_mu(goal: PrivacyGoal) -> float:
-    """Return the shift of all releases together: what is left of delta behind the reserve."""
-    return gaussian_mu(goal.epsilon, goal.delta - goal.reserve.total) * (1.0 - _ROUNDING)
-
-
-def round_goal(goal: PrivacyGoal, share: float) -> PrivacyGoal:
-    """Return the goal of one round with this share, in (0, 1], of a goal counted by domination.
-
-    Its failure probability delta0 is that of every round of the whole goal, whose `rounds` is the
-    most releases there will be; so both count the same event alike, see `FailureReserve`.
-    """
-    delta = goal.delta / goal.rounds
-    one = PrivacyGoal(goal.epsilon, delta, 1)
-    mu = largest_mu(goal) * math.sqrt(share)
-    return PrivacyGoal(gaussian_epsilon(mu, delta - one.reserve.total), delta, 1)

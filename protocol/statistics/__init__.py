@@ -1,0 +1,1 @@
+"""Private statistics: surveys of clients by one charged sum, and what their answers say."""
