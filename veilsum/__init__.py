@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     from secagg import ClientSession, Identity, ServerSession
     from sketch.controllers import FixedRate
     from veilsum.mean import private_mean
+    from veilsum.statistics import (
+        private_evaluation,
+        private_histogram,
+        private_quantile,
+        private_statistics,
+        private_top,
+    )
     from veilsum.training import private_training
 
 __version__ = "0.2.0.dev1"
@@ -51,7 +58,12 @@ __all__ = [
     "TrainingPlan",
     "Validated",
     "client_policy",
+    "private_evaluation",
+    "private_histogram",
     "private_mean",
+    "private_quantile",
+    "private_statistics",
+    "private_top",
     "private_training",
 ]
 
@@ -72,7 +84,12 @@ _HOMES: Final = {
     "ServerSession": "secagg",
     "TrainingPlan": "protocol",
     "client_policy": "protocol",
+    "private_evaluation": "veilsum.statistics",
+    "private_histogram": "veilsum.statistics",
     "private_mean": "veilsum.mean",
+    "private_quantile": "veilsum.statistics",
+    "private_statistics": "veilsum.statistics",
+    "private_top": "veilsum.statistics",
     "private_training": "veilsum.training",
 }
 

@@ -119,7 +119,7 @@ def private_mean(
         goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds),
         cohort=count,
         clip_l2=clip_l2,
-        scheme=_scheme(scheme),
+        scheme=scheme_of(scheme),
         **choices,
     )
     if count < FEW:
@@ -128,7 +128,7 @@ def private_mean(
             "says, and the noise is about as large as the mean",
             stacklevel=2,
         )
-    people = _people(names, count, ledger)
+    people = people_of(names, count, ledger)
     aggregator = local_aggregator(chosen, people, dimension)
     with ExitStack() as stack:
         if ledger is None:
@@ -157,7 +157,7 @@ def private_mean(
     )
 
 
-def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) -> list[Identity]:
+def people_of(names: Sequence[str] | None, count: int, ledger: str | Path | None) -> list[Identity]:
     """An identity for each vector: new ones if no ledger counts what they spend."""
     if names is None:
         if ledger is not None:
@@ -171,7 +171,7 @@ def _people(names: Sequence[str] | None, count: int, ledger: str | Path | None) 
     return named_identities(names)
 
 
-def _scheme(scheme: str | Scheme) -> Scheme:
+def scheme_of(scheme: str | Scheme) -> Scheme:
     """A scheme by its name, or as it is given."""
     if not isinstance(scheme, str):
         return scheme

@@ -152,23 +152,25 @@ class Moments(Codebook):
             yield from (((0, self.answered), (1, k), (2, q)) for q in self.reachable(k))
 
 
-@lru_cache(maxsize=16)
-def _extent_of(answered: int, ends: tuple[tuple[int, int, int], ...]) -> tuple[int, int]:
-    first, low, high = (np.array(part, np.int64) for part in zip(*ends, strict=True))
-    k, q = np.concatenate([first, first]), np.concatenate([low, high])
-    longest = int(answered**2 + (k**2 + q**2).max())
-    apart = max(int(((k - i) ** 2 + (q - j) ** 2).max()) for i, j in zip(k, q, strict=True))
-    spread = max(int(np.ptp(k)), int(np.ptp(q)), answered, int(abs(q).max()))
-    return max(longest, apart), spread
-
-
 def _extent(book: Moments) -> tuple[int, int]:
     """The square and the largest difference over all codewords, counted pair by pair.
 
     For each k only the ends of its range matter, because distances are convex.
     """
-    reach = {k: book.reachable(k) for k in range(-book.linear, book.linear + 1)}
-    return _extent_of(book.answered, tuple((k, r[0], r[-1]) for k, r in reach.items()))
+    ks = range(-book.linear, book.linear + 1)
+    found = [(k, book.reachable(k)) for k in ks]
+    ends = [(k, end) for k, reach in found for end in (reach[0], reach[-1])]
+    k, q = np.array(ends, np.int64).T
+    longest = book.answered**2 + int((k**2 + q**2).max())
+    apart = max(int(((k - i) ** 2 + (q - j) ** 2).max()) for i, j in ends)
+    entries = (int(np.ptp(k)), int(np.ptp(q)), book.answered, int(abs(q).max()))
+    return max(longest, apart), max(entries)
+
+
+@lru_cache(maxsize=8)
+def moments(unit: int) -> Moments:
+    """The codebook of a unit, counted once."""
+    return Moments(unit)
 
 
 class Grouped(Codebook):

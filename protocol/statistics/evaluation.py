@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Final
 
 import numpy as np
@@ -29,7 +30,7 @@ _SURE: Final = 6.0
 """Standard errors that each class must be from nobody, or nothing is said of the area."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation(_OneHot):
     """A binary classifier: its value is the area under the ROC curve, with a bound for ties.
 
@@ -60,7 +61,7 @@ class Evaluation(_OneHot):
         """Of labels and scores."""
         return self.label, self.score
 
-    @property
+    @cached_property
     def edges(self) -> Floats:
         """Of the score: float64[bins + 1]."""
         if self.bins == 2:

@@ -10,8 +10,9 @@ sampling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -52,7 +53,7 @@ class Votes(Codebook):
         yield from (((each, 1),) for each in range(self.length))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Items(Question):
     """How many clients have each candidate.
 
@@ -81,6 +82,11 @@ class Items(Question):
         """As `Question.book` says."""
         return Votes(len(self.candidates), self.votes)
 
+    @cached_property
+    def places(self) -> Mapping[Any, int]:
+        """Of the candidates."""
+        return {candidate: at for at, candidate in enumerate(self.candidates)}
+
     def place(self, record: Record) -> str | int | None:
         """As `Question.place` says: the item, or what counts of it."""
         value = plain(record[0])
@@ -94,7 +100,7 @@ class Items(Question):
 
     def words_of(self, records: Iterator[Record], uniform: Uniform) -> Word:
         """A client's votes."""
-        places = {candidate: at for at, candidate in enumerate(self.candidates)}
+        places = self.places
         mine = {places[item] for record in records if (item := self.place(record)) in places}
         voted = sorted(mine)
         while len(voted) > self.votes:

@@ -130,13 +130,11 @@ class Surveyed:
     Attributes:
         answers: in the order of the questions.
         epsilons: spent so far by the client that spent most.
-        epsilon: of this round alone, against the server.
         outcome: survivors and bytes.
     """
 
     answers: list[Answer]
     epsilons: FourEpsilons
-    epsilon: float
     outcome: RoundOutcome
 
 
@@ -179,6 +177,5 @@ def ask(
             release.mean_sketch * clients, math.sqrt(release.noise_variance) * clients, clients
         ),
         epsilons=sums.epsilons(),
-        epsilon=sums.spent,
         outcome=outcome,
     )

@@ -13,6 +13,7 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar, Final
 
@@ -28,6 +29,7 @@ from protocol.statistics.codebooks import (
     Paths,
     Uniform,
     Word,
+    moments,
     unit_of,
 )
 from protocol.statistics.tree import BRANCHES, isotonic, prefixes
@@ -170,7 +172,7 @@ class _OneHot(Question):
         return book.word(place)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Count(_OneHot):
     """How many say yes: values that are true.
 
@@ -208,7 +210,7 @@ class Count(_OneHot):
         return Answer(name=self.name, kind=self.KIND, labels=("yes",), estimate=main, parts=parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Histogram(_OneHot):
     """Counts in bins, as `numpy.histogram` has them: the last one has both its ends.
 
@@ -241,7 +243,7 @@ class Histogram(_OneHot):
         if self.range is not None:
             raise ParameterError("range", self.range, "left out beside edges")
 
-    @property
+    @cached_property
     def edges(self) -> Floats:
         """float64[bins + 1]."""
         if isinstance(self.bins, int) and self.range is not None:
@@ -278,7 +280,7 @@ class Histogram(_OneHot):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Categories(_OneHot):
     """How many are in each category, as `pandas.Series.value_counts` in a fixed order.
 
@@ -326,7 +328,7 @@ def category(value: Any, categories: Sequence[Any], other: bool = False) -> int 
         return len(categories) if other else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Table(_OneHot):
     """How many are in each pair of categories, as `pandas.crosstab`; the value has rows first.
 
@@ -380,7 +382,7 @@ def _unit(value: Any, ends: Sequence[float]) -> float | None:
     return min(max((number - low) / (high - low) * 2.0 - 1.0, -1.0), 1.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Mean(Question):
     """Mean of a number that is clipped to a range.
 
@@ -401,7 +403,7 @@ class Mean(Question):
 
     def book(self, tokens: int) -> Moments:
         """As `Question.book` says."""
-        return Moments(unit_of(tokens))
+        return moments(unit_of(tokens))
 
     def place(self, record: Record) -> float | None:
         """As `Question.place` says."""
@@ -443,7 +445,7 @@ class Mean(Question):
         return Answer(name=self.name, kind=self.KIND, labels=("mean",), estimate=main, parts=parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GroupMeans(Question):
     """Mean of a number in each group, as `DataFrame.groupby(...).mean()`; its part is `count`.
 
@@ -514,7 +516,7 @@ class GroupMeans(Question):
 METHODS: Final = ("inverted_cdf", "linear")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Quantiles(Question):
     """Quantiles of a number that is clipped to bounds, by counts along a tree over equal bins.
 
@@ -560,7 +562,7 @@ class Quantiles(Question):
         bins = BRANCHES**self.levels
         return float(-(-(int(high - low) + 1) // bins)) if self.integers else (high - low) / bins
 
-    @property
+    @cached_property
     def points(self) -> Floats:
         """Ends of the bins: float64[bins + 1]."""
         return float(self.bounds[0]) + self.width * np.arange(BRANCHES**self.levels + 1)

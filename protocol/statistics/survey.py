@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -74,7 +75,7 @@ def uniforms(rand: Rand) -> Uniform:
     return lambda: int.from_bytes(rand(8)) / (1 << 11) * 2.0**-53 % 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Survey:
     """What all clients are asked in one round.
 
@@ -121,19 +122,20 @@ class Survey:
         """How a client's records share its vote."""
         return Tokens(self.max_records, self.weight == "record")
 
+    @cached_property
     def books(self) -> list[Codebook]:
         """Of all questions."""
         return [question.book(self.max_records) for question in self.questions]
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Integers of a client."""
-        return sum(book.length for book in self.books())
+        return sum(book.length for book in self.books)
 
     @property
     def square(self) -> int:
         """The square of what one client changes at most, in either sense."""
-        pairs = zip(self.weights, self.books(), strict=True)
+        pairs = zip(self.weights, self.books, strict=True)
         return self.max_records**2 * sum(weight**2 * book.square for weight, book in pairs)
 
     @property
@@ -147,7 +149,7 @@ class Survey:
     @property
     def linf_bound(self) -> int:
         """What one client changes in one place at most."""
-        pairs = zip(self.weights, self.books(), strict=True)
+        pairs = zip(self.weights, self.books, strict=True)
         return self.max_records * max(weight * book.largest for weight, book in pairs)
 
     def encode(self, table: Mapping[str, Any], rand: Rand = os_random) -> NDArray[np.int64]:
@@ -158,7 +160,7 @@ class Survey:
             rand: secret; draws tokens, and rounds.
         """
         uniform, parts = uniforms(rand), []
-        for question, book, weight in zip(self.questions, self.books(), self.weights, strict=True):
+        for question, book, weight in zip(self.questions, self.books, self.weights, strict=True):
             part = np.zeros(book.length, np.int64)
             for word in self._words(question, book, table, uniform):
                 for index, value in word:
@@ -189,7 +191,7 @@ class Survey:
             deviation: of its noise, in each place.
         """
         found, start = [], 0
-        for question, book, weight in zip(self.questions, self.books(), self.weights, strict=True):
+        for question, book, weight in zip(self.questions, self.books, self.weights, strict=True):
             summed = Summed(
                 total[start : start + book.length] / weight,
                 deviation / weight,
@@ -204,7 +206,7 @@ class Survey:
     def even(self, clients: int) -> NDArray[np.float64]:
         """A sum that so many clients may have, spread evenly over all codewords: float64[length]."""
         parts = []
-        for book, weight in zip(self.books(), self.weights, strict=True):
+        for book, weight in zip(self.books, self.weights, strict=True):
             part, words = np.zeros(book.length), list(book.words())
             for word in words:
                 for index, value in word:
@@ -308,7 +310,7 @@ def weighted(
             raise ParameterError(f"importance[{name!r}]", value, "a positive number")
     shares = [
         math.sqrt(math.sqrt(given.get(name, 1.0) * book.length / book.square) / book.unit)
-        for name, book in zip(names, survey.books(), strict=True)
+        for name, book in zip(names, survey.books, strict=True)
     ]
     # The smallest weight is 1 to begin with.
     shares = [share / min(shares) for share in shares]

@@ -1,0 +1,521 @@
+"""Private statistics in one call, as a simulation in this process."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dp import Ledger
+from protocol import PrivacyGoal, TrainingPlan
+from protocol.exchange.aggregators import Aggregator, IdealAggregator
+from protocol.round.losses import NOBODY, Dropouts
+from protocol.schemes import Scheme
+from protocol.statistics.answers import Answer, Estimate
+from protocol.statistics.evaluation import Evaluation
+from protocol.statistics.private import PlannedSurvey, Surveyed, ask
+from protocol.statistics.questions import (
+    Categories,
+    Count,
+    GroupMeans,
+    Histogram,
+    Mean,
+    Quantiles,
+    Question,
+    Table,
+)
+from protocol.statistics.survey import Survey
+from protocol.statistics.top import listed, open_rounds, opened
+from protocol.training.local import local_aggregator
+from secagg import Identity, ParameterError
+from veilsum.mean import people_of, scheme_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "Categories",
+    "Count",
+    "Evaluation",
+    "GroupMeans",
+    "Histogram",
+    "Mean",
+    "PrivateAnswer",
+    "PrivateTop",
+    "Quantiles",
+    "Statistics",
+    "Table",
+    "private_evaluation",
+    "private_histogram",
+    "private_quantile",
+    "private_statistics",
+    "private_top",
+]
+
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What answers cost.
+
+    Attributes:
+        epsilon: guaranteed to every client, for this call or, with a ledger, for all calls on it;
+            against a server that may deviate and work together with as many clients as planned,
+            whether a client is left out or answers otherwise.
+        delta: of that guarantee.
+        spent: epsilon so far of the client that spent most: of this call or, with a ledger, of all.
+        survivors: clients in the sum.
+        bytes_sent: by a client, all messages together; the mean over the survivors.
+    """
+
+    epsilon: float
+    delta: float
+    spent: float
+    survivors: int
+    bytes_sent: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateAnswer:
+    """The answer to one question, and what it cost.
+
+    Attributes:
+        answer: as `protocol.statistics.answers.Answer` has it.
+        cost: of the round, of which other answers may have been a part.
+    """
+
+    answer: Answer
+    cost: Cost
+
+    def __getattr__(self, name: str) -> Any:
+        """What the answer or its cost has: `value`, `standard_error`, `parts`, `epsilon`, ..."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        source = self.answer if hasattr(Answer, name) else self.cost
+        return getattr(source, name)
+
+    def __iter__(self) -> Iterator[NDArray[np.float64]]:
+        """Unpack as `numpy.histogram`: counts and edges."""
+        if not self.answer.edges.size:
+            raise TypeError(f"{self.answer.name!r} has no bins to unpack; see its value")
+        yield from (self.answer.value, self.answer.edges)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All estimates and the cost, of plain values."""
+        return {"rows": self.answer.rows(), "epsilon": self.cost.epsilon, "delta": self.cost.delta}
+
+    def to_pandas(self) -> Any:
+        """All estimates as a data frame, with a row for each number; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.answer.rows())
+
+    def plot(self, axes: Axes | None = None) -> Axes:
+        """Draw the main estimate with intervals; needs the extra sim."""
+        from simulations.reports.answers import draw
+
+        return draw(self.answer, axes)
+
+    def __str__(self) -> str:
+        """One line for people."""
+        values = np.atleast_1d(self.answer.value)
+        errors = np.broadcast_to(self.answer.standard_error, values.shape)
+        shown = [f"{v:.4g} ± {e:.2g}" for v, e in zip(values[:4], errors, strict=False)]
+        more = f", ... ({values.size})" if values.size > len(shown) else ""
+        return f"{self.answer.name}: {', '.join(shown)}{more}, at epsilon {self.cost.epsilon:.3g}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics(Mapping[str, PrivateAnswer]):
+    """Answers by the names of their questions.
+
+    Attributes:
+        answers: in the order of the questions.
+        cost: of all of them together.
+    """
+
+    answers: tuple[Answer, ...]
+    cost: Cost
+
+    def __getitem__(self, name: str) -> PrivateAnswer:
+        for answer in self.answers:
+            if answer.name == name:
+                return PrivateAnswer(answer, self.cost)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return (answer.name for answer in self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All estimates and the cost, of plain values."""
+        rows = [row for answer in self.answers for row in answer.rows()]
+        return {"rows": rows, "epsilon": self.cost.epsilon, "delta": self.cost.delta}
+
+    def to_pandas(self) -> Any:
+        """All estimates as a data frame, with a row for each number; needs pandas."""
+        import pandas
+
+        return pandas.DataFrame(self.to_dict()["rows"])
+
+    def __str__(self) -> str:
+        return "\n".join(str(each) for each in self.values())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PrivateTop:
+    """The most frequent items, the most frequent first.
+
+    Attributes:
+        items: that are more frequent than noise is likely to make one.
+        counts: estimates of clients who voted for them.
+        rounds: sums that were asked for.
+        cost: of all rounds.
+    """
+
+    items: tuple[str | int | bool, ...]
+    counts: Estimate
+    rounds: int
+    cost: Cost
+
+
+class _Session:
+    """Clients in this process who answer surveys, on one ledger."""
+
+    def __init__(
+        self,
+        tables: Sequence[Mapping[str, Any]],
+        names: Sequence[str] | None,
+        goal: PrivacyGoal,
+        ledger: str | Path | None,
+        scheme: str | Scheme,
+        cryptography: bool,
+        dropouts: Dropouts,
+        plan: Mapping[str, Any],
+    ) -> None:
+        count = len(tables)
+        if count < 2:
+            raise ParameterError("clients", f"{count} of them", "at least two")
+        choices: dict[str, Any] = {
+            "tolerated_dropouts": count // 10,
+            "tolerated_colluders": count // 20,
+            **plan,
+        }
+        self._plan = TrainingPlan(
+            goal=goal, cohort=count, clip_l2=1.0, scheme=scheme_of(scheme), **choices
+        )
+        if not cryptography and self._plan.scheme.SEATS:
+            valid = "pairwise without cryptography: a committee has keys of its own"
+            raise ParameterError("scheme", self._plan.scheme.KIND, valid)
+        self._tables, self._cryptography, self._dropouts = tables, cryptography, dropouts
+        self._people: list[Identity] = people_of(names, count, ledger)
+        self._ledger = ledger
+        self.spent: list[Surveyed] = []
+
+    def planned(
+        self, survey: Survey, share: float | None, importance: Mapping[str, float] | None = None
+    ) -> PlannedSurvey:
+        """The survey with its weights."""
+        return PlannedSurvey.of(survey, self._plan, share=share, importance=importance)
+
+    def run(self, planned: PlannedSurvey) -> list[Answer]:
+        """One round."""
+        aggregator: Aggregator = IdealAggregator()
+        if self._cryptography:
+            length = planned.survey.length
+            aggregator = local_aggregator(planned.of_clients, self._people, length)
+        with ExitStack() as stack:
+            path = self._ledger
+            if path is None:
+                kind = tempfile.TemporaryDirectory(prefix="veilsum-statistics-")
+                path = Path(stack.enter_context(kind)) / "ledger.jsonl"
+            ledger = stack.enter_context(Ledger.open(path))
+            cohort = [person.public for person in self._people]
+            tables = self._tables
+            done = ask(planned, aggregator, ledger, cohort, tables.__getitem__, self._dropouts)
+        self.spent.append(done)
+        return done.answers
+
+    def shared(self, survey: Survey, share: float) -> list[Answer]:
+        """One round of several, with a share of the goal."""
+        return self.run(self.planned(survey, share))
+
+    @property
+    def cost(self) -> Cost:
+        """Of all rounds."""
+        last = self.spent[-1]
+        return Cost(
+            epsilon=self._plan.goal.epsilon,
+            delta=self._plan.goal.delta,
+            spent=last.epsilons.server,
+            survivors=len(last.outcome.total.survivors),
+            bytes_sent=math.fsum(each.outcome.bytes_per_survivor() for each in self.spent),
+        )
+
+
+def _goal(
+    epsilon: float | None,
+    delta: float,
+    goal: PrivacyGoal | None,
+    share: float | None,
+    ledger: str | Path | None,
+    rounds: int = 1,
+) -> PrivacyGoal:
+    """The goal of a call: its own, or that of the ledger it shares with others."""
+    if goal is not None:
+        if epsilon is not None:
+            raise ParameterError("epsilon", epsilon, "left out beside goal=, which has it")
+        if ledger is None:
+            raise ParameterError("goal", goal, "given with ledger=, which counts it")
+        return goal
+    if share is not None:
+        raise ParameterError("share", share, "given with goal=: a share of it")
+    if epsilon is None:
+        raise ParameterError("epsilon", epsilon, "given; or goal= and share= on a ledger")
+    return PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds)
+
+
+def private_statistics(
+    clients: Mapping[str, Any] | Sequence[Any],
+    questions: Sequence[Question],
+    *,
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    goal: PrivacyGoal | None = None,
+    share: float | None = None,
+    ledger: str | Path | None = None,
+    weight: str = "client",
+    max_records: int = 1,
+    importance: Mapping[str, float] | None = None,
+    dropouts: Dropouts = NOBODY,
+    scheme: str | Scheme = "pairwise",
+    cryptography: bool = True,
+    **plan: Any,
+) -> Statistics:
+    """Ask clients several questions in one round, as an untrusted server would learn the answers.
+
+    This is a simulation: all clients and the server are in this process. It shows what the protocol
+    releases and costs, and protects nobody, since this process has all data.
+
+    Args:
+        clients: the table of each client: columns by name, each one value or several; mappings,
+            data frames, tables of `datasets`, or paths of CSV or parquet files. A mapping from
+            names to tables where a ledger counts, as a person has the same name in every call.
+            What cannot be read is no answer, and counted as `missing`.
+        questions: of `Count`, `Histogram`, `Categories`, `Table`, `Mean`, `GroupMeans`,
+            `Quantiles`, `Evaluation`. Choose ranges, bins and categories without looking at the
+            data: they are public.
+        epsilon: of the promise to every client, for this call alone; what several calls tell of a
+            client adds up.
+        delta: of that guarantee; take one well below 1 / clients.
+        goal, share: in place of `epsilon`, on a ledger that training or other calls share: its
+            goal, and the share of it that this call takes, in (0, 1]; 1 / ``goal.rounds`` if left
+            out.
+        ledger: file of what was released; kept nowhere if left out.
+        weight: "client", so that all weigh alike however many records they have, or "record".
+        max_records: the parts that a client's records share its vote in; or, where records weigh
+            alike, the most of one client that count. The noise grows with it there.
+        importance: of a question's squared error, by name; 1 if left out.
+        dropouts: clients by index, and the stage before which each is lost.
+        scheme: as of `private_mean`.
+        cryptography: leave keys and masks out if False, which changes no sum, for many clients.
+        plan: other arguments of `TrainingPlan`, as of `private_mean`.
+
+    Raises:
+        ParameterError: no such questions, or figures that do not fit together.
+        ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
+    """
+    names = list(clients) if isinstance(clients, Mapping) else None
+    given = list(clients.values()) if isinstance(clients, Mapping) else list(clients)
+    tables = [_table(each, index) for index, each in enumerate(given)]
+    survey = Survey(questions=tuple(questions), weight=weight, max_records=max_records)
+    goal = _goal(epsilon, delta, goal, share, ledger)
+    known = names if ledger is not None else None
+    if ledger is not None and names is None:
+        valid = "given with clients by name, a mapping: it counts by them"
+        raise ParameterError("ledger", "given without names", valid)
+    session = _Session(tables, known, goal, ledger, scheme, cryptography, dropouts, plan)
+    answers = session.run(session.planned(survey, share, importance))
+    return Statistics(tuple(answers), session.cost)
+
+
+def _table(given: Any, index: int) -> Mapping[str, Any]:
+    if isinstance(given, str | Path):
+        from simulations.common.client_tables import read_table
+
+        return read_table(given)
+    if not hasattr(given, "__getitem__") or isinstance(given, Sequence | np.ndarray):
+        valid = "a table: a mapping from columns to values, a data frame, or a path"
+        raise ParameterError(f"clients[{index}]", type(given).__name__, valid)
+    found: Mapping[str, Any] = given
+    return found
+
+
+def _one(
+    sample: Any, question: Question, names: Sequence[str] | None, options: Mapping[str, Any]
+) -> PrivateAnswer:
+    """One question about one value, or several, of each client."""
+    values = sample.tolist() if hasattr(sample, "tolist") else list(sample)
+    tables: Any = [{question.name: value} for value in values]
+    if names is not None:
+        if len(set(names)) < len(names) or len(names) != len(tables):
+            raise ParameterError("names", f"{len(names)} of them", f"{len(tables)}, one for each")
+        tables = dict(zip(names, tables, strict=True))
+    return private_statistics(tables, [question], **options)[question.name]
+
+
+def private_histogram(
+    sample: Sequence[Any] | NDArray[Any],
+    bins: int | Sequence[float] = 10,
+    *,
+    range: tuple[float, float] | None = None,
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> PrivateAnswer:
+    """Count clients in bins; unpacks to counts and edges, as `numpy.histogram` returns them.
+
+    Args:
+        sample: of each client one value, or a sequence of them.
+        bins, range: as of `numpy.histogram`; chosen without looking at the sample. Values outside
+            are counted in the parts `below` and `above`.
+        names: of the clients, with a ledger.
+        options: of `private_statistics`.
+    """
+    edges = bins if isinstance(bins, int) else tuple(float(edge) for edge in bins)
+    return _one(sample, Histogram(name="histogram", bins=edges, range=range), names, options)
+
+
+def private_quantile(
+    array: Sequence[Any] | NDArray[Any],
+    q: float | Sequence[float],
+    *,
+    bounds: tuple[float, float],
+    method: str = "inverted_cdf",
+    integers: bool = False,
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> PrivateAnswer:
+    """Estimate quantiles over clients; its value has the shape of `q`, as of `numpy.quantile`.
+
+    Args:
+        array: of each client one value, or a sequence of them.
+        q: in [0, 1].
+        bounds: ends that values are clipped to; chosen without looking at them.
+        method, integers: as of `Quantiles`.
+        names: of the clients, with a ledger.
+        options: of `private_statistics`.
+    """
+    levels = tuple(np.atleast_1d(q).tolist())
+    question = Quantiles(name="quantile", q=levels, bounds=bounds, method=method, integers=integers)
+    return _one(array, question, names, options)
+
+
+def private_top(
+    items: Sequence[Sequence[str | int]],
+    k: int,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    candidates: Sequence[str | int] | None = None,
+    alphabet: str = LETTERS,
+    longest: int = 8,
+    max_items: int = 32,
+    dropouts: Dropouts = NOBODY,
+    scheme: str | Scheme = "pairwise",
+    cryptography: bool = True,
+    **plan: Any,
+) -> PrivateTop:
+    """Find the items that most clients have: of a list in two rounds, or letter by letter.
+
+    Args:
+        items: of each client.
+        k: items to find.
+        epsilon, delta: of the promise to every client, over all rounds of the call.
+        candidates: all that are counted; an open domain if left out.
+        alphabet, longest: of an open domain: letters, and how many an item has at most.
+        max_items: votes of a client. The noise grows with the root of it.
+        dropouts, scheme, cryptography, plan: as of `private_statistics`.
+
+    Raises:
+        ParameterError: figures that do not fit together.
+    """
+    if candidates is None:
+        rounds = len(open_rounds(longest, len(set(alphabet)), k)) + 1
+    else:
+        rounds = 2
+    goal = PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds)
+    tables = [{"item": list(each)} for each in items]
+    with tempfile.TemporaryDirectory(prefix="veilsum-top-") as folder:
+        names = [f"client {index}" for index in range(len(tables))]
+        path = Path(folder) / "ledger.jsonl"
+        session = _Session(tables, names, goal, path, scheme, cryptography, dropouts, plan)
+        if candidates is None:
+            find = partial(opened, alphabet=alphabet, longest=longest)
+            found = find(session.shared, k, votes=max_items, column="item")
+        else:
+            found = listed(session.shared, candidates, k, votes=max_items, column="item")
+        return PrivateTop(found.items, found.counts, found.rounds, session.cost)
+
+
+def private_evaluation(
+    y_true: Sequence[Any] | NDArray[Any],
+    y_score: Sequence[Any] | NDArray[Any],
+    *,
+    bins: int = 32,
+    loss_bounds: tuple[float, float] = (0.0, 4.0),
+    names: Sequence[str] | None = None,
+    **options: Any,
+) -> Statistics:
+    """Evaluate a binary classifier on records that no client shows.
+
+    The answers are `evaluation`, whose value is the area under the curve, with accuracy, precision,
+    recall and calibration as its parts; `confusion`, a table of labels and predictions at 0.5,
+    which is more exact; and `loss`, the mean log loss, clipped.
+
+    Args:
+        y_true: of each client one label of 0 and 1, or a sequence of them.
+        y_score: likewise, probabilities of 1.
+        bins: of the score.
+        loss_bounds: that the log loss of a record is clipped to.
+        names: of the clients, with a ledger.
+        options: of `private_statistics`; `max_records` where clients have several records.
+    """
+    if len(y_true) != len(y_score):
+        raise ParameterError("y_score", len(y_score), f"{len(y_true)}, as many as y_true")
+    tables: Any = []
+    for labels, scores in zip(y_true, y_score, strict=True):
+        pairs = list(zip(np.atleast_1d(labels), np.atleast_1d(scores), strict=False))
+        tables.append(
+            {
+                "label": [label for label, _ in pairs],
+                "score": [score for _, score in pairs],
+                "said": [int(score >= 0.5) for _, score in pairs],
+                "loss": [_log_loss(label, score) for label, score in pairs],
+            }
+        )
+    if names is not None:
+        tables = dict(zip(names, tables, strict=True))
+    questions = (
+        Evaluation(name="evaluation", bins=bins),
+        Table(name="confusion", row="label", rows=(0, 1), column="said", columns_of=(0, 1)),
+        Mean(name="loss", range=loss_bounds),
+    )
+    return private_statistics(tables, questions, **options)
+
+
+def _log_loss(label: ArrayLike, score: ArrayLike) -> float:
+    """That of one record; NaN for what is none."""
+    p = float(np.asarray(score, np.float64))
+    p = p if float(np.asarray(label, np.float64)) == 1.0 else 1.0 - p
+    return -math.log(max(p, 1e-300)) if 0.0 <= p <= 1.0 else math.nan
