@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dp import Ledger
 from protocol import PrivacyGoal, TrainingPlan
-from protocol.exchange.aggregators import Aggregator, IdealAggregator
 from protocol.round.losses import NOBODY, Dropouts
 from protocol.schemes import Scheme
 from protocol.statistics.answers import Answer, Estimate
 from protocol.statistics.evaluation import Evaluation
-from protocol.statistics.private import PlannedSurvey, Surveyed, ask
+from protocol.statistics.local import Cost, LocalSurveys
+from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.questions import (
     Categories,
     Count,
@@ -34,8 +32,7 @@ from protocol.statistics.questions import (
 )
 from protocol.statistics.survey import Survey
 from protocol.statistics.top import listed, open_rounds, opened
-from protocol.training.local import local_aggregator
-from secagg import Identity, ParameterError
+from secagg import ParameterError
 from veilsum.mean import people_of, scheme_of
 
 if TYPE_CHECKING:
@@ -61,27 +58,6 @@ __all__ = [
 ]
 
 LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What answers cost.
-
-    Attributes:
-        epsilon: guaranteed to every client, for this call or, with a ledger, for all calls on it;
-            against a server that may deviate and work together with as many clients as planned,
-            whether a client is left out or answers otherwise.
-        delta: of that guarantee.
-        spent: epsilon so far of the client that spent most: of this call or, with a ledger, of all.
-        survivors: clients in the sum.
-        bytes_sent: by a client, all messages together; the mean over the survivors.
-    """
-
-    epsilon: float
-    delta: float
-    spent: float
-    survivors: int
-    bytes_sent: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,78 +166,18 @@ class PrivateTop:
     cost: Cost
 
 
-class _Session:
-    """Clients in this process who answer surveys, on one ledger."""
-
-    def __init__(
-        self,
-        tables: Sequence[Mapping[str, Any]],
-        names: Sequence[str] | None,
-        goal: PrivacyGoal,
-        ledger: str | Path | None,
-        scheme: str | Scheme,
-        cryptography: bool,
-        dropouts: Dropouts,
-        plan: Mapping[str, Any],
-    ) -> None:
-        count = len(tables)
-        if count < 2:
-            raise ParameterError("clients", f"{count} of them", "at least two")
-        choices: dict[str, Any] = {
-            "tolerated_dropouts": count // 10,
-            "tolerated_colluders": count // 20,
-            **plan,
-        }
-        self._plan = TrainingPlan(
-            goal=goal, cohort=count, clip_l2=1.0, scheme=scheme_of(scheme), **choices
-        )
-        if not cryptography and self._plan.scheme.SEATS:
-            valid = "pairwise without cryptography: a committee has keys of its own"
-            raise ParameterError("scheme", self._plan.scheme.KIND, valid)
-        self._tables, self._cryptography, self._dropouts = tables, cryptography, dropouts
-        self._people: list[Identity] = people_of(names, count, ledger)
-        self._ledger = ledger
-        self.spent: list[Surveyed] = []
-
-    def planned(
-        self, survey: Survey, share: float | None, importance: Mapping[str, float] | None = None
-    ) -> PlannedSurvey:
-        """The survey with its weights."""
-        return PlannedSurvey.of(survey, self._plan, share=share, importance=importance)
-
-    def run(self, planned: PlannedSurvey) -> list[Answer]:
-        """One round."""
-        aggregator: Aggregator = IdealAggregator()
-        if self._cryptography:
-            length = planned.survey.length
-            aggregator = local_aggregator(planned.of_clients, self._people, length)
-        with ExitStack() as stack:
-            path = self._ledger
-            if path is None:
-                kind = tempfile.TemporaryDirectory(prefix="veilsum-statistics-")
-                path = Path(stack.enter_context(kind)) / "ledger.jsonl"
-            ledger = stack.enter_context(Ledger.open(path))
-            cohort = [person.public for person in self._people]
-            tables = self._tables
-            done = ask(planned, aggregator, ledger, cohort, tables.__getitem__, self._dropouts)
-        self.spent.append(done)
-        return done.answers
-
-    def shared(self, survey: Survey, share: float) -> list[Answer]:
-        """One round of several, with a share of the goal."""
-        return self.run(self.planned(survey, share))
-
-    @property
-    def cost(self) -> Cost:
-        """Of all rounds."""
-        last = self.spent[-1]
-        return Cost(
-            epsilon=self._plan.goal.epsilon,
-            delta=self._plan.goal.delta,
-            spent=last.epsilons.server,
-            survivors=len(last.outcome.total.survivors),
-            bytes_sent=math.fsum(each.outcome.bytes_per_survivor() for each in self.spent),
-        )
+def _plan(
+    clients: int, goal: PrivacyGoal, scheme: str | Scheme, plan: Mapping[str, Any]
+) -> TrainingPlan:
+    """The plan of a call; its clip follows from the survey."""
+    if clients < 2:
+        raise ParameterError("clients", f"{clients} of them", "at least two")
+    choices: dict[str, Any] = {
+        "tolerated_dropouts": clients // 10,
+        "tolerated_colluders": clients // 20,
+        **plan,
+    }
+    return TrainingPlan(goal=goal, cohort=clients, clip_l2=1.0, scheme=scheme_of(scheme), **choices)
 
 
 def _goal(
@@ -340,14 +256,29 @@ def private_statistics(
     given = list(clients.values()) if isinstance(clients, Mapping) else list(clients)
     tables = [_table(each, index) for index, each in enumerate(given)]
     survey = Survey(questions=tuple(questions), weight=weight, max_records=max_records)
+    survey.check_columns(column for table in tables for column in columns_of(table))
     goal = _goal(epsilon, delta, goal, share, ledger)
     known = names if ledger is not None else None
     if ledger is not None and names is None:
         valid = "given with clients by name, a mapping: it counts by them"
         raise ParameterError("ledger", "given without names", valid)
-    session = _Session(tables, known, goal, ledger, scheme, cryptography, dropouts, plan)
-    answers = session.run(session.planned(survey, share, importance))
-    return Statistics(tuple(answers), session.cost)
+    chosen = _plan(len(tables), goal, scheme, plan)
+    session = LocalSurveys(
+        chosen,
+        people_of(known, len(tables), ledger),
+        tables,
+        ledger=ledger,
+        cryptography=cryptography,
+        dropouts=dropouts,
+    )
+    planned = PlannedSurvey.of(survey, chosen, share=share, importance=importance)
+    return Statistics(tuple(session.run(planned)), session.cost)
+
+
+def columns_of(table: Any) -> Iterable[str]:
+    """The names of a table's columns."""
+    names: Iterable[str] | None = getattr(table, "column_names", None)
+    return table if names is None else names
 
 
 def _table(given: Any, index: int) -> Mapping[str, Any]:
@@ -457,9 +388,14 @@ def private_top(
     goal = PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds)
     tables = [{"item": list(each)} for each in items]
     with tempfile.TemporaryDirectory(prefix="veilsum-top-") as folder:
-        names = [f"client {index}" for index in range(len(tables))]
-        path = Path(folder) / "ledger.jsonl"
-        session = _Session(tables, names, goal, path, scheme, cryptography, dropouts, plan)
+        session = LocalSurveys(
+            _plan(len(tables), goal, scheme, plan),
+            people_of(None, len(tables), None),
+            tables,
+            ledger=Path(folder) / "ledger.jsonl",
+            cryptography=cryptography,
+            dropouts=dropouts,
+        )
         if candidates is None:
             find = partial(opened, alphabet=alphabet, longest=longest)
             found = find(session.shared, k, votes=max_items, column="item")
@@ -511,7 +447,8 @@ def private_evaluation(
         Table(name="confusion", row="label", rows=(0, 1), column="said", columns_of=(0, 1)),
         Mean(name="loss", range=loss_bounds),
     )
-    return private_statistics(tables, questions, **options)
+    # An area takes many cells, and the table of four is the more exact one anyhow.
+    return private_statistics(tables, questions, **{"importance": {"evaluation": 16.0}, **options})
 
 
 def _log_loss(label: ArrayLike, score: ArrayLike) -> float:

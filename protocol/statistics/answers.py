@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 import numpy as np
@@ -113,6 +113,30 @@ class Answer:
         """Of the main estimate."""
         return self.estimate.interval(level)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, of plain values, for `from_dict`."""
+        parts = {name: _written(part) for name, part in self.parts.items()}
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "labels": list(self.labels),
+            "estimate": _written(self.estimate),
+            "parts": parts,
+            "edges": self.edges.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, written: Mapping[str, Any]) -> Answer:
+        """What `to_dict` wrote; KeyError or TypeError for anything else."""
+        return cls(
+            name=written["name"],
+            kind=written["kind"],
+            labels=tuple(written["labels"]),
+            estimate=_read(written["estimate"]),
+            parts={name: _read(part) for name, part in written["parts"].items()},
+            edges=np.asarray(written["edges"], np.float64),
+        )
+
     def rows(self, level: float = 0.95) -> list[dict[str, Any]]:
         """All estimates as a table: one row for each number."""
         found = []
@@ -136,6 +160,18 @@ class Answer:
                     }
                 )
         return found
+
+
+def _written(estimate: Estimate) -> dict[str, Any]:
+    return {
+        each.name: np.asarray(getattr(estimate, each.name)).tolist() for each in fields(estimate)
+    }
+
+
+def _read(written: Mapping[str, Any]) -> Estimate:
+    kind = QuantileEstimate if "points" in written else Estimate
+    arrays = {name: np.asarray(value, np.float64) for name, value in written.items()}
+    return kind(**{name: each if each.ndim else float(each) for name, each in arrays.items()})
 
 
 def ratio(top: float, bottom: float, bottom_error: float, variance: float) -> Estimate:

@@ -82,6 +82,11 @@ class Items(Question):
         """As `Question.book` says."""
         return Votes(len(self.candidates), self.votes)
 
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        """Candidates."""
+        return len(self.candidates)
+
     @cached_property
     def places(self) -> Mapping[Any, int]:
         """Of the candidates."""

@@ -85,6 +85,9 @@ class Question(ABC):
         """Of a client's table, that it asks for."""
         return (getattr(self, "column", "") or self.name,)
 
+    numbers: int = 1
+    """Of its main estimate, whose errors decide on its weight."""
+
     @abstractmethod
     def book(self, tokens: int) -> Codebook:
         """Its codewords, where a client has so many tokens."""
@@ -243,6 +246,11 @@ class Histogram(_OneHot):
         if self.range is not None:
             raise ParameterError("range", self.range, "left out beside edges")
 
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        """Bins."""
+        return int(self.edges.size) - 1
+
     @cached_property
     def edges(self) -> Floats:
         """float64[bins + 1]."""
@@ -304,6 +312,8 @@ class Categories(_OneHot):
         """Categories, and others."""
         return len(self.categories) + self.other
 
+    numbers = cells
+
     def place(self, record: Record) -> int | None:
         """As `Question.place` says."""
         return category(record[0], self.categories, self.other)
@@ -358,6 +368,8 @@ class Table(_OneHot):
     def cells(self) -> int:
         """All pairs."""
         return len(self.rows) * len(self.columns_of)
+
+    numbers = cells
 
     def place(self, record: Record) -> int | None:
         """As `Question.place` says."""
@@ -477,6 +489,11 @@ class GroupMeans(Question):
         """Of groups, and of the number."""
         return self.by, self.column or self.name
 
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        """Groups."""
+        return len(self.groups)
+
     def book(self, tokens: int) -> Grouped:
         """As `Question.book` says."""
         return Grouped(len(self.groups), unit_of(tokens))
@@ -554,6 +571,11 @@ class Quantiles(Question):
             raise ParameterError("levels", self.levels, "1 .. 9: 4 to 262,144 bins")
         if self.integers and any(float(end) != int(end) for end in self.bounds):
             raise ParameterError("bounds", self.bounds, "integers, with integers=True")
+
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        """Quantiles."""
+        return len(self.q)
 
     @property
     def width(self) -> float:

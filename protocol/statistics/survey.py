@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -152,6 +152,19 @@ class Survey:
         pairs = zip(self.weights, self.books, strict=True)
         return self.max_records * max(weight * book.largest for weight, book in pairs)
 
+    def check_columns(self, columns: Iterable[str]) -> None:
+        """See that somebody's tables have what is asked for; clients elsewhere are never checked.
+
+        Raises:
+            ParameterError: a question asks for a column that nobody has.
+        """
+        known = set(columns)
+        for question in self.questions:
+            for column in question.columns:
+                if column not in known:
+                    valid = f"one of {', '.join(sorted(map(str, known)))}"
+                    raise ParameterError(f"column of {question.name!r}", repr(column), valid)
+
     def encode(self, table: Mapping[str, Any], rand: Rand = os_random) -> NDArray[np.int64]:
         """A client's answers to all questions: int64[length]. Bad data never raises.
 
@@ -204,7 +217,7 @@ class Survey:
         return found
 
     def even(self, clients: int) -> NDArray[np.float64]:
-        """A sum that so many clients may have, spread evenly over all codewords: float64[length]."""
+        """A sum of so many clients, spread evenly over all codewords: float64[length]."""
         parts = []
         for book, weight in zip(self.books, self.weights, strict=True):
             part, words = np.zeros(book.length), list(book.words())
@@ -295,7 +308,8 @@ def weighted(
 
     Args:
         goal: of this round.
-        importance: c by the question's name, 1 where left out: of its squared errors.
+        importance: c by the question's name, 1 where left out: of the squared error of each number
+            of its main estimate.
         errors: variance that the scheme adds to a client's place.
 
     Raises:
@@ -309,8 +323,8 @@ def weighted(
         if type(value) not in (int, float) or not 0.0 < value < math.inf:
             raise ParameterError(f"importance[{name!r}]", value, "a positive number")
     shares = [
-        math.sqrt(math.sqrt(given.get(name, 1.0) * book.length / book.square) / book.unit)
-        for name, book in zip(names, survey.books, strict=True)
+        math.sqrt(math.sqrt(given.get(q.name, 1.0) * q.numbers / book.square) / book.unit)
+        for q, book in zip(survey.questions, survey.books, strict=True)
     ]
     # The smallest weight is 1 to begin with.
     shares = [share / min(shares) for share in shares]
@@ -324,13 +338,3 @@ def weighted(
             return found
     valid = "larger, or fewer questions or records: no integers bring the noise close enough"
     raise ParameterError("epsilon", goal.epsilon, valid)
-
-
-def check_columns(questions: Sequence[Question], columns: Callable[[], Sequence[str]]) -> None:
-    """See that the caller's tables have what is asked for; clients elsewhere are never checked."""
-    known = set(columns())
-    for question in questions:
-        for column in question.columns:
-            if column not in known:
-                valid = f"one of {', '.join(sorted(known))}"
-                raise ParameterError(f"column of {question.name!r}", column, valid)

@@ -91,6 +91,11 @@ class Commands(LazyGroup):
             "bench_app",
             "Measure speed and compare it with its physical limit.",
         ),
+        "stats": Verb(
+            f"{_HERE}.stats",
+            "stats_app",
+            "Private statistics of clients: what to expect, the answers, and pictures of them.",
+        ),
         "reproduce": Verb(
             f"{_HERE}.reproduce",
             "reproduce_command",

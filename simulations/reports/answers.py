@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from protocol.statistics.answers import Answer
-from simulations.common.figures import BLUE, GREY
+from simulations.common.figures import BLUE, GREY, png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+def panels(answers: Sequence[Answer]) -> bytes:
+    """Draw several as one picture, a panel for each; PNG."""
+    from matplotlib.figure import Figure
+
+    columns = min(len(answers), 3)
+    rows = -(-len(answers) // columns)
+    figure = Figure((4.5 * columns, 3.5 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for place, panel in enumerate(axes):
+        if place < len(answers):
+            draw(answers[place], panel)
+        else:
+            panel.set_axis_off()
+    return png(figure)
 
 
 def draw(answer: Answer, axes: Axes | None = None) -> Axes:

@@ -157,9 +157,27 @@ def test_what_comes_back_changes_the_digest() -> None:
         RoundSetup(context, returning)
 
 
+def test_integers_are_another_round_and_have_neither_scale_nor_sketch() -> None:
+    real = dataclasses.replace(make_setup().parameters, scale=1.0)
+    real = dataclasses.replace(
+        real, sketch=SketchSpec.identity(real.sketch.dimension), sketch_clip_l2=real.clip_l2
+    )
+    whole = dataclasses.replace(real, integers=True)
+    assert whole.digest() != real.digest()
+    assert (whole.l2_bound, whole.rounding_variance) == (real.clip_l2, 0.0)
+    assert real.l2_bound > real.clip_l2
+    written = WrittenParameters.of(whole)
+    assert written.scale is None
+    assert written.read(whole.model_digest) == whole
+    assert WrittenParameters.of(real).read(real.model_digest) == real
+    for change in ({"scale": 2.0}, {"sketch_clip_l2": 0.5}, {"returned": ReturnedNoise(9.0, 7, 6)}):
+        with pytest.raises(ParameterError):
+            dataclasses.replace(whole, **change)
+
+
 def test_no_parameter_was_forgotten() -> None:
     tested = {name for name, _ in test_every_parameter_changes_the_digest.pytestmark[0].args[1]}
-    tested.add("returned")  # in the test above; it takes other noise
+    tested |= {"returned", "integers"}  # in tests of their own; they go with other figures
     assert tested == {field.name for field in dataclasses.fields(make_setup().parameters)}
 
 
