@@ -25,6 +25,7 @@ from dp.mechanisms import DistributedMechanism
 from protocol.round.losses import Stage
 from protocol.round.returned_noise import ReturnedNoise
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from protocol.round.written_parameters import WrittenParameters
 from secagg import (
     CapacityError,
     Mode,
@@ -170,7 +171,11 @@ def test_integers_are_another_round_and_have_neither_scale_nor_sketch() -> None:
     assert written.scale is None
     assert written.read(whole.model_digest) == whole
     assert WrittenParameters.of(real).read(real.model_digest) == real
-    for change in ({"scale": 2.0}, {"sketch_clip_l2": 0.5}, {"returned": ReturnedNoise(9.0, 7, 6)}):
+    for change in (
+        {"scale": 2.0},
+        {"sketch_clip_l2": 0.5},
+        {"returned": ReturnedNoise(variance=9.0, rounds=7, divisor=6)},
+    ):
         with pytest.raises(ParameterError):
             dataclasses.replace(whole, **change)
 
