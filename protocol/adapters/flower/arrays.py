@@ -118,10 +118,11 @@ def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
 
 def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
     """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours."""
-    return [(name, _loaded(name, record[name])) for name in names]
+    return [(name, loaded(name, record[name])) for name in names]
 
 
-def _loaded(name: str, array: Array) -> NDArray[Any]:
+def loaded(name: str, array: Array) -> NDArray[Any]:
+    """An array of a stranger; `ParameterError` for bytes that are none."""
     said = f"{name!r}, which says that it is {array.dtype}"
     try:
         values = _in_place(array)

@@ -8,13 +8,14 @@ still there then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from protocol.adapters.flower.record import (
     KEY,
+    SURVEYED,
     TRAINING,
     Request,
     Step,
@@ -45,18 +46,21 @@ class Job:
         content: for the training function, of every node's message.
         message_type: such as "train".
         group_id: as the strategy set it.
-        digest: `input_digest` of all this.
+        digest: `bound_digest` of all this.
+        survey: canonical bytes of what an evaluation asks; empty in training.
     """
 
     content: RecordDict
     message_type: str
     group_id: str
     digest: bytes
+    survey: bytes = b""
 
     def message(self, node: int, request: Request, seconds: float) -> Message:
         """A request to a node, with the model if it is time to train."""
         content = RecordDict(dict(self.content) if request.step in TRAINING else {})
-        content[KEY] = request.record()
+        survey = self.survey if request.step in SURVEYED else b""
+        content[KEY] = replace(request, survey=survey).record()
         return Message(
             content,
             node,

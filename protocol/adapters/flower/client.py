@@ -7,6 +7,9 @@ content was announced two stages before, under a header of our own; of its answe
 goes on, into the masked vector. Its metrics stay here: they are computed from the same data, and
 nobody noises them.
 
+An evaluation that a run declares is such a round too: what its function answers is encoded as a
+survey's integers, and nothing but their masked and noised sum leaves.
+
 Whatever goes wrong, in training, in encoding or in this node's own files, ends in one refusal:
 Flower would send the type and the words of an exception to the server, and both may depend on the
 data. So does a `SystemExit` of training. Flower's own, on a signal, may come while it trains as
@@ -18,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from flwr.app import (
     DEFAULT_TTL,
@@ -32,6 +35,13 @@ from flwr.app import (
 )
 from numpy.typing import NDArray
 
+from protocol.adapters.flower.answering import (
+    accepted,
+    answered,
+    bound_digest,
+    check_bounds,
+    policy_of,
+)
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
 from protocol.adapters.flower.digest import in_order, input_digest
@@ -42,6 +52,7 @@ from protocol.adapters.flower.node_state import NodeShelf
 from protocol.adapters.flower.record import (
     CHALLENGE_BYTES,
     CLAIM,
+    SURVEYED,
     Request,
     Step,
     answer_content,
@@ -53,7 +64,9 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, refuse, refuse_clause
+from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
+from protocol.statistics.survey import Survey
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.tags import Usage
 
@@ -63,7 +76,12 @@ REFUSED = 6
 CallNext = Callable[[Message, Context], Message]
 
 
+T = TypeVar("T")
+
 FindHome = Callable[[Context], ClientHome]
+
+PRIVATE = frozenset({MessageType.TRAIN, MessageType.EVALUATE})
+"""Kinds of messages that the protocol travels in."""
 
 MEMBER_STEPS = frozenset({Step.CHECK, Step.SIGN, Step.OPEN})
 """What members of a committee are asked."""
@@ -82,9 +100,10 @@ def guarded(find: FindHome, message: Message, context: Context, call_next: CallN
     with suppress(ConfigurationError):  # what is wrong is told to whom it concerns, below
         find(context).expire()
     try:
-        if category(message.metadata.message_type) != MessageType.TRAIN:
+        kind = category(message.metadata.message_type)
+        request = read_request(message.content) if kind in PRIVATE else None
+        if request is None and kind != MessageType.TRAIN:
             return _other(find, message, context, call_next)
-        request = read_request(message.content)
         if request is None:
             raise PolicyError("training", "for a plain update", "requests of the protocol only")
     except Exception as error:
@@ -132,35 +151,48 @@ def _answer(
 ) -> bytes:
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
-    if request.step is Step.UPLOAD:
-        # The round is joined with this very digest, so training sees what was announced.
-        update = partial(_trained_update, message, context, call_next)
-        digest, history = _found(message, context), partial(home.history, home.policy)
-        return _one_shot(home, context).upload(request.payload, digest, update, history)
     if request.step in MEMBER_STEPS:
-        party, begins = _one_shot(home, context), request.step is Step.CHECK
+        party, begins = _one_shot(home, context, home.policy), request.step is Step.CHECK
         with home.member_history() as signed:
             return party.as_member(request.payload, signed, begins=begins)
-    begins, update = request.step is Step.ADVERTISE, partial(_update, message, context, call_next)
-    with home.history(home.policy) as opened:
-        return _party(home, context).stage(
-            request.payload, request.digest, update, opened, begins=begins
+    survey, policy = _survey(home, request, message, context), home.policy
+    if survey is not None:
+        policy = policy_of(policy, survey)
+    update = partial(_update, message, context, call_next, survey)
+    if request.step is Step.UPLOAD:
+        # The round is joined with this very digest, so the app sees what was announced.
+        digest, history = _found(message, context, survey), partial(home.history, policy)
+        return _one_shot(home, context, policy).upload(request.payload, digest, update, history)
+    begins, digest = request.step is Step.ADVERTISE, bound_digest(request.digest, survey)
+    with home.history(policy) as opened:
+        return _party(home, context, policy).stage(
+            request.payload, digest, update, opened, begins=begins
         )
 
 
-def _party(home: ClientHome, context: Context) -> Party:
+def _survey(
+    home: ClientHome, request: Request, message: Message, context: Context
+) -> Survey | None:
+    """What an evaluation asks, at the steps at which it says so."""
+    kind = category(message.metadata.message_type)
+    if kind != MessageType.EVALUATE or request.step not in SURVEYED:
+        return None
+    return accepted(request.survey, home.rules, context.run_config)
+
+
+def _party(home: ClientHome, context: Context, policy: ClientPolicy) -> Party:
     return Party(
         identity=home.identity,
         registry=home.registry,
-        policy=home.policy,
+        policy=policy,
         keys=home.round_keys(),
         shelf=NodeShelf(context),
         clock=Clock().unix,
     )
 
 
-def _one_shot(home: ClientHome, context: Context) -> OneShotParty:
-    party = _party(home, context)
+def _one_shot(home: ClientHome, context: Context, policy: ClientPolicy) -> OneShotParty:
+    party = _party(home, context, policy)
     return OneShotParty(
         party=party, shelf=party.shelf, uploads=home.uploads(), sealing=home.sealing()
     )
@@ -177,7 +209,7 @@ def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
     signed = identity.public + identity.sign(Usage.NODE, *about)
     if not asked:
         return signed
-    return signed + _one_shot(home, context).key(asked)
+    return signed + _one_shot(home, context, home.policy).key(asked)
 
 
 def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
@@ -185,35 +217,36 @@ def claimed(run_id: int, node_id: int, challenge: bytes) -> tuple[bytes, ...]:
     return str(run_id).encode(), str(node_id).encode(), challenge
 
 
-def _found(message: Message, context: Context) -> bytes:
-    """The digest of all that training would see of a message."""
+def _found(message: Message, context: Context, survey: Survey | None) -> bytes:
+    """The digest of all that the app would see of a message, and of the survey."""
     seen, metadata = without_request(message.content), message.metadata
-    return input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
+    digest = input_digest(seen, metadata.message_type, metadata.group_id, context.run_config)
+    return bound_digest(digest, survey)
 
 
 def _update(
-    message: Message, context: Context, call_next: CallNext, setup: RoundEncoding
+    message: Message,
+    context: Context,
+    call_next: CallNext,
+    survey: Survey | None,
+    setup: RoundEncoding,
 ) -> NDArray[Any]:
-    """Train, on what was announced two stages before and on nothing else."""
-    if _found(message, context) != setup.parameters.model_digest:
+    """What goes into the sum, of what was announced and of nothing else.
+
+    float64[d], what training changed; or int64[length], the answers to a survey.
+    """
+    if _found(message, context, survey) != setup.parameters.model_digest:
         raise RemoteProtocolError(
             SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )
-    return _trained_update(message, context, call_next, setup)
-
-
-def _trained_update(
-    message: Message, context: Context, call_next: CallNext, _: RoundEncoding
-) -> NDArray[Any]:
-    """Train on a message whose digest is the round's: float64[d], what training changed."""
-    seen, metadata = without_request(message.content), message.metadata
-    received = only_arrays(seen)
+    if survey is not None:
+        check_bounds(survey, setup.parameters)
+        return _called(message, context, call_next, partial(answered, survey=survey))
+    received = only_arrays(without_request(message.content))
     layout = Layout.of(received)
     # The message may be changed by those who handle it; what it held is kept for the difference.
     before = ArrayRecord(dict(received))
-    context.run_config = in_order(context.run_config)
-    shown = Message(metadata=_header(metadata, context), content=seen)
-    return layout.difference(_trained(shown, context, call_next), before)
+    return layout.difference(_called(message, context, call_next, only_arrays), before)
 
 
 def _header(received: Metadata, context: Context) -> Metadata:
@@ -235,19 +268,24 @@ def _header(received: Metadata, context: Context) -> Metadata:
     )
 
 
-def _trained(message: Message, context: Context, call_next: CallNext) -> ArrayRecord:
-    """The model in the training function's answer.
+def _called(
+    message: Message, context: Context, call_next: CallNext, read: Callable[[RecordDict], T]
+) -> T:
+    """What is read in the answer of the app's function.
 
     Raises:
         TrainingFailedError: it raised, or answered with something else. Flower would tell the
             server what an exception says; here the words stay with our operator. An error of ours
             that it raised itself is no exception: it would be taken for the protocol's.
     """
+    context.run_config = in_order(context.run_config)
+    content = without_request(message.content)
+    shown = Message(metadata=_header(message.metadata, context), content=content)
     try:
-        reply = call_next(message, context)
+        reply = call_next(shown, context)
         if reply.has_error():
             raise TrainingFailedError(f"it answered with an error: {reply.error.reason}")
-        return only_arrays(reply.content)
+        return read(reply.content)
     except FROM_TRAINING as error:
         raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 

@@ -27,7 +27,7 @@ from secagg import Identity
 _TABLES = ("pairwise", "committee")
 
 
-def rules_of(plan: TrainingPlan, **permissions: bool) -> ClientRules:
+def rules_of(plan: TrainingPlan, **permissions: bool | list[str]) -> ClientRules:
     """The rules of clients who want what a plan promises and accept nothing less."""
     _ = named_members(plan)
     written: dict[str, Any] = {**plan.scheme.rules(plan), **permissions}

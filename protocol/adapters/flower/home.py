@@ -151,6 +151,14 @@ class ClientRules(Section):
         description="answers to evaluations leave as they are",
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    evaluations: list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+        default=[],
+        description="digests of the private evaluations that it answers, as the server logs them",
+    )
+    allow_declared_evaluation: bool = Field(
+        default=False,
+        description="the private evaluation that a run's configuration declares, whatever it is",
+    )
     pairwise: PairwiseRules | None = Field(
         default=None, description="about pairwise rounds; refused if committee alone is given"
     )

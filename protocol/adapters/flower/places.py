@@ -101,6 +101,7 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
         allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
         name_refused_clauses=True,
+        evaluations=[survey.digest.hex()] if (survey := settings.survey()) else [],
     )
     try:
         if (own / REGISTRY).exists():

@@ -72,6 +72,9 @@ class Step(enum.Enum):
 TRAINING = frozenset({Step.INPUT, Step.UPLOAD})
 """The step of a round that the model travels with."""
 
+SURVEYED = TRAINING | {Step.ADVERTISE}
+"""The steps that a survey travels with."""
+
 _MEMBER_STEPS = {
     MemberStage.CHECK: Step.CHECK,
     MemberStage.CONFIRM: Step.SIGN,
@@ -88,11 +91,13 @@ class Request:
         payload: challenge of a hello, and the session if it asks for a sealing key; else the
             protocol's message.
         digest: with the announcement only: hash of what training will see two stages later.
+        survey: with the announcement and with the model, what an evaluation asks; else empty.
     """
 
     step: Step
     payload: bytes
     digest: bytes = b""
+    survey: bytes = b""
 
     def record(self) -> ConfigRecord:
         """The request as a record that Flower carries."""
@@ -102,6 +107,7 @@ class Request:
                 "step": self.step.value,
                 "payload": self.payload,
                 "digest": self.digest,
+                **({"survey": self.survey} if self.survey else {}),
             }
         )
 
@@ -119,10 +125,9 @@ def read_request(content: RecordDict) -> Request | None:
     try:
         if not isinstance(record, ConfigRecord) or record["version"] != VERSION:
             raise ValueError("another version")
-        payload, digest = record["payload"], record["digest"]
-        if not isinstance(payload, bytes) or not isinstance(digest, bytes):
-            raise ValueError("no bytes")
-        return Request(Step(record["step"]), payload, digest)
+        parts = record["payload"], record["digest"], record.get("survey", b"")
+        payload, digest, survey = (part for part in parts if isinstance(part, bytes))
+        return Request(Step(record["step"]), payload, digest, survey)
     except (KeyError, ValueError) as error:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, f"request: {error}") from None
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from flwr.app import ArrayRecord
 
@@ -18,13 +20,24 @@ from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
 from protocol.exchange.sealing_book import SealingBook
+from protocol.exchange.stages import RoundOutcome
 from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundEncoding
 from protocol.schemes.scheme import KeyHolders
-from protocol.training.private import PrivateTraining, RoundResult
+from protocol.statistics.answers import Answer
+from protocol.statistics.private import PlannedSurvey
+from protocol.training.charged_sums import ChargedSums
+from protocol.training.private import PrivateTraining, TrainingState
+from protocol.training.records import Notes
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
+from sketch import SketchSpec
 from sketch.controllers import Controller
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +80,86 @@ class RoundReport:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the transport saw of a finished round: see `RoundReport`."""
+
+    lost: Mapping[int, str]
+    exchanges: int
+
+    def report(
+        self,
+        setup: RoundEncoding,
+        outcome: RoundOutcome,
+        *,
+        number: int,
+        epsilons: FourEpsilons,
+        why: str,
+    ) -> RoundReport:
+        """With what is known of its sum."""
+        sketch = setup.parameters.sketch
+        return RoundReport(
+            number=number,
+            survivors=len(outcome.total.survivors),
+            cohort=setup.context.invited,
+            lost=dict(self.lost),
+            epsilons=epsilons,
+            sketch_size=sketch.size,
+            dimension=sketch.dimension,
+            bytes_per_survivor=outcome.bytes_per_survivor(),
+            exchanges=self.exchanges,
+            why=why,
+        )
+
+
+class Sums(Protocol[R_co]):
+    """Rounds of one kind, such as those of a `PrivateTraining`."""
+
+    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundEncoding:
+        """The next round; nothing is announced or charged yet."""
+
+    def run_setup(self, setup: RoundEncoding, *, notes: Notes) -> R_co:
+        """Play it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A survey that was answered."""
+
+    setup: RoundEncoding
+    outcome: RoundOutcome
+    answers: list[Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class SurveySum:
+    """The round of a survey."""
+
+    planned: PlannedSurvey
+    sums: ChargedSums
+
+    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundEncoding:
+        """See `Sums`."""
+        survey = self.planned.survey
+        return self.sums.setup(
+            SketchSpec.identity(survey.length),
+            cohort,
+            model_digest,
+            goal=self.planned.goal,
+            linf_bound=survey.linf_bound,
+        )
+
+    def run_setup(self, setup: RoundEncoding, *, notes: Notes) -> Asked:
+        """See `Sums`."""
+        survey = self.planned.survey
+        about = {"survey": survey.digest.hex(), "questions": len(survey.questions)}
+        outcome = self.sums.run(setup, self.sums.attempts, notes={**notes, **about})
+        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
+        clients = release.survivors
+        total, deviation = release.mean_sketch * clients, math.sqrt(release.noise_variance)
+        return Asked(setup, outcome, survey.answers(total, deviation * clients, clients))
+
+
 class SecureRounds:
     """Runs private rounds over a `Post`."""
 
@@ -107,6 +200,7 @@ class SecureRounds:
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
+        self._evaluations = 0
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
@@ -116,18 +210,72 @@ class SecureRounds:
         self, job: Job, arrays: ArrayRecord, nodes: Sequence[int], seconds: float
     ) -> tuple[ArrayRecord, RoundReport]:
         """Run one round and return the new model with its report."""
-        whole, before = Wait(self._clock, seconds), self._post.exchanges
         layout, training = self._trainer(arrays)
+        result, seen = self._played(training, job, nodes, seconds)
+        release = result.release
+        report = seen.report(
+            result.setup,
+            result.outcome,
+            number=result.number,
+            epsilons=result.epsilons,
+            why=result.rationale.words,
+        )
+        return layout.moved(arrays, release.update), report
+
+    def evaluate(
+        self,
+        planned: PlannedSurvey,
+        job: Job,
+        arrays: ArrayRecord,
+        nodes: Sequence[int],
+        seconds: float,
+    ) -> tuple[list[Answer], RoundReport]:
+        """Ask a survey in one round, and return the answers with a report.
+
+        It is the next round of the training's session, which members' sealing keys are for; so
+        training goes on behind it, whatever becomes of it.
+        """
+        layout, training = self._trainer(arrays)
+        state = training.state
+        sums = ChargedSums(
+            planned.plan,
+            self._aggregator,
+            self._ledger,
+            state.session_id,
+            state.attempts,
+            clock=self._clock.unix,
+            opened=state.opened,
+        )
+        try:
+            asked, seen = self._played(SurveySum(planned, sums), job, nodes, seconds)
+        finally:
+            behind = replace(state, attempts=sums.attempts, opened=sums.opened)
+            self._training = layout, self._new_training(layout, behind)
+        report = seen.report(
+            asked.setup,
+            asked.outcome,
+            number=self._evaluations,
+            epsilons=sums.epsilons(),
+            why="an evaluation, as declared",
+        )
+        self._evaluations += 1
+        return asked.answers, report
+
+    def _played(
+        self, sums: Sums[R], job: Job, nodes: Sequence[int], seconds: float
+    ) -> tuple[R, Seen]:
+        """Play the next of these sums with the nodes."""
+        whole, before = Wait(self._clock, seconds), self._post.exchanges
         known, strangers = self._identified(job, nodes, whole)
         cohort = self._cohort(known)
         here = [known.get(key) for key in cohort]
         members = [known.get(key) for key in self._committee or cohort]
-        setup = training.next_setup(cohort, job.digest)
+        setup = sums.next_setup(cohort, job.digest)
         require_size(setup)
         patience = Patience(self._times.seconds(setup), self._training_seconds)
         self._carrier.begin(job, here, patience, whole, members)
         try:
-            result = training.run_setup(setup, notes={"run": str(self._run_id)})
+            result = sums.run_setup(setup, notes={"run": str(self._run_id)})
         except OpeningFailedError as error:
             error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
@@ -141,8 +289,7 @@ class SecureRounds:
                 error.add_note(f"client {error.party} of the cohort is node {here[error.party]}")
             error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
-        report = _report(result, strangers | self._carrier.lost, self._post.exchanges - before)
-        return layout.moved(arrays, result.release.update), report
+        return result, Seen(strangers | self._carrier.lost, self._post.exchanges - before)
 
     def _identified(
         self, job: Job, nodes: Sequence[int], whole: Wait
@@ -197,21 +344,24 @@ class SecureRounds:
     def _trainer(self, record: ArrayRecord) -> tuple[Layout, PrivateTraining]:
         if self._training is None:
             layout = Layout.of(record)
-            self._training = (
-                layout,
-                PrivateTraining(
-                    self._plan,
-                    layout.dimension,
-                    self._controller,
-                    self._aggregator,
-                    self._ledger,
-                    clock=self._clock.unix,
-                ),
-            )
+            self._training = layout, self._new_training(layout)
             if self._holders is not None:
                 session_id = self._training[1].state.session_id
                 self._book.sealing = SealingBook(session_id, self._clock.unix)
         return self._training
+
+    def _new_training(
+        self, layout: Layout, state: TrainingState | None = None
+    ) -> PrivateTraining:
+        return PrivateTraining(
+            self._plan,
+            layout.dimension,
+            self._controller,
+            self._aggregator,
+            self._ledger,
+            state,
+            clock=self._clock.unix,
+        )
 
     def _cohort(self, known: Collection[bytes]) -> list[bytes]:
         """As many identities as planned.
@@ -229,17 +379,3 @@ class SecureRounds:
         return chosen + chooser.sample(away, size - len(chosen))
 
 
-def _report(result: RoundResult, lost: Mapping[int, str], exchanges: int) -> RoundReport:
-    sketch = result.setup.parameters.sketch
-    return RoundReport(
-        number=result.number,
-        survivors=result.release.survivors,
-        cohort=result.setup.context.invited,
-        lost=dict(lost),
-        epsilons=result.epsilons,
-        sketch_size=sketch.size,
-        dimension=sketch.dimension,
-        bytes_per_survivor=result.outcome.bytes_per_survivor(),
-        exchanges=exchanges,
-        why=result.rationale.words,
-    )

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from protocol.adapters.flower.errors import SettingsError
+from protocol.adapters.flower.evaluation import EVALUATION_KEY, RECORDS, RECORDS_KEY, survey_of
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.errors import ConfigurationError
@@ -30,6 +31,11 @@ from protocol.planning.configuration import (
 )
 from protocol.planning.training_plan import TrainingPlan
 from protocol.schemes import SCHEMES, Pairwise
+from protocol.statistics.codebooks import MOST_TOKENS
+from protocol.statistics.private import PlannedSurvey
+from protocol.statistics.survey import Survey
+from secagg import ParameterError
+from secagg.checks import whole
 from sketch.controllers import Controller
 
 PREFIX = "veilsum."
@@ -66,6 +72,12 @@ class FlowerSettings(PlanTables):
         default=False, description="clients' answers to evaluations may be seen by the server"
     )
     allow_queries_in_the_clear: bool = Field(default=False, description="likewise, to queries")
+    evaluation: dict[str, dict[str, Any]] = Field(
+        default={}, description="metrics of private evaluations by name: see `Metric`"
+    )
+    evaluation_records: Annotated[int, within(whole(1, MOST_TOKENS))] = Field(
+        default=RECORDS, description="examples that stand for a client in an evaluation"
+    )
     stage_seconds: float | None = Field(
         default=None,
         gt=0,
@@ -89,6 +101,24 @@ class FlowerSettings(PlanTables):
         plan = build_plan(self, self.rounds, self.lifetime_seconds)
         _ = named_members(plan)
         return plan
+
+    def survey(self) -> Survey | None:
+        """What private evaluations ask, as it was declared; None if there are none."""
+        return survey_of(self.evaluation, self.evaluation_records)
+
+    def planned_survey(self, plan: TrainingPlan) -> PlannedSurvey | None:
+        """The same with its weights.
+
+        Raises:
+            SettingsError: no round of the plan can have such a survey.
+        """
+        survey = self.survey()
+        try:
+            return PlannedSurvey.of(survey, plan) if survey else None
+        except ParameterError as error:
+            problem = f"{error.argument} = {error.value}"
+            found = ConfigurationError(EVALUATION_KEY, problem, error.valid)
+            raise SettingsError([_named(found)]) from None
 
     def controller(self) -> Controller:
         """What chooses the sketch of each round."""
@@ -116,6 +146,12 @@ def values_of(run_config: Mapping[str, Any]) -> dict[str, Any]:
                 raise ConfigurationError(key, f"{parent} is a value", "either a value or a table")
         table[last] = run_config[key]
     return tables
+
+
+def declared_survey(run_config: Mapping[str, Any]) -> Survey | None:
+    """What the evaluations of a run ask, if its configuration declares any."""
+    values = values_of(run_config)
+    return survey_of(values.get(EVALUATION_KEY, {}), values.get(RECORDS_KEY, RECORDS))
 
 
 def read_settings(run_config: Mapping[str, Any]) -> FlowerSettings:
@@ -167,6 +203,9 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     if wrong.isdisjoint({"rounds", "sketch"}):
         sketch = parse(values.get("sketch", {}), Sketch)
         found += _raised(lambda: sketch.build(values["rounds"]))
+    if wrong.isdisjoint({EVALUATION_KEY, RECORDS_KEY}):
+        given = _value(values, EVALUATION_KEY), _value(values, RECORDS_KEY)
+        found += _raised(lambda: survey_of(*given))
     if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "scheme"}):
         found += _lifetime(values)
     if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY}):
