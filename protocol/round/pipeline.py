@@ -127,11 +127,11 @@ class StandStill:
     """No rotation: of integers, which would be none afterwards."""
 
     def client(self, bounded: Bounded) -> Bounded:
-        """The same."""
+        """Leave a vector as it is."""
         return bounded
 
     def server(self, rotated: Floats) -> Floats:
-        """The same."""
+        """Leave a sum as it is."""
         return rotated
 
 
@@ -166,7 +166,7 @@ class KeepIntegers:
         return Quantized(values, largest_square(bounded.l2_bound), self.linf_bound)
 
     def server(self, total: Floats) -> Floats:
-        """The same."""
+        """Leave a sum as it is."""
         return total
 
 

@@ -84,7 +84,7 @@ class Items(Question):
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
-        """Candidates."""
+        """One for each candidate."""
         return len(self.candidates)
 
     @cached_property

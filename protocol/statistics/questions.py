@@ -248,7 +248,7 @@ class Histogram(_OneHot):
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
-        """Bins."""
+        """One for each bin."""
         return int(self.edges.size) - 1
 
     @cached_property
@@ -366,7 +366,7 @@ class Table(_OneHot):
 
     @property
     def cells(self) -> int:
-        """All pairs."""
+        """One for each pair of categories."""
         return len(self.rows) * len(self.columns_of)
 
     numbers = cells
@@ -491,7 +491,7 @@ class GroupMeans(Question):
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
-        """Groups."""
+        """One for each group."""
         return len(self.groups)
 
     def book(self, tokens: int) -> Grouped:
@@ -574,7 +574,7 @@ class Quantiles(Question):
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
-        """Quantiles."""
+        """One for each quantile."""
         return len(self.q)
 
     @property

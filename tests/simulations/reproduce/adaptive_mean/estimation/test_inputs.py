@@ -13,7 +13,7 @@ from estimation_doubles import DELTA, central, goal_for, keys, table, task_of
 
 from dp import BudgetExceededError, DominationAccountant, Ledger
 from protocol.exchange.aggregators import IdealAggregator, RealAggregator
-from protocol.goal import PrivacyGoal
+from protocol.goal import PrivacyGoal, largest_mu, round_goal
 from protocol.planning.policies import client_policy
 from protocol.schemes.pairwise import pairwise_setup
 from secagg import Identity, TooFewSurvivorsError
@@ -21,8 +21,6 @@ from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormM
 from simulations.reproduce.adaptive_mean.estimation.base import Estimate
 from simulations.reproduce.adaptive_mean.estimation.distributed import (
     DistributedMeans,
-    largest_mu,
-    round_goal,
 )
 from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
 from sketch import PublicSeed, spec_for_size
