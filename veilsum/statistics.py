@@ -154,7 +154,8 @@ class PrivateTop:
     """The most frequent items, the most frequent first.
 
     Attributes:
-        items: that are more frequent than noise is likely to make one.
+        items: of a list the largest counts, though noise may have made them; of an open domain
+            those that are surely somebody's, perhaps fewer than were asked for.
         counts: estimates of clients who voted for them.
         rounds: sums that were asked for.
         cost: of all rounds.

@@ -35,10 +35,10 @@ BEAM: Final = 50
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Top:
-    """The items that were found, the most frequent first; fewer than asked for where noise rules.
+    """The items that were found, the most frequent first.
 
     Attributes:
-        items: as the candidates are.
+        items: as the candidates are; of an open domain perhaps fewer than were asked for.
         counts: of clients who voted for them in the last round.
         rounds: sums that were asked for.
     """
@@ -48,11 +48,14 @@ class Top:
     rounds: int
 
 
-def _ranked(answer: Answer, question: Items, k: int, rounds: int) -> Top:
-    """The largest counts that are more than the largest noise is likely to be."""
+def _ranked(answer: Answer, question: Items, k: int, rounds: int, errors: float = 0.0) -> Top:
+    """The largest counts that are more than so many standard errors.
+
+    Args:
+        errors: any count will do if 0.
+    """
     noise = np.asarray(answer.standard_error)
-    # Of so many candidates that nobody has, the largest is about so many standard errors.
-    least = math.sqrt(2.0 * math.log(max(len(question.candidates), 2))) * noise
+    least = errors * noise if errors else np.full(noise.size, -math.inf)
     found = [at for at in largest(answer, k) if answer.value[at] > least[at]]
     counts = Estimate(np.asarray(answer.value)[found], noise[found])
     return Top(tuple(question.candidates[at] for at in found), counts, rounds)
@@ -113,4 +116,6 @@ def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longes
         if not found:
             return Top((), Estimate(np.zeros(0), np.zeros(0)), ends.index(end) + 1)
     last = Items(name=column, candidates=tuple(sorted(found)), votes=votes, prefix=longest)
-    return _ranked(ask(Survey(questions=(last,)), 0.5)[0], last, k, len(ends) + 1)
+    # Of so many that nobody has, the largest count is about so many standard errors.
+    errors = math.sqrt(2.0 * math.log(max(len(found), 2)))
+    return _ranked(ask(Survey(questions=(last,)), 0.5)[0], last, k, len(ends) + 1, errors)

@@ -20,6 +20,7 @@ CAMPAIGNS: Final = {
     "fedsel": "FedSel: Table 3 and Figure 2 (f) to (i), at common learning rates and at own ones",
     "secure-autotune": "autotuned sketches behind real secure sums, beside a trusted server",
     "secure-compression": "secure PowerSGD, clips that follow norms, and Denoise: do they help?",
+    "statistics": "surveys beside a trusted server and local privacy: errors, items, intervals",
     "sqsgd": "sqSGD's Figures 1 to 3: accuracy by levels, epsilon and baseline",
     "trust-models": "local, distributed and central privacy on one task, at equal epsilon",
 }

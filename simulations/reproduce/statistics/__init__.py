@@ -1,0 +1,1 @@
+"""Surveys beside a trusted server's noise and local privacy."""

@@ -1,0 +1,237 @@
+"""What is measured: one function for each kind of result.
+
+Sums have Gaussian noise of the very variance that a planned survey gives; that surveys of the real
+protocol are such sums is a matter of tests. All arms have one adjacency, a client that answers
+otherwise or is left out, and one epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dp import noise_multiplier_for_epsilon
+from protocol import PrivacyGoal, TrainingPlan
+from protocol.statistics.answers import Answer
+from protocol.statistics.evaluation import Evaluation
+from protocol.statistics.items import Items, largest
+from protocol.statistics.private import PlannedSurvey
+from protocol.statistics.questions import Count, Histogram, Mean, Quantiles, Question
+from protocol.statistics.survey import Survey
+from protocol.statistics.top import listed, open_rounds, opened
+from simulations.reproduce.statistics.sources import column, scored, words
+
+DELTA: Final = 1e-6
+BINS: Final = 16
+LETTERS: Final = "abcdefghijklmnopqrstuvwxyz"
+FOUND: Final = (10, 50)  # of the most frequent items, how many are asked for
+
+
+def planned(survey: Survey, clients: int, epsilon: float, rounds: int = 1) -> PlannedSurvey:
+    """Return a survey with its noise: a tenth may be lost, a twentieth colludes."""
+    plan = TrainingPlan(
+        goal=PrivacyGoal(epsilon, DELTA, rounds),
+        cohort=clients,
+        tolerated_dropouts=clients // 10,
+        tolerated_colluders=clients // 20,
+        clip_l2=1.0,
+    )
+    return PlannedSurvey.of(survey, plan)
+
+
+def whole(survey: Survey, tables: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Return the sum without noise: float64[length]."""
+    total = np.zeros(survey.length)
+    for table in tables:
+        total += survey.encode(table)
+    return total
+
+
+def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: int) -> list[Any]:
+    """Return the root mean square error of a count in a bin, by several ways."""
+    values, (low, high) = column(source, clients, seed)
+    truth = np.histogram(values, BINS, (low, high + 1.0))[0]
+    question = Histogram(name="x", bins=BINS, range=(low, high + 1.0))
+    ours = planned(Survey(questions=(question,)), clients, epsilon)
+    sums = whole(ours.survey, [{"x": value} for value in values])
+    deviation, rng = ours.deviation(clients), np.random.default_rng(seed + 1)
+    sigma = noise_multiplier_for_epsilon(epsilon, DELTA, 1)
+    odds = 1.0 / (1.0 + math.exp(epsilon))  # of a one that is none
+
+    def survey() -> np.ndarray:
+        noise = rng.normal(0.0, deviation, sums.size)
+        return np.asarray(ours.survey.answers(sums + noise, deviation, clients)[0].value)
+
+    def unary() -> np.ndarray:
+        # A one is sent as such half of the time.
+        ones = rng.binomial(truth, 0.5) + rng.binomial(clients - truth, odds)
+        return (ones - clients * odds) / (0.5 - odds)
+
+    ways: dict[str, Callable[[], np.ndarray]] = {
+        "survey": survey,
+        "central Gaussian": lambda: truth + rng.normal(0.0, math.sqrt(2.0) * sigma, BINS),
+        "central Laplace": lambda: truth + rng.laplace(0.0, 2.0 / epsilon, BINS),
+        "local OUE": unary,
+    }
+    rows = []
+    for way, draw in ways.items():
+        errors = [float(np.sqrt(np.mean((draw() - truth) ** 2))) for _ in range(repeats)]
+        rows.append({"way": way, "clients": clients, "epsilon": epsilon, "errors": errors})
+    return rows
+
+
+def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) -> list[Any]:
+    """Return errors of medians, in ranks over sigma: of a tree, equal bins, and a search."""
+    values, (low, high) = column(source, clients, seed)
+    levels = 5
+    tree = Quantiles(name="x", q=(0.5,), bounds=(low, high), levels=levels, integers=True)
+    flat = Histogram(name="x", bins=tuple(tree.points), column="x")
+    sigma = noise_multiplier_for_epsilon(epsilon, DELTA, 1)
+    rng, order = np.random.default_rng(seed + 1), np.sort(values)
+    tables = [{"x": value} for value in values]
+
+    def off(value: float) -> float:
+        # No ranks apart where the median is among equal values.
+        first, last = (np.searchsorted(order, value, side) for side in ("left", "right"))
+        middle = 0.5 * clients
+        return float(max(first - middle, middle - last, 0.0)) / sigma
+
+    def asked(question: Question, value_of: Callable[[Answer], float]) -> list[float]:
+        ours = planned(Survey(questions=(question,)), clients, epsilon)
+        sums, deviation = whole(ours.survey, tables), ours.deviation(clients)
+        found = []
+        for _ in range(repeats):
+            noisy = sums + rng.normal(0.0, deviation, sums.size)
+            found.append(off(value_of(ours.survey.answers(noisy, deviation, clients)[0])))
+        return found
+
+    def of_bins(answer: Answer) -> float:
+        below = np.cumsum(answer.value)
+        return float(tree.points[int(np.argmax(below >= 0.5 * clients))])
+
+    def searched() -> float:
+        start, end = low, high + 1.0
+        steps = math.ceil(math.log2((high - low + 1.0) / tree.width))
+        for _ in range(steps):
+            middle = 0.5 * (start + end)
+            # Half and half: a count of three cells, in one of so many equal rounds.
+            noise = rng.normal(0.0, math.sqrt(steps) * sigma)
+            below = np.searchsorted(order, middle, "left") + noise
+            start, end = (start, middle) if below >= 0.5 * clients else (middle, end)
+        return start
+
+    return [
+        {"way": "tree", "source": source, "errors": asked(tree, lambda a: float(a.value[0]))},
+        {"way": "equal bins", "source": source, "errors": asked(flat, of_bins)},
+        {"way": "search", "source": source, "errors": [off(searched()) for _ in range(repeats)]},
+    ]
+
+
+def items(source: str, epsilon: float, votes: int, seed: int) -> list[Any]:
+    """Return recall and precision of the most frequent words, by several ways."""
+    spoken = words(source, votes, seed)
+    tables = [{"w": each} for each in spoken]
+    counts = Counter(word for each in spoken for word in each)
+    known, clients = sorted(counts), len(tables)
+    rng = np.random.default_rng(seed + 1)
+    rows = []
+
+    def asker(rounds: int) -> Callable[[Survey, float], list[Answer]]:
+        plan = planned(Survey(questions=(Count(name="x"),)), clients, epsilon, rounds).plan
+
+        def ask(survey: Survey, share: float) -> list[Answer]:
+            ours = PlannedSurvey.of(survey, plan, share=share)
+            sums, deviation = whole(ours.survey, tables), ours.deviation(clients)
+            noisy = sums + rng.normal(0.0, deviation, sums.size)
+            return ours.survey.answers(noisy, deviation, clients)
+
+        return ask
+
+    def once(k: int) -> list[Any]:
+        question = Items(name="w", candidates=tuple(known), votes=votes)
+        (answer,) = asker(1)(Survey(questions=(question,)), 1.0)
+        return [known[at] for at in largest(answer, k)]
+
+    for k in FOUND:
+        wanted = {word for word, _ in counts.most_common(k)}
+        rounds = len(open_rounds(8, len(LETTERS), k)) + 1
+        ways: dict[str, Callable[[int], Sequence[Any]]] = {
+            "list, one round": once,
+            "list, two rounds": lambda k: listed(asker(2), known, k, votes=votes, column="w").items,
+            "open, by prefixes": lambda k, rounds=rounds: (  # type: ignore[misc]
+                opened(asker(rounds), k, votes=votes, column="w", alphabet=LETTERS, longest=8).items
+            ),
+        }
+        for way, find in ways.items():
+            found = find(k)
+            right = len(wanted & set(found))
+            precision = right / len(found) if found else math.nan
+            row = {"way": way, "k": k, "epsilon": epsilon, "recall": right / k}
+            rows.append({**row, "precision": precision})
+    return rows
+
+
+def coverage(source: str, clients: int, epsilon: float, repeats: int, seed: int) -> list[Any]:
+    """Return how many 95 % intervals hold the truth, for each kind of number."""
+    values, (low, high) = column(source, clients, seed)
+    tables: list[dict[str, Any]] = [{"x": value, "yes": value > 40.0} for value in values]
+    questions: tuple[Question, ...] = (
+        Histogram(name="count in a bin", column="x", bins=BINS, range=(low, high + 1.0)),
+        Count(name="share", column="yes"),
+        Mean(name="mean", column="x", range=(low, high)),
+        Quantiles(name="median", column="x", q=(0.5,), bounds=(low, high), integers=True),
+    )
+    yes = np.mean(values > 40.0)
+    truths: dict[tuple[str, str], Any] = {
+        ("count in a bin", ""): np.histogram(values, BINS, (low, high + 1.0))[0],
+        ("share", "share"): yes,
+        ("mean", ""): values.mean(),
+        ("mean", "variance"): values.var(),
+        ("median", ""): np.quantile(values, 0.5, method="inverted_cdf"),
+    }
+    if source != "made":
+        from sklearn.metrics import roc_auc_score
+
+        labels, scores = scored(1)
+        chosen = np.random.default_rng(seed).choice(labels.size, clients, replace=False)
+        for table, at in zip(tables, chosen, strict=True):
+            table |= {"label": int(labels[at]), "score": float(scores[at])}
+        questions += (Evaluation(name="evaluation"),)
+        mine, said = labels[chosen], scores[chosen]
+        truths["evaluation", ""] = roc_auc_score(mine, said)
+        truths["evaluation", "accuracy"] = np.mean((said >= 0.5) == (mine == 1))
+    rng, rows = np.random.default_rng(seed + 1), []
+    for question in questions:
+        ours = planned(Survey(questions=(question,)), clients, epsilon)
+        deviation, asked = ours.deviation(clients), [k for k in truths if k[0] == question.name]
+        tallies = {each: [0, 0, 0] for each in asked}
+        for number in range(repeats):
+            if number % 50 == 0:  # rounding is drawn anew
+                sums = whole(ours.survey, tables)
+            noisy = sums + rng.normal(0.0, deviation, sums.size)
+            (answer,) = ours.survey.answers(noisy, deviation, clients)
+            for each in asked:
+                estimate = answer.parts[each[1]] if each[1] else answer.estimate
+                ends = estimate.interval()
+                held = (ends[0] <= truths[each]) & (truths[each] <= ends[1])
+                told = np.isfinite(np.asarray(estimate.value, np.float64))
+                tally = tallies[each]
+                tally[0] += int(np.sum(held & told))
+                tally[1] += int(np.sum(told))
+                tally[2] += int(np.size(told))
+        for (name, part), (held_of, told_of, of) in tallies.items():
+            rows.append(
+                {
+                    "number": part if part and name != "mean" else f"{name} {part}".strip(),
+                    "clients": clients,
+                    "epsilon": epsilon,
+                    "held": held_of,
+                    "told": told_of,
+                    "of": of,
+                }
+            )
+    return rows
