@@ -27,6 +27,7 @@ from protocol.statistics.questions import (
     Summed,
     check_categories,
     plain,
+    take_tuples,
 )
 from secagg import ParameterError
 from secagg.checks import require_int
@@ -72,6 +73,7 @@ class Items(Question):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "candidates")
         check_categories("candidates", self.candidates)
         require_int("votes", self.votes, 1, MOST_CELLS)
         require_int("prefix", self.prefix, 0, 1 << 10)

@@ -120,6 +120,17 @@ def plain(value: Any) -> Any:
     return unicodedata.normalize("NFC", value) if isinstance(value, str) else value
 
 
+def take_tuples(question: Question, *names: str) -> None:
+    """Have lists and arrays as tuples of plain values, which are hashed and written down."""
+    for name in names:
+        value = getattr(question, name)
+        value = value.tolist() if hasattr(value, "tolist") else value
+        if isinstance(value, list):
+            object.__setattr__(question, name, tuple(value))
+        elif value is not getattr(question, name):
+            object.__setattr__(question, name, value)
+
+
 def _check_range(name: str, value: object) -> None:
     valid = "two finite numbers, the smaller first; choose it without looking at the data"
     ends = [real(end) for end in value] if isinstance(value, Sequence) else []
@@ -232,6 +243,7 @@ class Histogram(_OneHot):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "bins", "range")
         if isinstance(self.bins, int) and not isinstance(self.bins, bool):
             if not 1 <= self.bins <= MOST_CELLS:
                 raise ParameterError("bins", self.bins, f"1 .. {MOST_CELLS}, or edges")
@@ -305,6 +317,7 @@ class Categories(_OneHot):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "categories")
         check_categories("categories", self.categories)
 
     @property
@@ -336,6 +349,8 @@ def category(value: Any, categories: Sequence[Any], other: bool = False) -> int 
         return categories.index(value)
     except ValueError:
         return len(categories) if other else None
+    except TypeError:  # such as of values that do not say whether they are equal
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -356,6 +371,7 @@ class Table(_OneHot):
     columns_of: Sequence[str | int | bool]
 
     def __post_init__(self) -> None:
+        take_tuples(self, "rows", "columns_of")
         check_categories("rows", self.rows)
         check_categories("columns_of", self.columns_of)
 
@@ -411,6 +427,7 @@ class Mean(Question):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "range")
         _check_range("range", self.range)
 
     def book(self, tokens: int) -> Moments:
@@ -479,6 +496,7 @@ class GroupMeans(Question):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "range", "groups")
         _check_range("range", self.range)
         check_categories("groups", self.groups)
         if not 2 * len(self.groups) <= MOST_CELLS:
@@ -559,6 +577,7 @@ class Quantiles(Question):
     column: str = ""
 
     def __post_init__(self) -> None:
+        take_tuples(self, "q", "bounds")
         _check_range("bounds", self.bounds)
         valid = "numbers in [0, 1], one at least"
         if isinstance(self.q, str) or not isinstance(self.q, Sequence) or not self.q:

@@ -87,7 +87,7 @@ def listed(
 
 def open_rounds(longest: int, alphabet: int, k: int) -> list[int]:
     """After how many letters each round of an open search counts; one more ranks what was found."""
-    return ends_of_prefixes(longest, alphabet, max(BEAM, k))
+    return ends_of_prefixes(longest, alphabet, max(BEAM, 2 * k))
 
 
 def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longest: int) -> Top:
@@ -111,7 +111,7 @@ def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longes
         candidates = tuple(extended(found, letters, end - before))
         question = Items(name=column, candidates=candidates, votes=votes, prefix=end)
         answer = ask(Survey(questions=(question,)), 0.5 / len(ends))[0]
-        found = [candidates[at] for at in discovered(answer, max(BEAM, k))]
+        found = [candidates[at] for at in discovered(answer, max(BEAM, 2 * k))]
         before = end
         if not found:
             return Top((), Estimate(np.zeros(0), np.zeros(0)), ends.index(end) + 1)

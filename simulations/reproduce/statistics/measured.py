@@ -133,7 +133,7 @@ def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) ->
 
 def items(source: str, epsilon: float, votes: int, seed: int) -> list[Any]:
     """Return recall and precision of the most frequent words, by several ways."""
-    spoken = words(source, votes, seed)
+    spoken = words(source, seed)
     tables = [{"w": each} for each in spoken]
     counts = Counter(word for each in spoken for word in each)
     known, clients = sorted(counts), len(tables)

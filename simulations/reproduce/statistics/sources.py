@@ -59,8 +59,8 @@ def scored(seed: int) -> tuple[NDArray[np.int64], Column]:
     return data.test.labels, model.predict_proba(data.test.inputs)[:, 1]
 
 
-def words(source: str, most: int, seed: int) -> list[list[str]]:
-    """Return at most so many different words of each speaker, at random."""
+def words(source: str, seed: int) -> list[list[str]]:
+    """Return the different words of each speaker; `seed` is of made ones."""
     rng = np.random.default_rng(seed)
     if source == MADE:
         known = [f"{first}{second}" for first in "abcdefgh" for second in "mnopqrst"]
@@ -69,10 +69,4 @@ def words(source: str, most: int, seed: int) -> list[list[str]]:
     else:
         lines = read_moby_lines(_folder())
         spoken = [re.findall("[a-z]+", " ".join(each).lower()) for each in lines.values()]
-    chosen = []
-    for each in spoken:
-        different = sorted(set(map(str, each)))
-        if different:
-            size = min(most, len(different))
-            chosen.append([str(word) for word in rng.choice(different, size, replace=False)])
-    return chosen
+    return [sorted(set(map(str, each))) for each in spoken if len(each)]

@@ -76,6 +76,19 @@ def test_bins_are_those_of_numpy(edges: tuple[float, ...]) -> None:
     assert answer.parts["above"].value == pytest.approx(np.sum(np.array(values) > edges[-1]))
 
 
+def test_arrays_and_lists_are_written_down_like_tuples() -> None:
+    edges = np.linspace(0, 100, 5)
+    survey = Survey(
+        questions=(
+            Histogram(name="a", bins=edges),  # type: ignore[arg-type]
+            Quantiles(name="b", q=np.array([0.5]), bounds=[0, 100]),  # type: ignore[arg-type]
+            Categories(name="c", categories=list(TOWNS)),
+        )
+    )
+    assert Survey.read(survey.written()) == survey
+    assert survey.questions[0].bins == (0.0, 25.0, 50.0, 75.0, 100.0)  # type: ignore[attr-defined]
+
+
 def test_means_and_quantiles_are_those_of_numpy() -> None:
     mean = of("mean")
     # Rounding has standard deviations of half a unit in 512, and in 852, for each client.
@@ -118,7 +131,30 @@ def test_an_evaluation_is_that_of_scikit_learn() -> None:
     assert abs(answer.value - area) <= answer.bias_bound < 0.05
 
 
-BAD = [None, math.nan, math.inf, "", "x", b"\xff", [], {}, object(), 10**400, "a" * 5000, -3]
+class Vague:
+    """As a value of pandas that is missing: nobody knows whether it equals anything."""
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+BAD = [
+    Vague(),
+    None,
+    math.nan,
+    math.inf,
+    "",
+    "x",
+    b"\xff",
+    [],
+    {},
+    object(),
+    10**400,
+    "a" * 5000,
+    -3,
+]
 
 
 @pytest.mark.parametrize("kind", QUESTIONS)
