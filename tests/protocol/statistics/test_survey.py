@@ -56,7 +56,9 @@ def plan(cohort: int, goal: PrivacyGoal = GOAL, scheme: str = "pairwise") -> Tra
 
 
 def test_the_bound_is_the_least_float_that_is_not_too_small() -> None:
-    for survey in (ALL, *(Survey(questions=(each,)) for each in ALL.questions)):
+    # The roots of 6, 12, 22 and 24 are rounded down.
+    several = [Items(name="x", candidates=tuple(range(99)), votes=votes) for votes in range(1, 14)]
+    for survey in (ALL, *(Survey(questions=(each,)) for each in (*ALL.questions, *several))):
         bound = survey.l2_bound
         assert Fraction(bound) ** 2 >= survey.square == largest_square(bound)
         assert Fraction(math.nextafter(bound, 0.0)) ** 2 < survey.square
@@ -303,6 +305,16 @@ ODDS = (0.4, 0.3, 0.2, 0.06, 0.03, 0.01)
 def shoppers(count: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(7)
     return [{"w": [str(w) for w in rng.choice(WORDS, 2, p=ODDS)]} for _ in range(count)]
+
+
+def test_a_client_has_no_more_votes_than_the_noise_is_made_for() -> None:
+    question = Items(name="x", candidates=tuple(range(20)), votes=3)
+    survey = Survey(questions=(question,))
+    votes = np.array([survey.encode({"x": [*range(10), 3, 3]}) for _ in range(300)])
+    assert set(votes.sum(axis=1)) == {3}
+    assert votes[:, :10].any(axis=0).all() and not votes[:, 10:].any()
+    # Each of ten as likely as the others: a binomial law at alpha = 1e-6, for each.
+    assert abs(votes[:, :10].sum(axis=0) - 90).max() < 5.5 * math.sqrt(300 * 0.3 * 0.7)
 
 
 def test_the_most_frequent_of_a_list_are_found_in_two_rounds() -> None:
