@@ -85,7 +85,7 @@ class Items(Question):
         return Votes(len(self.candidates), self.votes)
 
     @property
-    def numbers(self) -> int:  # type: ignore[override]
+    def numbers(self) -> int:
         """One for each candidate."""
         return len(self.candidates)
 

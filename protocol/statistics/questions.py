@@ -85,8 +85,10 @@ class Question(ABC):
         """Of a client's table, that it asks for."""
         return (getattr(self, "column", "") or self.name,)
 
-    numbers: int = 1
-    """Of its main estimate, whose errors decide on its weight."""
+    @property
+    def numbers(self) -> int:
+        """Of its main estimate, whose errors decide on its weight."""
+        return 1
 
     @abstractmethod
     def book(self, tokens: int) -> Codebook:
@@ -186,6 +188,29 @@ class _OneHot(Question):
         return book.word(place)
 
 
+class _Labelled(_OneHot):
+    """Questions that are answered by the counts of all their cells."""
+
+    @property
+    @abstractmethod
+    def labels(self) -> tuple[str, ...]:
+        """One for each cell."""
+
+    @property
+    def numbers(self) -> int:
+        """As `Question.numbers` says: one for each cell."""
+        return self.cells
+
+    def answer(self, summed: Summed) -> Answer:
+        """As `Question.answer` says."""
+        counts, variance = _fixed(summed)
+        main = Estimate(counts[:-1], np.full(self.cells, math.sqrt(variance)))
+        parts = {"missing": _part(counts, variance, -1)}
+        return Answer(
+            name=self.name, kind=self.KIND, labels=self.labels, estimate=main, parts=parts
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Count(_OneHot):
     """How many say yes: values that are true.
@@ -259,7 +284,7 @@ class Histogram(_OneHot):
             raise ParameterError("range", self.range, "left out beside edges")
 
     @property
-    def numbers(self) -> int:  # type: ignore[override]
+    def numbers(self) -> int:
         """One for each bin."""
         return int(self.edges.size) - 1
 
@@ -301,7 +326,7 @@ class Histogram(_OneHot):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Categories(_OneHot):
+class Categories(_Labelled):
     """How many are in each category, as `pandas.Series.value_counts` in a fixed order.
 
     Args:
@@ -325,19 +350,14 @@ class Categories(_OneHot):
         """Categories, and others."""
         return len(self.categories) + self.other
 
-    numbers = cells
-
     def place(self, record: Record) -> int | None:
         """As `Question.place` says."""
         return category(record[0], self.categories, self.other)
 
-    def answer(self, summed: Summed) -> Answer:
-        """As `Question.answer` says."""
-        counts, variance = _fixed(summed)
-        labels = (*map(str, self.categories), *(("other",) if self.other else ()))
-        main = Estimate(counts[:-1], np.full(self.cells, math.sqrt(variance)))
-        parts = {"missing": _part(counts, variance, -1)}
-        return Answer(name=self.name, kind=self.KIND, labels=labels, estimate=main, parts=parts)
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Categories, and others."""
+        return (*map(str, self.categories), *(("other",) if self.other else ()))
 
 
 def category(value: Any, categories: Sequence[Any], other: bool = False) -> int | None:
@@ -354,7 +374,7 @@ def category(value: Any, categories: Sequence[Any], other: bool = False) -> int 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(_OneHot):
+class Table(_Labelled):
     """How many are in each pair of categories, as `pandas.crosstab`; the value has rows first.
 
     Args:
@@ -385,20 +405,15 @@ class Table(_OneHot):
         """One for each pair of categories."""
         return len(self.rows) * len(self.columns_of)
 
-    numbers = cells
-
     def place(self, record: Record) -> int | None:
         """As `Question.place` says."""
         row, column = category(record[0], self.rows), category(record[1], self.columns_of)
         return None if row is None or column is None else row * len(self.columns_of) + column
 
-    def answer(self, summed: Summed) -> Answer:
-        """As `Question.answer` says."""
-        counts, variance = _fixed(summed)
-        labels = tuple(f"{row} / {column}" for row in self.rows for column in self.columns_of)
-        main = Estimate(counts[:-1], np.full(self.cells, math.sqrt(variance)))
-        parts = {"missing": _part(counts, variance, -1)}
-        return Answer(name=self.name, kind=self.KIND, labels=labels, estimate=main, parts=parts)
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One for each pair, rows first."""
+        return tuple(f"{row} / {column}" for row in self.rows for column in self.columns_of)
 
 
 def _unit(value: Any, ends: Sequence[float]) -> float | None:
@@ -508,7 +523,7 @@ class GroupMeans(Question):
         return self.by, self.column or self.name
 
     @property
-    def numbers(self) -> int:  # type: ignore[override]
+    def numbers(self) -> int:
         """One for each group."""
         return len(self.groups)
 
@@ -592,7 +607,7 @@ class Quantiles(Question):
             raise ParameterError("bounds", self.bounds, "integers, with integers=True")
 
     @property
-    def numbers(self) -> int:  # type: ignore[override]
+    def numbers(self) -> int:
         """One for each quantile."""
         return len(self.q)
 

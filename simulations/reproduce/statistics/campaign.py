@@ -51,7 +51,7 @@ class Plan:
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
-    """Measure everything."""
+    """Measure errors, medians, items and intervals, seed by seed."""
     plan = study.plan
     middle = plan.clients[min(1, len(plan.clients) - 1)]
 
