@@ -48,5 +48,5 @@ def draw(answer: Answer, axes: Axes | None = None) -> Axes:
         axes.errorbar(places, values, reach, fmt="o", color=BLUE, ecolor=GREY, capsize=3)
         axes.set_xticks(places, answer.labels, rotation=30 if values.size > 4 else 0)
     axes.set_title(answer.name)
-    axes.set_ylabel(answer.kind)
+    axes.set_ylabel("count" if answer.edges.size else answer.kind)
     return axes
