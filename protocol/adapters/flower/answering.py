@@ -8,7 +8,6 @@ they shift noise between metrics, and bounds follow from them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -27,17 +26,8 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.statistics.survey import Survey
 from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
-from secagg.tags import encode_parts
 
 MAX_SURVEY_BYTES: Final = 1 << 16
-_LABEL: Final = b"veilsum/flower/evaluation/1"
-
-
-def bound_digest(seen: bytes, survey: Survey | None) -> bytes:
-    """What a round is bound to: what the app sees, and the survey if there is one; 32 bytes."""
-    if survey is None:
-        return seen
-    return hashlib.sha256(encode_parts(_LABEL, seen, survey.digest)).digest()
 
 
 def accepted(written: bytes, rules: ClientRules, run_config: Mapping[str, Any]) -> Survey:

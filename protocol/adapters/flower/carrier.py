@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from protocol.adapters.flower.digest import bound_digest
 from protocol.adapters.flower.record import (
     KEY,
     SURVEYED,
@@ -28,6 +29,7 @@ from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStag
 from protocol.exchange.remote import MESSAGE, OTHER
 from protocol.exchange.stages import Outbound, Refusal
 from protocol.round.losses import Stage
+from protocol.statistics.survey import Survey
 from secagg.oneshot.committee import Member
 
 _LONGEST_ROUND = len(Stage) + 1
@@ -46,21 +48,27 @@ class Job:
         content: for the training function, of every node's message.
         message_type: such as "train".
         group_id: as the strategy set it.
-        digest: `bound_digest` of all this.
-        survey: canonical bytes of what an evaluation asks; empty in training.
+        digest: `input_digest` of all this.
+        survey: what an evaluation asks; None in training.
     """
 
     content: RecordDict
     message_type: str
     group_id: str
     digest: bytes
-    survey: bytes = b""
+    survey: Survey | None = None
+
+    @property
+    def bound(self) -> bytes:
+        """What the round is bound to."""
+        return bound_digest(self.digest, self.survey)
 
     def message(self, node: int, request: Request, seconds: float) -> Message:
         """A request to a node, with the model if it is time to train."""
         content = RecordDict(dict(self.content) if request.step in TRAINING else {})
-        survey = self.survey if request.step in SURVEYED else b""
-        content[KEY] = replace(request, survey=survey).record()
+        if self.survey is not None and request.step in SURVEYED:
+            request = replace(request, survey=self.survey.written())
+        content[KEY] = request.record()
         return Message(
             content,
             node,

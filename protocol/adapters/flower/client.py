@@ -38,13 +38,12 @@ from numpy.typing import NDArray
 from protocol.adapters.flower.answering import (
     accepted,
     answered,
-    bound_digest,
     check_bounds,
     policy_of,
 )
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
-from protocol.adapters.flower.digest import in_order, input_digest
+from protocol.adapters.flower.digest import bound_digest, in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
@@ -158,11 +157,12 @@ def _answer(
     survey, policy = _survey(home, request, message, context), home.policy
     if survey is not None:
         policy = policy_of(policy, survey)
-    update = partial(_update, message, context, call_next, survey)
     if request.step is Step.UPLOAD:
         # The round is joined with this very digest, so the app sees what was announced.
+        update = partial(_made, message, context, call_next, survey)
         digest, history = _found(message, context, survey), partial(home.history, policy)
         return _one_shot(home, context, policy).upload(request.payload, digest, update, history)
+    update = partial(_update, message, context, call_next, survey)
     begins, digest = request.step is Step.ADVERTISE, bound_digest(request.digest, survey)
     with home.history(policy) as opened:
         return _party(home, context, policy).stage(
@@ -231,14 +231,25 @@ def _update(
     survey: Survey | None,
     setup: RoundEncoding,
 ) -> NDArray[Any]:
-    """What goes into the sum, of what was announced and of nothing else.
-
-    float64[d], what training changed; or int64[length], the answers to a survey.
-    """
+    """What goes into the sum, of what was announced two stages before and of nothing else."""
     if _found(message, context, survey) != setup.parameters.model_digest:
         raise RemoteProtocolError(
             SERVER, Reason.WRONG_CONTEXT, "the model sent for training is not the one announced"
         )
+    return _made(message, context, call_next, survey, setup)
+
+
+def _made(
+    message: Message,
+    context: Context,
+    call_next: CallNext,
+    survey: Survey | None,
+    setup: RoundEncoding,
+) -> NDArray[Any]:
+    """The same, on a message whose digest is the round's.
+
+    float64[d], what training changed; or int64[length], the answers to a survey.
+    """
     if survey is not None:
         check_bounds(survey, setup.parameters)
         return _called(message, context, call_next, partial(answered, survey=survey))

@@ -13,6 +13,7 @@ from typing import Any, Final
 from flwr.serverapp import Grid
 
 from protocol.adapters.flower.errors import TooFewNodesError
+from protocol.adapters.flower.evaluation import EVALUATION_KEY, RECORDS_KEY
 from protocol.adapters.flower.places import known_clients
 from protocol.adapters.flower.remedy import DEPLOYMENT, EXAMPLE, SIMULATION_KEY
 from protocol.adapters.flower.settings import (
@@ -52,6 +53,7 @@ OF_THE_PLAN: Final[Mapping[str, tuple[str, ...]]] = {
 _PLAIN: Final = (
     *(LEDGER_KEY, REGISTRY_KEY),
     *("allow_evaluation_in_the_clear", "allow_queries_in_the_clear"),
+    *(EVALUATION_KEY, RECORDS_KEY),
     *("stage_seconds", "training_seconds", "connect_seconds"),
 )
 ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -96,7 +98,9 @@ def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[Flo
         values |= _tables_of(asked.plan)
     _put(values, ("privacy", "delta"), DELTA, weak=True)
     if ROUNDS_KEY in run_config:
-        _put(values, ("rounds",), run_config[ROUNDS_KEY], weak=True)
+        # An evaluation is a round of its own.
+        each = 2 if values.get(EVALUATION_KEY) else 1
+        _put(values, ("rounds",), run_config[ROUNDS_KEY] * each, weak=True)
     if asked.simulated:
         values.pop(REGISTRY_KEY, None)  # of the deployment of the same app
         _put(values, (SIMULATION_KEY,), SIMULATION_FOLDER, weak=True)

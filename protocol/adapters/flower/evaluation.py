@@ -8,6 +8,7 @@ columns `y_true` and `y_score` where a classifier is evaluated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -54,9 +55,11 @@ class Metric(Section):
         if self.kind == "evaluation":
             bins = {} if self.bins is None else {"bins": self.bins}
             return Evaluation(name=name, label=LABELS, score=SCORES, **bins)
-        if self.low is None or self.high is None or not self.low < self.high:
-            valid = "low below high, both finite; choose them without looking at the data"
-            raise ParameterError("low, high", (self.low, self.high), valid)
+        valid = "finite bounds, low below high; choose them without looking at the data"
+        if self.low is None or self.high is None:
+            raise ParameterError("low" if self.low is None else "high", None, valid)
+        if not -math.inf < self.low < self.high < math.inf:
+            raise ParameterError("high", self.high, valid)
         return Mean(name=name, range=(self.low, self.high))
 
 
@@ -141,5 +144,3 @@ def _figures(question: Question, answer: Answer, clients: int) -> Iterator[tuple
             f"{key}_missing",
             absent.value if absent else clients - answer.parts["answered"].value,
         )
-
-

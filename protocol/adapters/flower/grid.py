@@ -4,8 +4,10 @@
         strategy.start(grid=secure, initial_arrays=arrays, num_rounds=5)
 
 The strategy stays what it is. For its TRAIN messages it gets one reply: the model that it sent,
-moved by the noisy mean of all updates. Evaluations and queries, whose answers nothing here makes
-private, pass through if they are allowed to by name, and are refused otherwise.
+moved by the noisy mean of all updates. Where an evaluation is declared, it gets one reply to its
+EVALUATE messages too: the metrics that a survey of all clients says, with their errors. Other
+evaluations and queries, whose answers nothing here makes private, pass through if they are allowed
+to by name, and are refused otherwise.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from protocol.adapters.flower.errors import (
     TooFewNodesError,
     by_reason,
 )
+from protocol.adapters.flower.evaluation import metrics_of
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category
@@ -49,6 +52,7 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.stage_times import CONNECT_SECONDS
 from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
+from protocol.statistics.private import PlannedSurvey
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from sketch.controllers import Controller
 
@@ -83,6 +87,7 @@ class SecureGrid(Grid):
         clock: of all waits.
         executor: optional, for unmasking.
         committee: identity keys of a named committee, in one-shot rounds that have one.
+        evaluation: the survey that EVALUATE messages ask, as planned for this plan.
 
     Raises:
         StrategyError: the strategy needs more than a mean, or asks clients to evaluate and that is
@@ -107,9 +112,12 @@ class SecureGrid(Grid):
         clock: Clock | None = None,
         executor: Executor | None = None,
         committee: Collection[bytes] = (),
+        evaluation: PlannedSurvey | None = None,
     ) -> None:
         if strategy is not None:
-            check_strategy(strategy, allow_evaluation_in_the_clear)
+            check_strategy(strategy, allow_evaluation_in_the_clear, evaluation is not None)
+        self._evaluation = evaluation
+        self._private = {MessageType.TRAIN} | ({MessageType.EVALUATE} if evaluation else set())
         self._grid = grid
         self._ledger = ledger
         self._weight_key = weight_key(strategy)
@@ -127,6 +135,7 @@ class SecureGrid(Grid):
         }
         self._lost_in_a_row, self._most_lost = 0, min(LOST_IN_A_ROW, plan.goal.rounds)
         self.reports: list[RoundReport] = []
+        self.evaluations: list[RoundReport] = []
 
     @classmethod
     def from_context(
@@ -150,7 +159,9 @@ class SecureGrid(Grid):
         settings = read_settings(context.run_config)
         if strategy is not None:
             # Before folders are made, and a ledger opened.
-            check_strategy(strategy, settings.allow_evaluation_in_the_clear)
+            check_strategy(
+                strategy, settings.allow_evaluation_in_the_clear, bool(settings.evaluation)
+            )
         return cls.from_settings(grid, context, strategy, settings, settings.plan(), executor)
 
     @classmethod
@@ -172,6 +183,7 @@ class SecureGrid(Grid):
             StrategyError: as `from_context` does.
             LedgerError: the ledger was altered.
         """
+        evaluation = settings.planned_survey(plan)
         places = places_of(settings, plan, context.run_id)
         try:
             ledger = Ledger.open(places.ledger)
@@ -194,6 +206,7 @@ class SecureGrid(Grid):
             clock=clock,
             executor=executor,
             committee=places.committee,
+            evaluation=evaluation,
         )
         # Whoever hands the grid to a strategy and keeps none has nothing left to close.
         weakref.finalize(secure, ledger.close)
@@ -219,6 +232,8 @@ class SecureGrid(Grid):
     ) -> Iterable[Message]:
         """One private round for TRAIN messages, and the one reply; others go to Flower's grid.
 
+        EVALUATE messages are a private round as well where an evaluation is declared.
+
         A round that is lost is an error reply, which strategies skip.
 
         Raises:
@@ -231,12 +246,14 @@ class SecureGrid(Grid):
         """
         batch = list(messages)
         self._connecting.done()
-        if not any(map(_is_train, batch)):
+        kinds = set(map(_kind, batch))
+        if kinds.isdisjoint(self._private):
             self._check_allowed(batch)
             return self._grid.send_and_receive(batch, timeout=timeout)
-        if not all(map(_is_train, batch)):
+        if len(kinds) > 1:
+            kind = min(kinds & self._private).upper()
             raise StrategyError(
-                "TRAIN messages are mixed with others; valid: TRAIN messages only, or none"
+                f"{kind} messages are mixed with others; valid: {kind} messages only, or none"
             )
         try:
             content = self._round(batch, timeout)
@@ -257,34 +274,39 @@ class SecureGrid(Grid):
         name = next(name for name, record in content.items() if record is sent)
         content = RecordDict({**content, name: arrays})
         about = batch[0].metadata
-        job = Job(
-            content,
-            about.message_type,
-            about.group_id,
-            input_digest(content, about.message_type, about.group_id, self._run_config),
-        )
-        moved, report = self._rounds.run(
-            job,
-            arrays,
-            list(dict.fromkeys(message.metadata.dst_node_id for message in batch)),
-            timeout if timeout is not None else self._patience.whole,
-        )
-        self.reports.append(report)
+        nodes = list(dict.fromkeys(message.metadata.dst_node_id for message in batch))
+        seconds = timeout if timeout is not None else self._patience.whole
+        digest = input_digest(content, about.message_type, about.group_id, self._run_config)
+        planned = self._evaluation if _kind(batch[0]) == MessageType.EVALUATE else None
+        survey = planned.survey if planned else None
+        job = Job(content, about.message_type, about.group_id, digest, survey)
+        if planned is None:
+            moved, report = self._rounds.run(job, arrays, nodes, seconds)
+            self.reports.append(report)
+            return RecordDict({name: moved, "metrics": self._metrics(report, "round")})
+        answers, report = self._rounds.evaluate(planned, job, arrays, nodes, seconds)
+        self.evaluations.append(report)
+        metrics = self._metrics(report, "evaluation")
+        metrics.update(metrics_of(planned.survey, answers, report.survivors))
+        return RecordDict({"metrics": metrics})
+
+    def _metrics(self, report: RoundReport, what: str) -> MetricRecord:
         if report.lost:
-            warn(f"round {report.number} went on without some nodes{by_reason(report.lost)}")
-        metrics = MetricRecord({self._weight_key: report.survivors, **report.metrics()})
-        return RecordDict({name: moved, "metrics": metrics})
+            warn(f"{what} {report.number} went on without some nodes{by_reason(report.lost)}")
+        return MetricRecord({self._weight_key: report.survivors, **report.metrics()})
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """To Flower's grid, but for TRAIN messages: a client would refuse them.
+        """To Flower's grid, but for messages of private rounds: a client would refuse them.
 
         Raises:
             StrategyError: there is one among them, or answers would come in the clear and that is
                 not allowed.
         """
         batch = list(messages)
-        if any(map(_is_train, batch)):
-            raise StrategyError("TRAIN messages are not pushed one by one; use send_and_receive")
+        for kind in sorted(self._private.intersection(map(_kind, batch))):
+            raise StrategyError(
+                f"{kind.upper()} messages are not pushed one by one; use send_and_receive"
+            )
         self._check_allowed(batch)
         return self._grid.push_messages(batch)
 
@@ -337,8 +359,8 @@ def _in_use(ledger: Path) -> SettingsError:
     )
 
 
-def _is_train(message: Message) -> bool:
-    return bool(category(message.metadata.message_type) == MessageType.TRAIN)
+def _kind(message: Message) -> str:
+    return category(message.metadata.message_type)
 
 
 def same_content(batch: list[Message]) -> RecordDict:

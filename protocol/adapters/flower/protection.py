@@ -88,6 +88,8 @@ def protect(
     registry: str | Path | None = None,
     allow_evaluation_in_the_clear: bool | None = None,
     allow_queries_in_the_clear: bool | None = None,
+    evaluation: Mapping[str, Mapping[str, Any]] | None = None,
+    evaluation_records: int | None = None,
     stage_seconds: float | None = None,
     training_seconds: float | None = None,
     connect_seconds: float | None = None,
@@ -139,7 +141,9 @@ def protect(
             message and a committee of all clients opens the sum; or `validated`, in which that
             committee also leaves out vectors that are too long); `ledger` and `registry` (absolute
             paths);
-            `allow_evaluation_in_the_clear`, `allow_queries_in_the_clear`; `stage_seconds`,
+            `allow_evaluation_in_the_clear`, `allow_queries_in_the_clear`; `evaluation` (metrics by
+            name, which clients then evaluate in private rounds) and `evaluation_records` (examples
+            that stand for a client in them); `stage_seconds`,
             `training_seconds`, `connect_seconds`, the longest waits.
 
     Raises:
@@ -214,16 +218,20 @@ def _grid(
         require_nodes(clients, plan.cohort)
     if strategy is not None:
         # Before folders are made, and a ledger opened.
-        check_strategy(strategy, settings.allow_evaluation_in_the_clear)
-        require_all_clients(strategy, clients, plan.cohort)
+        declared = bool(settings.evaluation)
+        check_strategy(strategy, settings.allow_evaluation_in_the_clear, declared)
+        for step in ("train", "evaluate") if declared else ("train",):
+            require_all_clients(strategy, clients, plan.cohort, step)
         require_metrics(strategy)
     secure = SecureGrid.from_settings(
         grid, context, strategy, settings, plan, executor, controller, asked.clock
     )
+    survey = settings.survey()
+    evaluated = f"; evaluation {survey.digest.hex()}" if survey else ""
     simulated = "; a simulation, which protects nobody" if asked.simulated else ""
     warn(
         f"private rounds of {plan.cohort} clients, {plan.minimum_survivors} of whom must stay; "
         f"epsilon {plan.goal.epsilon:g} at delta {plan.goal.delta:g} over {plan.goal.rounds} "
-        f"rounds; updates clipped to {plan.clip_l2:g}; ledger {secure.ledger}{simulated}"
+        f"rounds; updates clipped to {plan.clip_l2:g}; ledger {secure.ledger}{evaluated}{simulated}"
     )
     return secure

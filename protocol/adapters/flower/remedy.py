@@ -64,6 +64,11 @@ def toml_table(settings: Mapping[str, Any], given: Mapping[str, Any]) -> str:
 
 def _lines(table: Mapping[str, Any], given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in table.items():
+        if isinstance(value, dict):
+            before = given.get(name)
+            lines = _lines(value, before if isinstance(before, dict) else {})
+            yield from (f"{hyphened(name)}.{line}" for line in lines)
+            continue
         remark = "" if name in given and given[name] is value else _OURS
         # JSON writes strings and truth values as TOML does.
         text = repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from flwr.app import ArrayRecord
 
@@ -16,28 +15,23 @@ from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
 from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by_reason
 from protocol.adapters.flower.nodes import NodeBook
+from protocol.adapters.flower.sums import Asked, Sums, SurveySum
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
 from protocol.exchange.sealing_book import SealingBook
-from protocol.exchange.stages import RoundOutcome
 from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.pipeline import Pipeline
-from protocol.round.setup import RoundEncoding
 from protocol.schemes.scheme import KeyHolders
 from protocol.statistics.answers import Answer
 from protocol.statistics.private import PlannedSurvey
 from protocol.training.charged_sums import ChargedSums
-from protocol.training.private import PrivateTraining, TrainingState
-from protocol.training.records import Notes
+from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
-from sketch import SketchSpec
 from sketch.controllers import Controller
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,86 +72,6 @@ class RoundReport:
             "sketch-size": self.sketch_size,
             "bytes-per-survivor": self.bytes_per_survivor,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What the transport saw of a finished round: see `RoundReport`."""
-
-    lost: Mapping[int, str]
-    exchanges: int
-
-    def report(
-        self,
-        setup: RoundEncoding,
-        outcome: RoundOutcome,
-        *,
-        number: int,
-        epsilons: FourEpsilons,
-        why: str,
-    ) -> RoundReport:
-        """With what is known of its sum."""
-        sketch = setup.parameters.sketch
-        return RoundReport(
-            number=number,
-            survivors=len(outcome.total.survivors),
-            cohort=setup.context.invited,
-            lost=dict(self.lost),
-            epsilons=epsilons,
-            sketch_size=sketch.size,
-            dimension=sketch.dimension,
-            bytes_per_survivor=outcome.bytes_per_survivor(),
-            exchanges=self.exchanges,
-            why=why,
-        )
-
-
-class Sums(Protocol[R_co]):
-    """Rounds of one kind, such as those of a `PrivateTraining`."""
-
-    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundEncoding:
-        """The next round; nothing is announced or charged yet."""
-
-    def run_setup(self, setup: RoundEncoding, *, notes: Notes) -> R_co:
-        """Play it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A survey that was answered."""
-
-    setup: RoundEncoding
-    outcome: RoundOutcome
-    answers: list[Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class SurveySum:
-    """The round of a survey."""
-
-    planned: PlannedSurvey
-    sums: ChargedSums
-
-    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes) -> RoundEncoding:
-        """See `Sums`."""
-        survey = self.planned.survey
-        return self.sums.setup(
-            SketchSpec.identity(survey.length),
-            cohort,
-            model_digest,
-            goal=self.planned.goal,
-            linf_bound=survey.linf_bound,
-        )
-
-    def run_setup(self, setup: RoundEncoding, *, notes: Notes) -> Asked:
-        """See `Sums`."""
-        survey = self.planned.survey
-        about = {"survey": survey.digest.hex(), "questions": len(survey.questions)}
-        outcome = self.sums.run(setup, self.sums.attempts, notes={**notes, **about})
-        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
-        clients = release.survivors
-        total, deviation = release.mean_sketch * clients, math.sqrt(release.noise_variance)
-        return Asked(setup, outcome, survey.answers(total, deviation * clients, clients))
 
 
 class SecureRounds:
@@ -211,16 +125,9 @@ class SecureRounds:
     ) -> tuple[ArrayRecord, RoundReport]:
         """Run one round and return the new model with its report."""
         layout, training = self._trainer(arrays)
-        result, seen = self._played(training, job, nodes, seconds)
-        release = result.release
-        report = seen.report(
-            result.setup,
-            result.outcome,
-            number=result.number,
-            epsilons=result.epsilons,
-            why=result.rationale.words,
-        )
-        return layout.moved(arrays, release.update), report
+        result, lost, trips = self._played(training, job, nodes, seconds)
+        report = _report(result, result.rationale.words, lost, trips)
+        return layout.moved(arrays, result.release.update), report
 
     def evaluate(
         self,
@@ -247,30 +154,24 @@ class SecureRounds:
             opened=state.opened,
         )
         try:
-            asked, seen = self._played(SurveySum(planned, sums), job, nodes, seconds)
+            survey_sum = SurveySum(planned, sums, self._evaluations)
+            asked, lost, trips = self._played(survey_sum, job, nodes, seconds)
         finally:
             behind = replace(state, attempts=sums.attempts, opened=sums.opened)
             self._training = layout, self._new_training(layout, behind)
-        report = seen.report(
-            asked.setup,
-            asked.outcome,
-            number=self._evaluations,
-            epsilons=sums.epsilons(),
-            why="an evaluation, as declared",
-        )
         self._evaluations += 1
-        return asked.answers, report
+        return asked.answers, _report(asked, "an evaluation, as declared", lost, trips)
 
     def _played(
         self, sums: Sums[R], job: Job, nodes: Sequence[int], seconds: float
-    ) -> tuple[R, Seen]:
-        """Play the next of these sums with the nodes."""
+    ) -> tuple[R, dict[int, str], int]:
+        """Play the next of these sums: what came of it, who was lost, and in how many trips."""
         whole, before = Wait(self._clock, seconds), self._post.exchanges
         known, strangers = self._identified(job, nodes, whole)
         cohort = self._cohort(known)
         here = [known.get(key) for key in cohort]
         members = [known.get(key) for key in self._committee or cohort]
-        setup = sums.next_setup(cohort, job.digest)
+        setup = sums.next_setup(cohort, job.bound)
         require_size(setup)
         patience = Patience(self._times.seconds(setup), self._training_seconds)
         self._carrier.begin(job, here, patience, whole, members)
@@ -289,7 +190,7 @@ class SecureRounds:
                 error.add_note(f"client {error.party} of the cohort is node {here[error.party]}")
             error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
-        return result, Seen(strangers | self._carrier.lost, self._post.exchanges - before)
+        return result, strangers | self._carrier.lost, self._post.exchanges - before
 
     def _identified(
         self, job: Job, nodes: Sequence[int], whole: Wait
@@ -350,9 +251,7 @@ class SecureRounds:
                 self._book.sealing = SealingBook(session_id, self._clock.unix)
         return self._training
 
-    def _new_training(
-        self, layout: Layout, state: TrainingState | None = None
-    ) -> PrivateTraining:
+    def _new_training(self, layout: Layout, state: TrainingState | None = None) -> PrivateTraining:
         return PrivateTraining(
             self._plan,
             layout.dimension,
@@ -379,3 +278,19 @@ class SecureRounds:
         return chosen + chooser.sample(away, size - len(chosen))
 
 
+def _report(
+    result: RoundResult | Asked, why: str, lost: Mapping[int, str], exchanges: int
+) -> RoundReport:
+    sketch = result.setup.parameters.sketch
+    return RoundReport(
+        number=result.number,
+        survivors=len(result.outcome.total.survivors),
+        cohort=result.setup.context.invited,
+        lost=dict(lost),
+        epsilons=result.epsilons,
+        sketch_size=sketch.size,
+        dimension=sketch.dimension,
+        bytes_per_survivor=result.outcome.bytes_per_survivor(),
+        exchanges=exchanges,
+        why=why,
+    )

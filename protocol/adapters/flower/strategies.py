@@ -44,18 +44,40 @@ REPORTED = ("survivors", "epsilon", "epsilon-spent", "sketch-size", "bytes-per-s
 """Metrics of a round, beside its weight: those of a `RoundReport`."""
 
 
-def check_strategy(strategy: Strategy, allow_evaluation_in_the_clear: bool = False) -> None:
+def check_strategy(
+    strategy: Strategy,
+    allow_evaluation_in_the_clear: bool = False,
+    evaluates_privately: bool = False,
+) -> None:
     """See that a strategy works with one mean, and asks for no answers in the clear.
 
     A subclass of a mean-based strategy is taken at its word; one of a refused strategy is refused.
     """
     _check_mean(strategy)
+    if evaluates_privately:
+        _check_averaging(strategy)
+        return
     # Without the attribute, a strategy's messages are looked at when it sends them.
     fraction = getattr(strategy, "fraction_evaluate", 0.0)
     if fraction and not allow_evaluation_in_the_clear:
         what = f"strategy {type(strategy).__name__} has clients evaluate each round"
-        remedy = f"fraction_evaluate = {fraction}; valid: 0.0"
+        remedy = f"fraction_evaluate = {fraction}; valid: 0.0, or metrics declared as evaluation"
         raise StrategyError(in_the_clear(f"{what} ({remedy})", EVALUATION))
+
+
+def _check_averaging(strategy: Strategy) -> None:
+    """See that nothing of the strategy's own averages the metrics of a private evaluation."""
+    combine = getattr(strategy, "evaluate_metrics_aggr_fn", None)
+    if callable(combine) and not _is_flowers_own(combine):
+        raise StrategyError(
+            f"evaluate_metrics_aggr_fn of strategy {type(strategy).__name__} averages clients' "
+            "metrics in a way of its own, and there is one record, of sums over all clients; "
+            "valid: left out. What it should compute can be declared in the table evaluation"
+        )
+
+
+def _is_flowers_own(function: object) -> bool:
+    return str(getattr(function, "__module__", "")).startswith("flwr.")
 
 
 def _check_mean(strategy: Strategy) -> None:
@@ -70,22 +92,25 @@ def _check_mean(strategy: Strategy) -> None:
     )
 
 
-def require_all_clients(strategy: Strategy, clients: int, cohort: int) -> None:
+def require_all_clients(strategy: Strategy, clients: int, cohort: int, step: str = "train") -> None:
     """See that a strategy invites as many clients as a round is planned for.
 
     Args:
-        strategy: that samples `fraction_train` of the nodes, as Flower's do; others pass.
+        strategy: that samples `fraction_train` of the nodes, as Flower's do; others pass, and those
+            that invite nobody at all.
+        step: "train" or "evaluate".
     """
-    fraction = getattr(strategy, "fraction_train", None)
-    if fraction is None:
+    fraction = getattr(strategy, f"fraction_{step}", None)
+    if fraction is None or (step == "evaluate" and fraction == 0.0):
         return
-    invited = max(int(fraction * clients), int(getattr(strategy, "min_train_nodes", 0)))
+    invited = max(int(fraction * clients), int(getattr(strategy, f"min_{step}_nodes", 0)))
     if invited < cohort:
         raise StrategyError(
-            f"strategy {type(strategy).__name__} trains on a sample (fraction_train = {fraction}): "
-            f"{invited} of {clients} clients, and a round is planned for {cohort}; those that are "
-            "not invited would count as lost, and sampling makes nobody more private here. Valid: "
-            f"fraction_train = 1.0, or a cohort of at most {invited}"
+            f"strategy {type(strategy).__name__} {step}s on a sample "
+            f"(fraction_{step} = {fraction}): {invited} of {clients} clients, and a round is "
+            f"planned for {cohort}; those that are not invited would count as lost, and "
+            "sampling makes nobody more private here. Valid: "
+            f"fraction_{step} = 1.0, or a cohort of at most {invited}"
         )
 
 
@@ -102,7 +127,7 @@ def require_metrics(strategy: Strategy) -> None:
             f"metric, such as {DEFAULT_WEIGHT_KEY!r}. It is in the reply whatever its name is"
         )
     combine = getattr(strategy, "train_metrics_aggr_fn", None)
-    if not callable(combine) or getattr(combine, "__module__", "").startswith("flwr."):
+    if not callable(combine) or _is_flowers_own(combine):
         return
     sample = MetricRecord({key: 2, **dict.fromkeys(REPORTED, 1.0)})
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,6 +60,7 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         app: ClientApp | None = None,
         nodes: int | None = None,
         allow_evaluation_in_the_clear: bool = False,
+        evaluations: Collection[str] = (),
         **overrides: Any,
     ) -> World:
         values = {
@@ -71,7 +72,11 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
             "mode": Mode.ACTIVE,
         }
         plan = plan_of_words({**values, **overrides})
-        rules = rules_of(plan, allow_evaluation_in_the_clear=allow_evaluation_in_the_clear)
+        rules = rules_of(
+            plan,
+            allow_evaluation_in_the_clear=allow_evaluation_in_the_clear,
+            evaluations=list(evaluations),
+        )
         made_network = new_network(tmp_path / str(RUN_ID), clients, rules, named_members(plan))
         run_config = {"veilsum.simulation-dir": str(tmp_path), "lr": 0.1}
         made = [

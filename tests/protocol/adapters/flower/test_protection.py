@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from veilsum.extras import install_command
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
 from flower_doubles import FIRST_NODE, RUN_ID, FakeGrid, FakeTime, Node, flat, make_app, model
-from flwr.app import Context, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, FedMedian
 from flwr.supercore.task_identity import TaskIdentity
@@ -200,6 +202,7 @@ def test_every_argument_arrives() -> None:
         **{"scheme": "one-shot"},
         **{"ledger": "/l", "registry": "/r"},
         **{"allow_evaluation_in_the_clear": True, "allow_queries_in_the_clear": True},
+        **{"evaluation": {"loss": {"high": 4.0, "low": 0.0}}, "evaluation_records": 3},
         **{"stage_seconds": 1.0, "training_seconds": 2.0, "connect_seconds": 3.0},
     }
     assert values.keys() == ARGUMENTS.keys()
@@ -325,6 +328,71 @@ def test_rounds_of_evaluation_are_refused_unless_they_are_allowed() -> None:
     with guard(grid, strategy=FedAvg(), **WEAK, allow_evaluation_in_the_clear=True) as secure:
         result = trained(secure, strategy=FedAvg())
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == pytest.approx(0.5)
+
+
+def evaluating(mod: Any) -> ClientApp:
+    def evaluate(message: Message, context: Context) -> Message:
+        accuracy = 0.5 + 0.1 * (context.node_config["partition-id"] % 2)
+        content = RecordDict({"metrics": MetricRecord({"eval_acc": accuracy})})
+        return Message(content, reply_to=message)
+
+    return make_app(mods=[mod], evaluate=evaluate)
+
+
+DECLARED = {
+    "num-server-rounds": 2,
+    "veilsum.evaluation.eval-acc.low": 0.0,
+    "veilsum.evaluation.eval-acc.high": 1.0,
+}
+
+
+def test_an_evaluation_that_the_configuration_declares_is_private(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    grid = simulated(app=evaluating(protect()), config=DECLARED)
+    caplog.set_level(logging.INFO, "veilsum")
+    with guard(grid, DECLARED, strategy=FedAvg(), **WEAK) as secure:
+        # Evaluations are rounds as well.
+        assert plan_of(secure).goal.rounds == 4
+        result = trained(secure, 2, strategy=FedAvg())
+    for metrics in result.evaluate_metrics_clientapp.values():
+        assert abs(metrics["eval_acc"] - 0.55) < 6.0 * metrics["eval_acc_se"] < 0.6
+    (digest,) = re.findall("; evaluation ([0-9a-f]{64});", caplog.text)
+    (home,) = Path.home().glob(f".cache/veilsum/flower/{RUN_ID}/client-000")
+    assert f'evaluations = ["{digest}"]' in (home / "policy.toml").read_text()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_client_takes_what_the_run_declares_if_its_policy_says_so(
+    caplog: pytest.LogCaptureFixture, allowed: bool
+) -> None:
+    rules = RULES | {"rounds": 4, "allow_declared_evaluation": allowed}
+    grid = simulated(app=evaluating(protect(policy=rules)), config=DECLARED)
+    with guard(grid, DECLARED, strategy=FedAvg(), **WEAK) as secure:
+        trained(secure, 1, strategy=FedAvg())
+    assert len(secure.reports) == 1 and len(secure.evaluations) == allowed
+    assert ("a survey of digest" in caplog.text) != allowed
+
+
+def test_an_evaluation_of_a_sample_is_refused() -> None:
+    half = FedAvg(fraction_evaluate=0.5)
+    with pytest.raises(StrategyError, match=r"evaluates on a sample \(fraction_evaluate = 0\.5\)"):
+        guard(simulated(), DECLARED, strategy=half, **WEAK)
+    # Nobody at all is no sample.
+    with guard(simulated(), DECLARED, **WEAK) as secure:
+        assert secure._evaluation is not None
+
+
+def test_a_declaration_that_cannot_be_is_in_the_table_of_what_is_wrong() -> None:
+    wrong = DECLARED | {"veilsum.evaluation.eval-acc.high": -1.0}
+    with pytest.raises(SettingsError) as caught:
+        guard(simulated(), wrong, strategy=FedAvg(), **WEAK)
+    assert caught.value.key == "veilsum.evaluation.eval-acc.high"
+    # One that can be stays in the table to be copied, when something else is wrong.
+    with pytest.raises(SettingsError) as caught:
+        guard(simulated(), DECLARED, strategy=FedAvg(), epsilon=200.0)
+    table = tomllib.loads(caught.value.table)["tool"]["flwr"]["app"]["config"]["veilsum"]
+    assert table["evaluation"] == {"eval-acc": {"low": 0.0, "high": 1.0}}
 
 
 def test_a_strategy_that_needs_more_than_a_mean_is_refused() -> None:
