@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,11 @@ def test_an_evaluation_has_errors() -> None:
     assert len(found) == 3
     with pytest.raises(KeyError):
         _ = found["recall"]
+    wrong = [[math.nan, 7.0, 0.9]] * 40
+    odd = veilsum.private_evaluation([[0, 0, 1]] * 40, wrong, max_records=3, **LOUD)
+    assert odd["confusion"].value == pytest.approx([0, 0, 0, 40 / 3], abs=1.5)
+    with pytest.raises(ParameterError, match="names"):
+        veilsum.private_evaluation(labels, scores, names=["a", "b"] * 200, **LOUD)
     with pytest.raises(ParameterError, match="y_score"):
         veilsum.private_evaluation(labels, scores[1:], **LOUD)
 

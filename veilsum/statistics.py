@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from protocol import PrivacyGoal, TrainingPlan
 from protocol.round.losses import NOBODY, Dropouts
@@ -29,6 +29,7 @@ from protocol.statistics.questions import (
     Quantiles,
     Question,
     Table,
+    real,
 )
 from protocol.statistics.survey import Survey
 from protocol.statistics.top import listed, open_rounds, opened
@@ -229,7 +230,8 @@ def private_statistics(
         clients: the table of each client: columns by name, each one value or several; mappings,
             data frames, tables of `datasets`, or paths of CSV or parquet files. A mapping from
             names to tables where a ledger counts, as a person has the same name in every call.
-            What cannot be read is no answer, and counted as `missing`.
+            What cannot be read is no answer, and counted as `missing`. Where clients have several
+            values, set ``max_records``: with 1, errors say nothing of which one is drawn.
         questions: of `Count`, `Histogram`, `Categories`, `Table`, `Mean`, `GroupMeans`,
             `Quantiles`, `Evaluation`. Choose ranges, bins and categories without looking at the
             data: they are public.
@@ -253,6 +255,9 @@ def private_statistics(
         ParameterError: no such questions, or figures that do not fit together.
         ProtocolError, PrivacyError: as `PrivateTraining.run_round`.
     """
+    if hasattr(clients, "columns") or hasattr(clients, "column_names"):
+        valid = "the table of each client: see `simulations.common.client_tables.clients_of`"
+        raise ParameterError("clients", f"one {type(clients).__name__}", valid)
     names = list(clients) if isinstance(clients, Mapping) else None
     given = list(clients.values()) if isinstance(clients, Mapping) else list(clients)
     tables = [_table(each, index) for index, each in enumerate(given)]
@@ -300,11 +305,17 @@ def _one(
     """One question about one value, or several, of each client."""
     values = sample.tolist() if hasattr(sample, "tolist") else list(sample)
     tables: Any = [{question.name: value} for value in values]
-    if names is not None:
-        if len(set(names)) < len(names) or len(names) != len(tables):
-            raise ParameterError("names", f"{len(names)} of them", f"{len(tables)}, one for each")
-        tables = dict(zip(names, tables, strict=True))
-    return private_statistics(tables, [question], **options)[question.name]
+    return private_statistics(_named(tables, names), [question], **options)[question.name]
+
+
+def _named(tables: list[Any], names: Sequence[str] | None) -> Any:
+    """Tables by the names of their clients, if they have any."""
+    if names is None:
+        return tables
+    if len(set(names)) < len(names) or len(names) != len(tables):
+        valid = f"{len(tables)}, one of its own for each client"
+        raise ParameterError("names", f"{len(names)} of them", valid)
+    return dict(zip(names, tables, strict=True))
 
 
 def private_histogram(
@@ -335,6 +346,7 @@ def private_quantile(
     bounds: tuple[float, float],
     method: str = "inverted_cdf",
     integers: bool = False,
+    levels: int | None = None,
     names: Sequence[str] | None = None,
     **options: Any,
 ) -> PrivateAnswer:
@@ -345,11 +357,24 @@ def private_quantile(
         q: in [0, 1].
         bounds: ends that values are clipped to; chosen without looking at them.
         method, integers: as of `Quantiles`.
+        levels: of a tree with 4 to its power bins. Left out, 4, or as many as integers within the
+            bounds need, 8 at most.
         names: of the clients, with a ledger.
         options: of `private_statistics`.
     """
-    levels = tuple(np.atleast_1d(q).tolist())
-    question = Quantiles(name="quantile", q=levels, bounds=bounds, method=method, integers=integers)
+    if levels is None:
+        levels = 4
+        if integers and len(bounds) == 2:
+            many = min(max(float(bounds[1]) - float(bounds[0]) + 1.0, 4.0), 4.0**8)
+            levels = math.ceil(math.log(many, 4.0) - 1e-9)
+    question = Quantiles(
+        name="quantile",
+        q=tuple(np.atleast_1d(q).tolist()),
+        bounds=bounds,
+        method=method,
+        integers=integers,
+        levels=levels,
+    )
     return _one(array, question, names, options)
 
 
@@ -432,17 +457,10 @@ def private_evaluation(
         raise ParameterError("y_score", len(y_score), f"{len(y_true)}, as many as y_true")
     tables: Any = []
     for labels, scores in zip(y_true, y_score, strict=True):
-        pairs = list(zip(np.atleast_1d(labels), np.atleast_1d(scores), strict=False))
-        tables.append(
-            {
-                "label": [label for label, _ in pairs],
-                "score": [score for _, score in pairs],
-                "said": [int(score >= 0.5) for _, score in pairs],
-                "loss": [_log_loss(label, score) for label, score in pairs],
-            }
-        )
-    if names is not None:
-        tables = dict(zip(names, tables, strict=True))
+        pairs = zip(np.atleast_1d(labels), np.atleast_1d(scores), strict=False)
+        rows = [_judged(real(label), real(score)) for label, score in pairs]
+        tables.append({key: [row[key] for row in rows] for key in _JUDGED})
+    tables = _named(tables, names)
     questions = (
         Evaluation(name="evaluation", bins=bins),
         Table(name="confusion", row="label", rows=(0, 1), column="said", columns_of=(0, 1)),
@@ -452,8 +470,13 @@ def private_evaluation(
     return private_statistics(tables, questions, **{"importance": {"evaluation": 16.0}, **options})
 
 
-def _log_loss(label: ArrayLike, score: ArrayLike) -> float:
-    """That of one record; NaN for what is none."""
-    p = float(np.asarray(score, np.float64))
-    p = p if float(np.asarray(label, np.float64)) == 1.0 else 1.0 - p
-    return -math.log(max(p, 1e-300)) if 0.0 <= p <= 1.0 else math.nan
+_JUDGED: Final = ("label", "score", "said", "loss")
+
+
+def _judged(label: float | None, score: float | None) -> dict[str, float | None]:
+    """One record as it is asked about; no answer at all where label or score is none."""
+    if label not in (0.0, 1.0) or score is None or not 0.0 <= score <= 1.0:
+        return dict.fromkeys(_JUDGED)
+    p = score if label == 1.0 else 1.0 - score
+    said, loss = float(score >= 0.5), -math.log(max(p, 1e-300))
+    return {"label": label, "score": score, "said": said, "loss": loss}

@@ -65,11 +65,11 @@ class QuantileEstimate(Estimate):
         far = scipy.stats.norm.isf(0.5 * (1.0 - level))
         ends = []
         for row in self.reached:
-            # The quantile lies behind a point that is surely below it, before one surely above.
-            below, above = np.flatnonzero(row < -far), np.flatnonzero(row > far)
-            first = int(below[-1]) if below.size else 0
-            last = int(above[above > first][0]) if (above > first).any() else self.points.size - 1
-            ends.append((self.points[first], self.points[last]))
+            # A leaf may hold the quantile unless its upper end is surely below it, or its lower end
+            # surely above.
+            kept = np.flatnonzero((row[1:] >= -far) & (row[:-1] <= far))
+            first, last = (int(kept[0]), int(kept[-1])) if kept.size else (0, row.size - 2)
+            ends.append((self.points[first], self.points[last + 1]))
         low, high = np.asarray(ends, np.float64).reshape(-1, 2).T
         return low, high
 

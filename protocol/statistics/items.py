@@ -10,7 +10,7 @@ sampling.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -94,22 +94,20 @@ class Items(Question):
         """Of the candidates."""
         return {candidate: at for at, candidate in enumerate(self.candidates)}
 
-    def place(self, record: Record) -> str | int | None:
-        """As `Question.place` says: the item, or what counts of it."""
+    def place(self, record: Record) -> int | None:
+        """As `Question.place` says: that of the candidate, or of what counts of the item."""
         value = plain(record[0])
         if self.prefix and isinstance(value, str):
-            return value[: self.prefix]
-        return value if isinstance(value, str | int) else None
+            value = value[: self.prefix]
+        return self.places.get(value)
 
     def word(self, book: Votes, place: Any, uniform: Uniform) -> Word:
         """As `Question.word` says; votes are a client's, so see `words_of`."""
         raise NotImplementedError
 
-    def words_of(self, records: Iterator[Record], uniform: Uniform) -> Word:
-        """A client's votes."""
-        places = self.places
-        mine = {places[item] for record in records if (item := self.place(record)) in places}
-        voted = sorted(mine)
+    def words_of(self, places: Iterable[int | None], uniform: Uniform) -> Word:
+        """A client's votes, from the places of its items."""
+        voted = sorted({place for place in places if place is not None})
         while len(voted) > self.votes:
             voted.pop(int(uniform() * len(voted)))
         return [(place, 1) for place in voted]

@@ -20,7 +20,14 @@ from typing import Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.statistics.answers import Answer, Estimate, QuantileEstimate, ratio, stacked
+from protocol.statistics.answers import (
+    FEWEST_ERRORS,
+    Answer,
+    Estimate,
+    QuantileEstimate,
+    ratio,
+    stacked,
+)
 from protocol.statistics.codebooks import (
     Cells,
     Codebook,
@@ -70,7 +77,11 @@ class Summed:
 
     @property
     def drawn(self) -> float:
-        """Largest variance that the draw of tokens gives a cell: at most a quarter of a client."""
+        """Largest variance that the draw of tokens gives the count of a cell.
+
+        For each client a quarter: ordered records make it one of two neighbouring integers. With
+        one token a client is taken to have one record, and nothing is drawn.
+        """
         return 0.25 * self.clients if self.tokens > 1 else 0.0
 
 
@@ -109,6 +120,8 @@ class Question(ABC):
 
 def real(value: Any) -> float | None:
     """A finite number, whatever it comes as; None for anything else."""
+    if value is np.ma.masked:
+        return None
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -135,8 +148,14 @@ def take_tuples(question: Question, *names: str) -> None:
 
 def _check_range(name: str, value: object) -> None:
     valid = "two finite numbers, the smaller first; choose it without looking at the data"
-    ends = [real(end) for end in value] if isinstance(value, Sequence) else []
-    if len(ends) != 2 or None in ends or not ends[0] < ends[1]:  # type: ignore[operator]
+    ends = list(value) if isinstance(value, Sequence) else []
+    if len(ends) != 2 or any(
+        isinstance(end, bool) or not isinstance(end, int | float) for end in ends
+    ):
+        raise ParameterError(name, value, valid)
+    low, high = (real(end) for end in ends)
+    # As wide as bins can divide, and no wider than a float.
+    if low is None or high is None or not 1e-300 < high - low < math.inf:
         raise ParameterError(name, value, valid)
 
 
@@ -363,14 +382,16 @@ class Categories(_Labelled):
 def category(value: Any, categories: Sequence[Any], other: bool = False) -> int | None:
     """The place of a category."""
     value = plain(value)
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+    if (
+        value is None
+        or value is np.ma.masked
+        or (isinstance(value, float) and not math.isfinite(value))
+    ):
         return None
     try:
         return categories.index(value)
     except ValueError:
         return len(categories) if other else None
-    except TypeError:  # such as of values that do not say whether they are equal
-        return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,23 +487,27 @@ class Mean(Question):
         offset = book.offset / book.answered
         second = (float(square) + book.offset * answered) / book.quadratic
         x2 = second / answered if answered else math.nan
-        # Independent errors of what is answered, of x, and of x^2; rounding brings half of one
-        # integer at most in the last two.
+        # Independent errors of what is answered, of x, and of x^2. Rounding has a variance of a
+        # quarter for each token in the last two. The draw has one of 1 for each client in sums of x
+        # and of x^2: over ordered records both vary by 2 in all, so their sums stay within 2.
         drawn = math.hypot(noise, 0.5 * math.sqrt(summed.clients * summed.tokens))
-        of_answered, of_linear = noise / book.answered, drawn / book.linear
+        many = math.sqrt(4.0 * summed.drawn)
+        of_answered, of_linear = noise / book.answered, math.hypot(drawn / book.linear, many)
+        of_square = math.hypot(drawn / book.quadratic, many)
         mean = ratio(x * answered, answered, of_answered, of_linear**2 + (x * of_answered) ** 2)
         # Of x^2 - mean^2: errors of the answered are in both.
         slope = offset * book.answered / book.quadratic - x2 + 2.0 * x * x
-        of_variance = (
-            (drawn / book.quadratic) ** 2 + (slope * of_answered) ** 2 + (2.0 * x * of_linear) ** 2
-        )
+        of_variance = of_square**2 + (slope * of_answered) ** 2 + (2.0 * x * of_linear) ** 2
         spread = ratio((x2 - x * x) * answered, answered, of_answered, of_variance)
         half, middle = 0.5 * (self.range[1] - self.range[0]), 0.5 * sum(self.range)
         variance = Estimate(half**2 * spread.value, half**2 * spread.standard_error)
         deviation = math.sqrt(variance.value) if variance.value > 0.0 else math.nan
         parts = {
             "variance": variance,
-            "deviation": Estimate(deviation, variance.standard_error / (2.0 * deviation)),
+            "deviation": Estimate(
+                deviation,
+                variance.standard_error / (2.0 * deviation) if variance.value > 0.0 else math.inf,
+            ),
             "answered": Estimate(answered / summed.each, of_answered / summed.each),
         }
         main = Estimate(middle + half * mean.value, half * mean.standard_error)
@@ -545,7 +570,8 @@ class GroupMeans(Question):
         book = self.book(summed.tokens)
         half, middle = 0.5 * (self.range[1] - self.range[0]), 0.5 * sum(self.range)
         each, drawn = summed.deviation / book.one, math.sqrt(0.25 * summed.clients * summed.tokens)
-        of_x = math.hypot(summed.deviation, drawn) / book.one
+        # A draw moves the sum of a group's x, less its mean, by 4 at most, a variance of 4.
+        of_x = math.hypot(math.hypot(summed.deviation, drawn) / book.one, 4 * summed.drawn**0.5)
         of_count = math.sqrt(each**2 + summed.drawn)
         counts, totals = summed.values.reshape(-1, 2).T / book.one
         means = []
@@ -651,8 +677,11 @@ class Quantiles(Question):
         of_absent = (summed.deviation / book.absent) ** 2 + summed.drawn
         total = summed.clients * summed.tokens - absent
         found = prefixes(counts, self.levels, variance, total, of_absent)
-        below, answered = isotonic(found.count), float(found.count[-1])
-        points = self.points
+        answered, points = float(found.count[-1]), self.points
+        # Nobody is beyond the bounds, where bins of integers may reach.
+        surely = points > float(self.bounds[1])
+        counts = np.where(surely, answered, found.count)
+        below, points = isotonic(counts), np.minimum(points, float(self.bounds[1]))
         values, reached = [], []
         for q in map(float, self.q):
             at = q * below[-1]
@@ -660,13 +689,15 @@ class Quantiles(Question):
             leaf = min(leaf, points.size - 2)
             values.append(self._value(points, below, leaf, at))
             spread = np.maximum(found.errors(q), _ROUND)
-            reached.append((found.count - q * answered) / spread)
+            reached.append(np.where(surely, math.inf, (counts - q * answered) / spread))
+            if not answered > FEWEST_ERRORS * math.sqrt(found.total_variance):
+                values[-1] = math.nan
         bias = 0.0 if self.integers and self.width == 1.0 else 0.5 * self.width
         rough = QuantileEstimate(
             np.array(values), np.zeros(len(values)), 0.0, points, np.array(reached)
         )
         low, high = rough.interval(0.6827)
-        errors = 0.5 * (high - low)
+        errors = np.where(np.isnan(rough.value), math.inf, 0.5 * (high - low))
         return Answer(
             name=self.name,
             kind=self.KIND,
@@ -685,17 +716,20 @@ class Quantiles(Question):
         inside = below[leaf + 1] - below[leaf]
         if self.method == "linear" and inside > 0.0:
             share = min(max((at - below[leaf]) / inside, 0.0), 1.0)
-            return float(points[leaf] + share * self.width)
+            return min(float(points[leaf] + share * self.width), float(self.bounds[1]))
         return float(points[leaf] if self.integers else points[leaf] + 0.5 * self.width)
 
 
 def records_of(table: Mapping[str, Any], columns: Sequence[str]) -> Iterator[Record]:
     """A client's records in some columns; a column that is missing has no answers.
 
-    A column is one value, or a sequence of them.
+    A column is one value, or a sequence of them; of columns of several lengths the shortest counts.
     """
     found = [table.get(column) if hasattr(table, "get") else table[column] for column in columns]
     rows = [_column(each) for each in found]
+    # One value goes with each of several.
+    longest = max(len(row) for row in rows)
+    rows = [[*row] * longest if len(row) == 1 else row for row in rows]
     return zip(*rows, strict=False)
 
 
@@ -707,4 +741,6 @@ def _column(given: Any) -> Sequence[Any]:
     if isinstance(given, np.ndarray) and given.ndim == 0:
         return (given.item(),)
     values = given.tolist() if hasattr(given, "tolist") else given
-    return values if isinstance(values, list | tuple) else list(values)
+    if isinstance(values, list | tuple):
+        return values
+    return list(values) if hasattr(values, "__iter__") else (values,)

@@ -22,8 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp.records import canonical_json
+from dp.rounding import largest_square
+from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import noise_of_integers
+from protocol.round.parameters import RoundParameters
 from protocol.statistics.answers import Answer
 from protocol.statistics.codebooks import MOST_TOKENS, Codebook, Tokens, Uniform, Word
 from protocol.statistics.evaluation import Evaluation
@@ -37,6 +40,7 @@ from protocol.statistics.questions import (
     Mean,
     Quantiles,
     Question,
+    Record,
     Summed,
     Table,
     records_of,
@@ -68,6 +72,12 @@ _CLOSE: Final = 1.01
 MOST_CHANGE: Final = 1 << 16
 """In one place: what policies accept if they are not told otherwise."""
 _MOST_DOUBLINGS: Final = 16
+
+
+_UNREADABLE: Final = (
+    *(msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError),
+    *(ArithmeticError, RecursionError),
+)
 
 
 def uniforms(rand: Rand) -> Uniform:
@@ -107,6 +117,9 @@ class Survey:
             raise ParameterError("questions", f"named {names}", "a name of its own for each")
         if self.weight not in WEIGHTS:
             raise ParameterError("weight", self.weight, f"one of {', '.join(WEIGHTS)}")
+        for question in questions:
+            if not all(isinstance(column, str) for column in question.columns):
+                raise ParameterError(f"column of {question.name!r}", question.columns, "a str")
         require_int("max_records", self.max_records, 1, MOST_TOKENS)
         if len(self.weights) != len(questions):
             raise ParameterError("weights", len(self.weights), "one for each question")
@@ -152,6 +165,24 @@ class Survey:
         pairs = zip(self.weights, self.books, strict=True)
         return self.max_records * max(weight * book.largest for weight, book in pairs)
 
+    def check(self, parameters: RoundParameters) -> None:
+        """See that a round takes these integers, with noise for all that one client changes.
+
+        A client elsewhere does so before it joins: its policy does not know the survey.
+
+        Raises:
+            PolicyError: it does not. This depends on no data.
+        """
+        if not parameters.integers:
+            raise PolicyError("integers", False, "rounds of integers for a survey")
+        square = largest_square(parameters.l2_bound)
+        for name, announced, lowest in (
+            ("l2_bound squared", square, self.square),
+            ("linf_bound", parameters.linf_bound, self.linf_bound),
+        ):
+            if announced < lowest:
+                raise PolicyError(name, announced, f"at least the survey's {lowest}")
+
     def check_columns(self, columns: Iterable[str]) -> None:
         """See that somebody's tables have what is asked for; clients elsewhere are never checked.
 
@@ -163,7 +194,7 @@ class Survey:
             for column in question.columns:
                 if column not in known:
                     valid = f"one of {', '.join(sorted(map(str, known)))}"
-                    raise ParameterError(f"column of {question.name!r}", repr(column), valid)
+                    raise ParameterError(f"column of {question.name!r}", column, valid)
 
     def encode(self, table: Mapping[str, Any], rand: Rand = os_random) -> NDArray[np.int64]:
         """A client's answers to all questions: int64[length]. Bad data never raises.
@@ -184,11 +215,10 @@ class Survey:
     def _words(
         self, question: Question, book: Codebook, table: Mapping[str, Any], uniform: Uniform
     ) -> Iterator[Word]:
-        records = records_of(table, question.columns)
+        places = _places(question, table)
         if isinstance(question, Items):
-            yield question.words_of(records, uniform)
+            yield question.words_of(places, uniform)
             return
-        places = [question.place(record) for record in records]
         # In order, so that what is drawn is spread over them.
         known = sorted(place for place in places if place is not None)
         known += [None] * (len(places) - len(known))
@@ -250,7 +280,7 @@ class Survey:
             fields = msgspec.json.decode(data)
             questions = tuple(question_of(each) for each in fields.pop("questions"))
             survey = cls(questions=questions, **fields)
-        except (msgspec.MsgspecError, TypeError, ValueError, KeyError, AttributeError) as error:
+        except _UNREADABLE as error:
             raise ParameterError("survey", f"({error})", "the bytes of a survey") from None
         if survey.written() != data:
             raise ParameterError("survey", "written otherwise", "its canonical bytes")
@@ -260,6 +290,25 @@ class Survey:
     def digest(self) -> bytes:
         """What is bound into the round: 32 bytes."""
         return hashlib.sha256(_LABEL + self.written()).digest()
+
+
+def _places(question: Question, table: Mapping[str, Any]) -> list[Any]:
+    """The places of a client's records; None for each that is no answer.
+
+    Whatever is raised on the way hangs on the client's data, and must not be told by silence.
+    """
+    try:
+        records = list(records_of(table, question.columns))
+    except Exception:
+        return []
+    return [_place(question, record) for record in records]
+
+
+def _place(question: Question, record: Record) -> Any:
+    try:
+        return question.place(record)
+    except Exception:
+        return None
 
 
 def question_of(fields: Mapping[str, Any]) -> Question:
@@ -320,8 +369,8 @@ def weighted(
     for name, value in given.items():
         if name not in names:
             raise ParameterError("importance", name, f"of a question: {', '.join(names)}")
-        if type(value) not in (int, float) or not 0.0 < value < math.inf:
-            raise ParameterError(f"importance[{name!r}]", value, "a positive number")
+        if type(value) not in (int, float) or not 1e-6 <= value <= 1e6:
+            raise ParameterError(f"importance[{name!r}]", value, "a number in 1e-6 .. 1e6")
     shares = [
         math.sqrt(math.sqrt(given.get(q.name, 1.0) * q.numbers / book.square) / book.unit)
         for q, book in zip(survey.questions, survey.books, strict=True)

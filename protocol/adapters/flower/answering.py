@@ -16,13 +16,11 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from dp.rounding import largest_square
 from protocol.adapters.flower.arrays import loaded
 from protocol.adapters.flower.evaluation import plain, unweighted
 from protocol.adapters.flower.home import ClientRules
 from protocol.adapters.flower.settings import declared_survey
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
-from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.statistics.survey import Survey
 from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
@@ -67,23 +65,6 @@ def policy_of(policy: ClientPolicy, survey: Survey) -> ClientPolicy:
     Everything else is as in training, the goal and its equal shares among it.
     """
     return replace(policy, largest_clip_l2=survey.l2_bound, dimension=survey.length)
-
-
-def check_bounds(survey: Survey, parameters: RoundParameters) -> None:
-    """See that a round takes the survey's integers, with noise for all that one client changes.
-
-    Raises:
-        PolicyError: it does not. This depends on no data.
-    """
-    if not parameters.integers:
-        raise PolicyError("integers", False, "rounds of integers for an evaluation")
-    square = largest_square(parameters.l2_bound)
-    for name, announced, lowest in (
-        ("l2_bound squared", square, survey.square),
-        ("linf_bound", parameters.linf_bound, survey.linf_bound),
-    ):
-        if announced < lowest:
-            raise PolicyError(name, announced, f"at least the survey's {lowest}")
 
 
 def answered(content: RecordDict, survey: Survey) -> NDArray[np.int64]:

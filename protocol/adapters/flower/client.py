@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from protocol.adapters.flower.answering import (
     accepted,
     answered,
-    check_bounds,
     policy_of,
 )
 from protocol.adapters.flower.arrays import Layout
@@ -251,7 +250,7 @@ def _made(
     float64[d], what training changed; or int64[length], the answers to a survey.
     """
     if survey is not None:
-        check_bounds(survey, setup.parameters)
+        survey.check(setup.parameters)
         return _called(message, context, call_next, partial(answered, survey=survey))
     received = only_arrays(without_request(message.content))
     layout = Layout.of(received)

@@ -141,19 +141,8 @@ class Vague:
 
 
 BAD = [
-    Vague(),
-    None,
-    math.nan,
-    math.inf,
-    "",
-    "x",
-    b"\xff",
-    [],
-    {},
-    object(),
-    10**400,
-    "a" * 5000,
-    -3,
+    *(Vague(), np.ma.masked, Decimal("sNaN"), list, np.zeros(()), object(), b"\xff"),
+    *(None, math.nan, math.inf, "", "x", [], {}, 10**400, -3),
 ]
 
 
@@ -204,6 +193,9 @@ REFUSED = [
     (dict(kind="histogram", name="x"), "range"),
     (dict(kind="histogram", name="x", bins=5, range=[1, 1]), "range"),
     (dict(kind="histogram", name="x", bins=5, range=[0, math.inf]), "range"),
+    (dict(kind="mean", name="x", range=[-1e308, 1e308]), "range"),
+    (dict(kind="mean", name="x", range=["0", "1"]), "range"),
+    (dict(kind="quantiles", name="x", q=[0.5], bounds=[0, 5e-324]), "bounds"),
     (dict(kind="histogram", name="x", bins="auto", range=[0, 1]), "bins"),
     (dict(kind="histogram", name="x", bins=[1, 3, 2]), "bins"),
     (dict(kind="histogram", name="x", bins=[1, 2], range=[1, 2]), "range"),
@@ -279,6 +271,40 @@ def test_intervals_of_quantiles_and_areas_hold_the_truth_at_least_as_often() -> 
     from sklearn.metrics import roc_auc_score
 
     assert max(misses("evaluation", {"": roc_auc_score(LABELS, SCORES)}, 10.0)) <= most
+
+
+@pytest.mark.parametrize("q", [0.0, 0.5, 1.0])
+def test_intervals_of_quantiles_hold_where_nobody_is_near(q: float) -> None:
+    """A thousand at 10 and a thousand at 90; and the ends, which nobody is beyond."""
+    values = [10] * 1000 + [90] * 1000
+    question = Quantiles(name="x", q=(q,), bounds=(0, 127), integers=True)
+    survey, rng = Survey(questions=(question,)), np.random.default_rng(6)
+    whole = total(survey, [{"x": value} for value in values])
+    truth, missed = np.quantile(values, q, method="inverted_cdf"), 0
+    for _ in range(400):
+        noisy = whole + rng.normal(0.0, 4.2, whole.size)
+        (answer,) = survey.answers(noisy, 4.2, 2000)
+        (low,), (high,) = answer.interval()
+        missed += not low <= truth <= high
+        assert 0.0 <= low <= high <= 127.0
+        assert 0.0 <= answer.value[0] <= 127.0
+    assert missed <= scipy.stats.binom.isf(ALPHA, 400, 0.05)
+
+
+def test_errors_cover_the_draw_of_records() -> None:
+    """Of clients with six, of whom four count: errors are no smaller than what is seen."""
+    tables = [{"x": [0, 0, 1, 1, 1, 1], "g": ["a"] * 6}] * 300
+    questions = (
+        Mean(name="x", range=(0, 1)),
+        Count(name="c", column="x"),
+        GroupMeans(name="g", column="x", by="g", groups=("a", "b"), range=(0, 1)),
+    )
+    survey = Survey(questions=questions, max_records=4)
+    found = [survey.answers(total(survey, tables), 1e-9, 300) for _ in range(40)]
+    for at, name in enumerate(("x", "c", "g")):
+        values = [np.atleast_1d(answers[at].value)[0] for answers in found]
+        assert np.std(values) < 1.6 * np.atleast_1d(found[0][at].standard_error)[0], name
+        assert np.std(values) > 0.0
 
 
 def test_nothing_is_said_of_what_is_nobody() -> None:
