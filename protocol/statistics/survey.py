@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -68,7 +68,8 @@ WEIGHTS: Final = ("client", "record")
 
 _LABEL: Final = b"veilsum/stats/1"
 _CLOSE: Final = 1.01
-"""Standard deviation of a sum's noise over that of the Gaussian mechanism at the same epsilon."""
+"""Standard deviation of a sum's noise over that of the Gaussian mechanism at the same epsilon; and
+the weighted error of integer weights over that of real ones."""
 MOST_CHANGE: Final = 1 << 16
 """In one place: what policies accept if they are not told otherwise."""
 _MOST_DOUBLINGS: Final = 16
@@ -377,13 +378,31 @@ def weighted(
     ]
     # The smallest weight is 1 to begin with.
     shares = [share / min(shares) for share in shares]
-    found = survey
+
+    def cost(weights: Sequence[float]) -> float:
+        """The weighted squared error, over that of the noise, but for a common factor."""
+        of = zip(survey.questions, survey.books, weights, strict=True)
+        each = [(given.get(q.name, 1.0) * q.numbers, b, weight) for q, b, weight in of]
+        change = sum(weight**2 * book.square for _, book, weight in each)
+        return change * sum(wanted / (weight * book.unit) ** 2 for wanted, book, weight in each)
+
+    best = None
     for doubling in range(_MOST_DOUBLINGS):
         weights = tuple(round(share * 2**doubling) for share in shares)
         found = dataclasses.replace(survey, weights=weights)
         if not found.linf_bound <= MOST_CHANGE:
             break
-        if noise_ratio(found, goal, fewest_honest, mechanism, errors) <= _CLOSE:
-            return found
-    valid = "larger, or fewer questions or records: no integers bring the noise close enough"
+        try:
+            close = noise_ratio(found, goal, fewest_honest, mechanism, errors) <= _CLOSE
+        except ParameterError:
+            break  # Larger integers need more noise still.
+        best = found if close else best
+        if close and cost(weights) <= _CLOSE * cost(shares):
+            break
+    if best is not None:
+        return best
+    valid = (
+        "larger; or fewer questions, or smaller max_records than "
+        f"{survey.max_records}: no noise in integers meets it as it is"
+    )
     raise ParameterError("epsilon", goal.epsilon, valid)

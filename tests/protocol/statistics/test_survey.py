@@ -91,6 +91,15 @@ def test_weights_are_those_of_the_formula() -> None:
     assert weights / weights[0] == pytest.approx(ratios / ratios[0], rel=0.01)
 
 
+def test_importance_counts_however_small_it_is() -> None:
+    """Units of means are fine enough for the noise at a weight of 1, and too coarse for this."""
+    two = Survey(questions=(MEAN, Mean(name="other", range=(0.0, 1.0))))
+    for importance in (4.0, 20.0):
+        found = weighted(two, GOAL, fewest_honest=900, importance={"other": importance})
+        low, high = found.weights
+        assert high / low == pytest.approx(importance**0.25, rel=0.1), importance
+
+
 # Of clients, with 10 % lost and 5 % colluding at epsilon 1; K = 1 as in the spec, so of one vote.
 SCALES = {
     "binomial": {200: (16, 1.0023), 1000: (32, 1.0058), 32500: (128, 1.0077)},
