@@ -597,7 +597,7 @@ class Quantiles(Question):
     """Quantiles of a number that is clipped to bounds, by counts along a tree over equal bins.
 
     Its part is `answered`. The value is that of the bin in which the quantile lies: the integer, or
-    the middle, which may be half a bin off.
+    the middle; `bias_bound` says how far off that may be.
 
     Args:
         q: in [0, 1].
@@ -692,7 +692,8 @@ class Quantiles(Question):
             reached.append(np.where(surely, math.inf, (counts - q * answered) / spread))
             if not answered > FEWEST_ERRORS * math.sqrt(found.total_variance):
                 values[-1] = math.nan
-        bias = 0.0 if self.integers and self.width == 1.0 else 0.5 * self.width
+        # The least integer of a bin, or its middle.
+        bias = self.width - 1.0 if self.integers else 0.5 * self.width
         rough = QuantileEstimate(
             np.array(values), np.zeros(len(values)), 0.0, points, np.array(reached)
         )

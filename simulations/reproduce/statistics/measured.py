@@ -43,11 +43,13 @@ def planned(survey: Survey, clients: int, epsilon: float, rounds: int = 1) -> Pl
     return PlannedSurvey.of(survey, plan)
 
 
-def whole(survey: Survey, tables: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """Return the sum without noise: float64[length]."""
+def whole(
+    survey: Survey, tables: Sequence[Mapping[str, Any]], rng: np.random.Generator
+) -> np.ndarray:
+    """Return the sum without noise: float64[length]; tokens, votes and rounding are drawn."""
     total = np.zeros(survey.length)
     for table in tables:
-        total += survey.encode(table)
+        total += survey.encode(table, rng.bytes)
     return total
 
 
@@ -57,8 +59,8 @@ def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: in
     truth = np.histogram(values, BINS, (low, high + 1.0))[0]
     question = Histogram(name="x", bins=BINS, range=(low, high + 1.0))
     ours = planned(Survey(questions=(question,)), clients, epsilon)
-    sums = whole(ours.survey, [{"x": value} for value in values])
-    deviation, rng = ours.deviation(clients), np.random.default_rng(seed + 1)
+    rng = np.random.default_rng([seed, clients, round(100 * epsilon)])
+    sums, deviation = whole(ours.survey, [{"x": v} for v in values], rng), ours.deviation(clients)
     sigma = noise_multiplier_for_epsilon(epsilon, DELTA, 1)
     odds = 1.0 / (1.0 + math.exp(epsilon))  # of a one that is none
 
@@ -102,7 +104,7 @@ def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) ->
 
     def asked(question: Question, value_of: Callable[[Answer], float]) -> list[float]:
         ours = planned(Survey(questions=(question,)), clients, epsilon)
-        sums, deviation = whole(ours.survey, tables), ours.deviation(clients)
+        sums, deviation = whole(ours.survey, tables, rng), ours.deviation(clients)
         found = []
         for _ in range(repeats):
             noisy = sums + rng.normal(0.0, deviation, sums.size)
@@ -113,14 +115,16 @@ def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) ->
         below = np.cumsum(answer.value)
         return float(tree.points[int(np.argmax(below >= 0.5 * clients))])
 
+    # Half of those below less those above: of two cells, in one of so many equal rounds.
+    steps = math.ceil(math.log2((high - low + 1.0) / tree.width))
+    half = planned(Survey(questions=(Count(name="x"),)), clients, epsilon, steps)
+    of_count = half.deviation(clients) / half.survey.weights[0] / math.sqrt(2.0)
+
     def searched() -> float:
         start, end = low, high + 1.0
-        steps = math.ceil(math.log2((high - low + 1.0) / tree.width))
         for _ in range(steps):
             middle = 0.5 * (start + end)
-            # Half and half: a count of three cells, in one of so many equal rounds.
-            noise = rng.normal(0.0, math.sqrt(steps) * sigma)
-            below = np.searchsorted(order, middle, "left") + noise
+            below = np.searchsorted(order, middle, "left") + rng.normal(0.0, of_count)
             start, end = (start, middle) if below >= 0.5 * clients else (middle, end)
         return start
 
@@ -145,7 +149,7 @@ def items(source: str, epsilon: float, votes: int, seed: int) -> list[Any]:
 
         def ask(survey: Survey, share: float) -> list[Answer]:
             ours = PlannedSurvey.of(survey, plan, share=share)
-            sums, deviation = whole(ours.survey, tables), ours.deviation(clients)
+            sums, deviation = whole(ours.survey, tables, rng), ours.deviation(clients)
             noisy = sums + rng.normal(0.0, deviation, sums.size)
             return ours.survey.answers(noisy, deviation, clients)
 
@@ -204,14 +208,14 @@ def coverage(source: str, clients: int, epsilon: float, repeats: int, seed: int)
         mine, said = labels[chosen], scores[chosen]
         truths["evaluation", ""] = roc_auc_score(mine, said)
         truths["evaluation", "accuracy"] = np.mean((said >= 0.5) == (mine == 1))
-    rng, rows = np.random.default_rng(seed + 1), []
+    rng, rows = np.random.default_rng([seed, clients, round(100 * epsilon), 1]), []
     for question in questions:
         ours = planned(Survey(questions=(question,)), clients, epsilon)
         deviation, asked = ours.deviation(clients), [k for k in truths if k[0] == question.name]
         tallies = {each: [0, 0, 0] for each in asked}
         for number in range(repeats):
             if number % 50 == 0:  # rounding is drawn anew
-                sums = whole(ours.survey, tables)
+                sums = whole(ours.survey, tables, rng)
             noisy = sums + rng.normal(0.0, deviation, sums.size)
             (answer,) = ours.survey.answers(noisy, deviation, clients)
             for each in asked:
