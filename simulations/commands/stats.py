@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 stats_app = typer.Typer(
     no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
     help="Private statistics of clients: what to expect, the answers, and pictures of them.",
 )
 
