@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dp import FourEpsilons, Ledger
 from protocol.exchange.aggregators import Aggregator
 from protocol.exchange.stages import RoundOutcome
@@ -19,6 +22,7 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.parameters import RoundParameters
 from protocol.round.pipeline import Pipeline
+from protocol.round.setup import RoundEncoding
 from protocol.statistics.answers import Answer
 from protocol.statistics.survey import Survey, weighted
 from protocol.training.charged_sums import ChargedSums
@@ -106,6 +110,34 @@ class PlannedSurvey:
             linf_bound=self.survey.linf_bound,
         )
 
+    def setup(
+        self, sums: ChargedSums, cohort: Sequence[bytes], digest: bytes | None = None
+    ) -> RoundEncoding:
+        """The next of these sums, as the survey's round; nothing is announced or charged yet.
+
+        Args:
+            digest: that the round is bound to; the survey's if left out.
+        """
+        return sums.setup(
+            SketchSpec.identity(self.survey.length),
+            cohort,
+            self.survey.digest if digest is None else digest,
+            goal=self.goal,
+            linf_bound=self.survey.linf_bound,
+        )
+
+    @property
+    def notes(self) -> Notes:
+        """What the ledger is told of it."""
+        return {"survey": self.survey.digest.hex(), "questions": len(self.survey.questions)}
+
+    def read(self, setup: RoundEncoding, outcome: RoundOutcome) -> list[Answer]:
+        """What the sum of its round says."""
+        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
+        clients = release.survivors
+        total, deviation = release.mean_sketch * clients, math.sqrt(release.noise_variance)
+        return self.survey.answers(total, deviation * clients, clients)
+
     def deviation(self, survivors: int) -> float:
         """Standard deviation of the noise in each place of a sum, all of it left in."""
         each = self.parameters.mechanism.variance + self.plan.scheme.ERROR_VARIANCE
@@ -159,23 +191,10 @@ def ask(
     """
     survey = planned.survey
     sums = ChargedSums(planned.plan, aggregator, ledger, rand(SESSION_ID_BYTES), rand=rand)
-    setup = sums.setup(
-        SketchSpec.identity(survey.length),
-        cohort,
-        survey.digest,
-        goal=planned.goal,
-        linf_bound=survey.linf_bound,
-    )
-    notes: Notes = {"survey": survey.digest.hex(), "questions": len(survey.questions)}
-    outcome = sums.run(
-        setup, sums.attempts, lambda index: survey.encode(tables(index), rand), dropouts, notes
-    )
-    release = Pipeline(setup).decode(outcome.total, outcome.surplus)
-    clients = release.survivors
-    return Surveyed(
-        answers=survey.answers(
-            release.mean_sketch * clients, math.sqrt(release.noise_variance) * clients, clients
-        ),
-        epsilons=sums.epsilons(),
-        outcome=outcome,
-    )
+    setup = planned.setup(sums, cohort)
+
+    def answers(index: int) -> NDArray[np.int64]:
+        return survey.encode(tables(index), rand)
+
+    outcome = sums.run(setup, sums.attempts, answers, dropouts, planned.notes)
+    return Surveyed(answers=planned.read(setup, outcome), epsilons=sums.epsilons(), outcome=outcome)

@@ -140,10 +140,7 @@ def take_tuples(question: Question, *names: str) -> None:
     for name in names:
         value = getattr(question, name)
         value = value.tolist() if hasattr(value, "tolist") else value
-        if isinstance(value, list):
-            object.__setattr__(question, name, tuple(value))
-        elif value is not getattr(question, name):
-            object.__setattr__(question, name, value)
+        object.__setattr__(question, name, tuple(value) if isinstance(value, list) else value)
 
 
 def _check_range(name: str, value: object) -> None:

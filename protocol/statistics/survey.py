@@ -83,7 +83,7 @@ _UNREADABLE: Final = (
 
 def uniforms(rand: Rand) -> Uniform:
     """Secret uniform numbers, of 53 bits."""
-    return lambda: int.from_bytes(rand(8)) / (1 << 11) * 2.0**-53 % 1.0
+    return lambda: (int.from_bytes(rand(8)) >> 11) * 2.0**-53
 
 
 @dataclass(frozen=True, kw_only=True)
