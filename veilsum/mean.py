@@ -110,18 +110,8 @@ def private_mean(
     if not isinstance(compression, int | float) or not compression >= 1.0:
         raise ParameterError("compression", compression, "at least 1, where nothing is compressed")
     count, dimension = rows.shape
-    choices: dict[str, Any] = {
-        "tolerated_dropouts": count // 10,
-        "tolerated_colluders": count // 20,
-        **plan,
-    }
-    chosen = TrainingPlan(
-        goal=PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds),
-        cohort=count,
-        clip_l2=clip_l2,
-        scheme=scheme_of(scheme),
-        **choices,
-    )
+    goal = PrivacyGoal(epsilon=epsilon, delta=delta, rounds=rounds)
+    chosen = plan_of(count, goal, clip_l2, scheme, plan)
     if count < FEW:
         warnings.warn(
             f"{count} clients: with so few, each knows nearly as much about the others as the sum "
@@ -154,6 +144,20 @@ def private_mean(
         survivors=release.survivors,
         shortened=shortened,
         bytes_sent=result.outcome.bytes_per_survivor(),
+    )
+
+
+def plan_of(
+    count: int, goal: PrivacyGoal, clip_l2: float, scheme: str | Scheme, plan: Mapping[str, Any]
+) -> TrainingPlan:
+    """The plan of a call for so many clients: a tenth may be lost, a twentieth may collude."""
+    choices: dict[str, Any] = {
+        "tolerated_dropouts": count // 10,
+        "tolerated_colluders": count // 20,
+        **plan,
+    }
+    return TrainingPlan(
+        goal=goal, cohort=count, clip_l2=clip_l2, scheme=scheme_of(scheme), **choices
     )
 
 

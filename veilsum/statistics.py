@@ -34,7 +34,7 @@ from protocol.statistics.questions import (
 from protocol.statistics.survey import Survey
 from protocol.statistics.top import listed, open_rounds, opened
 from secagg import ParameterError
-from veilsum.mean import people_of, scheme_of
+from veilsum.mean import people_of, plan_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -174,12 +174,7 @@ def _plan(
     """The plan of a call; its clip follows from the survey."""
     if clients < 2:
         raise ParameterError("clients", f"{clients} of them", "at least two")
-    choices: dict[str, Any] = {
-        "tolerated_dropouts": clients // 10,
-        "tolerated_colluders": clients // 20,
-        **plan,
-    }
-    return TrainingPlan(goal=goal, cohort=clients, clip_l2=1.0, scheme=scheme_of(scheme), **choices)
+    return plan_of(clients, goal, 1.0, scheme, plan)
 
 
 def _goal(
