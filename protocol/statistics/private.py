@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dp import FourEpsilons, Ledger
-from protocol.exchange.aggregators import Aggregator
+from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal, round_goal
 from protocol.planning.training_plan import TrainingPlan
@@ -39,6 +39,8 @@ SHARE = Range(0, 1, "(]")
 
 Tables = Callable[[int], Mapping[str, Any]]
 """A client's table by its index in the cohort: columns by name."""
+
+RandOf = Callable[[int], Rand]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,12 +118,14 @@ class PlannedSurvey:
         """The next of these sums, as the survey's round; nothing is announced or charged yet.
 
         Args:
+            sums: of a plan that differs in its clip at most.
             digest: that the round is bound to; the survey's if left out.
         """
         return sums.setup(
             SketchSpec.identity(self.survey.length),
             cohort,
             self.survey.digest if digest is None else digest,
+            clip_l2=self.survey.l2_bound,
             goal=self.goal,
             linf_bound=self.survey.linf_bound,
         )
@@ -162,12 +166,70 @@ class Surveyed:
     Attributes:
         answers: in the order of the questions.
         epsilons: spent so far by the client that spent most.
+        setup: the public parameters.
         outcome: survivors and bytes.
     """
 
     answers: list[Answer]
     epsilons: FourEpsilons
+    setup: RoundEncoding
     outcome: RoundOutcome
+
+    @property
+    def number(self) -> int:
+        """Of the round in its session."""
+        return self.setup.context.round_number
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurveySum:
+    """The round of a survey, as the next sum of a session. Methods raise as `PrivateTraining`'s."""
+
+    planned: PlannedSurvey
+    sums: ChargedSums
+
+    def next_setup(self, cohort: Sequence[bytes], digest: bytes | None = None) -> RoundEncoding:
+        """As `PlannedSurvey.setup` says."""
+        return self.planned.setup(self.sums, cohort, digest)
+
+    def run_setup(
+        self,
+        setup: RoundEncoding,
+        updates: UpdateSource = own_updates,
+        dropouts: Dropouts = NOBODY,
+        notes: Notes | None = None,
+    ) -> Surveyed:
+        """Play it, and read what the sum says.
+
+        Args:
+            updates: a client's answers by its index, int64[length]; none of clients elsewhere.
+        """
+        notes = {**(notes or {}), **self.planned.notes}
+        outcome = self.sums.run(setup, self.sums.attempts, updates, dropouts, notes)
+        answers, epsilons = self.planned.read(setup, outcome), self.sums.epsilons()
+        return Surveyed(answers=answers, epsilons=epsilons, setup=setup, outcome=outcome)
+
+    def ask(
+        self,
+        cohort: Sequence[bytes],
+        tables: Tables,
+        dropouts: Dropouts = NOBODY,
+        rand: RandOf = lambda _: os_random,
+        notes: Notes | None = None,
+    ) -> Surveyed:
+        """Run it for clients whose data are here.
+
+        Args:
+            cohort: identity keys, in the order of their indices; a person has one in all rounds.
+            tables: a client's data, asked for when its turn comes. What is wrong in them never
+                raises.
+            rand: secret, of a client: draws the records that stand for it.
+        """
+
+        def answers(index: int) -> NDArray[np.int64]:
+            return self.planned.survey.encode(tables(index), rand(index))
+
+        return self.run_setup(self.next_setup(cohort), answers, dropouts, notes)
 
 
 def ask(
@@ -177,24 +239,7 @@ def ask(
     cohort: Sequence[bytes],
     tables: Tables,
     dropouts: Dropouts = NOBODY,
-    rand: Rand = os_random,
 ) -> Surveyed:
-    """Run the round of a survey, charged on a ledger.
-
-    Args:
-        cohort: identity keys, in the order of their indices; a person has one in all rounds.
-        tables: a client's data, asked for when its turn comes. What is wrong in them never raises.
-        rand: secret; draws tokens, rounds, and the round's public seed.
-
-    Raises:
-        As `PrivateTraining.run_round`.
-    """
-    survey = planned.survey
-    sums = ChargedSums(planned.plan, aggregator, ledger, rand(SESSION_ID_BYTES), rand=rand)
-    setup = planned.setup(sums, cohort)
-
-    def answers(index: int) -> NDArray[np.int64]:
-        return survey.encode(tables(index), rand)
-
-    outcome = sums.run(setup, sums.attempts, answers, dropouts, planned.notes)
-    return Surveyed(answers=planned.read(setup, outcome), epsilons=sums.epsilons(), outcome=outcome)
+    """Run a survey in a session of its own, charged on a ledger; as `SurveySum.ask` says."""
+    sums = ChargedSums(planned.plan, aggregator, ledger, os_random(SESSION_ID_BYTES))
+    return SurveySum(planned, sums).ask(cohort, tables, dropouts)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Protocol, TypeVar
 
 from dp import FourEpsilons, Ledger
 from dp.accounting import reserved_accountant
@@ -32,6 +33,19 @@ from sketch import SketchSpec
 MOST_DRAWS = 32
 """Draws in a row with too few candidates; so many are no bad luck but a wrong plan, or nobody is
 there."""
+
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Sums(Protocol[R_co]):
+    """Rounds of one kind for clients elsewhere: of a `PrivateTraining`, or of a `SurveySum`."""
+
+    def next_setup(self, cohort: Sequence[bytes], model_digest: bytes, /) -> RoundEncoding:
+        """The next round; nothing is announced or charged yet."""
+
+    def run_setup(self, setup: RoundEncoding, *, notes: Notes | None = None) -> R_co:
+        """Play the round, which is charged before it is released."""
 
 
 class ChargedSums:
@@ -111,13 +125,13 @@ class ChargedSums:
 
         Args:
             model_digest: 32-byte hash of what is sent to the cohort for this sum.
-            linf_bound: of integers; see `OfRound`.
+            linf_bound: of integers, whose clip is no update's; see `OfRound`.
         """
         plan = self._plan
         if len(cohort) != plan.cohort:
             raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
-        # Written so that NaN fails the test.
-        if clip_l2 is not None and not clip_l2 <= plan.clip_l2:
+        # Written so that NaN fails the test. Integers have a clip of their own.
+        if clip_l2 is not None and linf_bound is None and not clip_l2 <= plan.clip_l2:
             raise ParameterError("clip_l2", clip_l2, f"at most {plan.clip_l2}, as planned")
         session = self._session_id
         parameters = plan.calibrate(

@@ -88,6 +88,7 @@ class PrivateTraining:
             releases the very same event under the same number: see `Records`.
         rand: source of public seeds; leave it alone except to run an interrupted round again.
         clock: tells unix seconds; needed if the plan's rounds expire, and only then.
+        together: sums between two states that are kept: a round, and a survey behind it.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or a clock is missing.
@@ -103,6 +104,7 @@ class PrivateTraining:
         state: TrainingState | None = None,
         rand: Rand = os_random,
         clock: UnixClock | None = None,
+        together: int = 1,
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
@@ -117,6 +119,7 @@ class PrivateTraining:
             state.session_id,
             state.attempts,
             rand,
+            together,
             clock=clock,
             opened=state.opened,
         )
@@ -128,6 +131,11 @@ class PrivateTraining:
     def goal(self) -> PrivacyGoal:
         """What every client is promised."""
         return self._goal
+
+    @property
+    def sums(self) -> ChargedSums:
+        """Of the session: others, such as surveys, may come between two rounds."""
+        return self._sums
 
     @property
     def clip_l2(self) -> float:

@@ -74,6 +74,20 @@ def network_command(
         bool,
         typer.Option("--allow-queries-in-the-clear", help="Answers to queries leave as they are."),
     ] = False,
+    evaluation: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Digest of a private evaluation that clients answer, as the server logs it; may "
+            "be repeated."
+        ),
+    ] = None,
+    allow_declared_evaluation: Annotated[
+        bool,
+        typer.Option(
+            "--allow-declared-evaluation",
+            help="Clients answer the private evaluation that a run's configuration declares.",
+        ),
+    ] = False,
 ) -> None:
     """Make all folders of a test network in one place, and print where the registry is.
 
@@ -102,6 +116,8 @@ def network_command(
         "lifetime_seconds": lifetime_seconds,
         "allow_evaluation_in_the_clear": allow_evaluation_in_the_clear,
         "allow_queries_in_the_clear": allow_queries_in_the_clear,
+        "evaluations": evaluation or [],
+        "allow_declared_evaluation": allow_declared_evaluation,
         "pairwise": {} if committee is None else None,
     }
     if committee is not None:

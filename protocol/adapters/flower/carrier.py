@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from protocol.adapters.flower.digest import bound_digest
+from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.flower.record import (
     KEY,
     SURVEYED,

@@ -35,14 +35,11 @@ from flwr.app import (
 )
 from numpy.typing import NDArray
 
-from protocol.adapters.flower.answering import (
-    accepted,
-    answered,
-    policy_of,
-)
+from protocol.adapters.evaluation import bound_digest, policy_of
+from protocol.adapters.flower.answering import allowed, answered
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
-from protocol.adapters.flower.digest import bound_digest, in_order, input_digest
+from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
@@ -176,7 +173,7 @@ def _survey(
     kind = category(message.metadata.message_type)
     if kind != MessageType.EVALUATE or request.step not in SURVEYED:
         return None
-    return accepted(request.survey, home.rules, context.run_config)
+    return allowed(request.survey, home.rules, context.run_config)
 
 
 def _party(home: ClientHome, context: Context, policy: ClientPolicy) -> Party:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from flwr.serverapp import Grid
 
+from protocol.adapters.evaluation import EVALUATION_KEY, RECORDS_KEY
 from protocol.adapters.flower.errors import TooFewNodesError
-from protocol.adapters.flower.evaluation import EVALUATION_KEY, RECORDS_KEY
 from protocol.adapters.flower.places import known_clients
 from protocol.adapters.flower.remedy import DEPLOYMENT, EXAMPLE, SIMULATION_KEY
 from protocol.adapters.flower.settings import (

@@ -20,12 +20,10 @@ from typing import Any
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from protocol.adapters.named_arrays import add_array
-from protocol.statistics.survey import Survey
 from secagg import ParameterError
 from secagg.tags import encode_parts
 
 _LABEL = b"veilsum/flower/training input/2"
-_EVALUATION = b"veilsum/flower/evaluation/1"
 
 
 def input_digest(
@@ -38,16 +36,6 @@ def input_digest(
         hasher.update(encode_parts(b"record", name.encode(), type(record).__name__.encode()))
         _add(hasher, record)
     return hasher.digest()
-
-
-def bound_digest(seen: bytes, survey: Survey | None) -> bytes:
-    """What a round is bound to: the hash of what the app sees, and the survey's if it has one.
-
-    So no round that was joined as an evaluation can go on as training, nor the other way round.
-    """
-    if survey is None:
-        return seen
-    return hashlib.sha256(encode_parts(_EVALUATION, seen, survey.digest)).digest()
 
 
 def in_order(run_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from dp import Ledger, LedgerError
+from protocol.adapters.evaluation import metrics_of
 from protocol.adapters.flower.carrier import Job, Patience, Post
 from protocol.adapters.flower.clear import EVALUATION, QUERIES, in_the_clear, permission
 from protocol.adapters.flower.client import only_arrays
@@ -41,7 +42,6 @@ from protocol.adapters.flower.errors import (
     TooFewNodesError,
     by_reason,
 )
-from protocol.adapters.flower.evaluation import metrics_of
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import KEY, category

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from flwr.app import ArrayRecord
@@ -15,7 +15,6 @@ from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.carrier import Carrier, Job, Patience, Post
 from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by_reason
 from protocol.adapters.flower.nodes import NodeBook
-from protocol.adapters.flower.sums import Asked, Sums, SurveySum
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.errors import ConfigurationError
@@ -24,9 +23,9 @@ from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
 from protocol.schemes.scheme import KeyHolders
 from protocol.statistics.answers import Answer
-from protocol.statistics.private import PlannedSurvey
-from protocol.training.charged_sums import ChargedSums
-from protocol.training.private import PrivateTraining, RoundResult, TrainingState
+from protocol.statistics.private import PlannedSurvey, Surveyed, SurveySum
+from protocol.training.charged_sums import Sums
+from protocol.training.private import PrivateTraining, RoundResult
 from secagg import OpeningFailedError, RemoteProtocolError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
 from sketch.controllers import Controller
@@ -39,7 +38,7 @@ class RoundReport:
     """What is known of a finished round, and may be told to anybody.
 
     Attributes:
-        number: of finished rounds before it.
+        number: of finished rounds before it; of an evaluation, in the session.
         survivors: clients in the mean.
         cohort: clients that the round was made for, away or not.
         lost: why, by node; a client that was away has no node.
@@ -114,7 +113,6 @@ class SecureRounds:
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
-        self._evaluations = 0
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
@@ -142,25 +140,9 @@ class SecureRounds:
         It is the next round of the training's session, which members' sealing keys are for; so
         training goes on behind it, whatever becomes of it.
         """
-        layout, training = self._trainer(arrays)
-        state = training.state
-        sums = ChargedSums(
-            planned.plan,
-            self._aggregator,
-            self._ledger,
-            state.session_id,
-            state.attempts,
-            clock=self._clock.unix,
-            opened=state.opened,
-        )
-        try:
-            survey_sum = SurveySum(planned, sums, self._evaluations)
-            asked, lost, trips = self._played(survey_sum, job, nodes, seconds)
-        finally:
-            behind = replace(state, attempts=sums.attempts, opened=sums.opened)
-            self._training = layout, self._new_training(layout, behind)
-        self._evaluations += 1
-        return asked.answers, _report(asked, "an evaluation, as declared", lost, trips)
+        survey = SurveySum(planned, self._trainer(arrays)[1].sums)
+        done, lost, trips = self._played(survey, job, nodes, seconds)
+        return done.answers, _report(done, "an evaluation, as declared", lost, trips)
 
     def _played(
         self, sums: Sums[R], job: Job, nodes: Sequence[int], seconds: float
@@ -245,22 +227,21 @@ class SecureRounds:
     def _trainer(self, record: ArrayRecord) -> tuple[Layout, PrivateTraining]:
         if self._training is None:
             layout = Layout.of(record)
-            self._training = layout, self._new_training(layout)
+            self._training = (
+                layout,
+                PrivateTraining(
+                    self._plan,
+                    layout.dimension,
+                    self._controller,
+                    self._aggregator,
+                    self._ledger,
+                    clock=self._clock.unix,
+                ),
+            )
             if self._holders is not None:
                 session_id = self._training[1].state.session_id
                 self._book.sealing = SealingBook(session_id, self._clock.unix)
         return self._training
-
-    def _new_training(self, layout: Layout, state: TrainingState | None = None) -> PrivateTraining:
-        return PrivateTraining(
-            self._plan,
-            layout.dimension,
-            self._controller,
-            self._aggregator,
-            self._ledger,
-            state,
-            clock=self._clock.unix,
-        )
 
     def _cohort(self, known: Collection[bytes]) -> list[bytes]:
         """As many identities as planned.
@@ -279,7 +260,7 @@ class SecureRounds:
 
 
 def _report(
-    result: RoundResult | Asked, why: str, lost: Mapping[int, str], exchanges: int
+    result: RoundResult | Surveyed, why: str, lost: Mapping[int, str], exchanges: int
 ) -> RoundReport:
     sketch = result.setup.parameters.sketch
     return RoundReport(

@@ -14,8 +14,14 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from protocol.adapters.evaluation import (
+    EVALUATION_KEY,
+    RECORDS,
+    RECORDS_KEY,
+    planned_survey,
+    survey_of,
+)
 from protocol.adapters.flower.errors import SettingsError
-from protocol.adapters.flower.evaluation import EVALUATION_KEY, RECORDS, RECORDS_KEY, survey_of
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.errors import ConfigurationError
@@ -34,7 +40,6 @@ from protocol.schemes import SCHEMES, Pairwise
 from protocol.statistics.codebooks import MOST_TOKENS
 from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.survey import Survey
-from secagg import ParameterError
 from secagg.checks import whole
 from sketch.controllers import Controller
 
@@ -114,11 +119,9 @@ class FlowerSettings(PlanTables):
         """
         survey = self.survey()
         try:
-            return PlannedSurvey.of(survey, plan) if survey else None
-        except ParameterError as error:
-            problem = f"{error.argument} = {error.value}"
-            found = ConfigurationError(EVALUATION_KEY, problem, error.valid)
-            raise SettingsError([_named(found)]) from None
+            return planned_survey(survey, plan) if survey else None
+        except ConfigurationError as error:
+            raise SettingsError([_named(error)]) from None
 
     def controller(self) -> Controller:
         """What chooses the sketch of each round."""

@@ -12,29 +12,31 @@ import hashlib
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.adapters.nvflare.messages import Assignment, OneShotTask, Step
+from protocol.adapters.evaluation import accepted, bound_digest, policy_of
+from protocol.adapters.nvflare.messages import SURVEYED, Assignment, Incoming, OneShotTask, Step
 from protocol.adapters.nvflare.site import Site
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import PolicyError
 from protocol.exchange.remote import MESSAGE
 from protocol.round.losses import Stage
-from protocol.round.setup import RoundSetup
+from protocol.round.setup import RoundEncoding, RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
+from protocol.statistics.survey import Survey
 from secagg.storage import TokenFolder, write_private
 
-Received = Callable[[], Assignment]
-"""Reads the model in the task that is being answered."""
+Received = Callable[[Survey | None], Assignment]
+"""Reads the model in the task that is being answered; for a survey, if it asks one."""
 Train = Callable[[Assignment], NDArray[Any]]
-"""Trains, and returns the update: float32|float64[d]."""
+"""Trains, and returns the update, float32|float64[d]; or evaluates, and returns int64[length]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class ClientRounds:
 
     def __init__(self, site: Site, name: str, train: Train) -> None:
         folder, policy = site.client(name), site.policy
+        self._site = site
         keys = TokenFolder(folder / "round" / "keys")
         self._party = Party(
             identity=site.identity(name),
@@ -97,44 +100,61 @@ class ClientRounds:
         self._history.close()
         self._signed.close()
 
-    def answer(self, step: Step, message: bytes, digest: bytes, received: Received) -> bytes:
+    def answer(self, step: Step, came: Incoming, received: Received) -> bytes:
         """What to send back, or an error if we left the round.
 
         A task may be delivered again if the server has not got its result. Only the very same bytes
         are sent again: a second answer to one message could give secrets away.
         """
         self.expire()
-        task = hashlib.sha256(f"{step} ".encode() + message).digest()
+        task = hashlib.sha256(f"{step} ".encode() + came.message).digest()
         if self._answered is None or self._answered[0] != task:
-            self._answered = task, self._first_answer(step, message, digest, received)
+            self._answered = task, self._first_answer(step, came, received)
         return self._answered[1]
 
-    def _first_answer(self, step: Step, message: bytes, digest: bytes, received: Received) -> bytes:
+    def _first_answer(self, step: Step, came: Incoming, received: Received) -> bytes:
+        if step is OneShotTask.KEYS:
+            return MESSAGE + self._one_shot.key(came.message)
+        survey = self._survey(came.survey) if came.survey and step in SURVEYED else None
+        party = self._party
+        if survey is not None:
+            party = replace(party, policy=policy_of(party.policy, survey))
+        received_for = partial(received, survey)
         if isinstance(step, Stage):
-            return self._party.stage(
-                message,
-                digest,
-                partial(self._update, received),
+            return party.stage(
+                came.message,
+                bound_digest(came.seen, survey),
+                partial(self._update, received_for),
                 self._history,
                 begins=step is Stage.ADVERTISE,
             )
-        if step is OneShotTask.KEYS:
-            return MESSAGE + self._one_shot.key(message)
+        one_shot = replace(self._one_shot, party=party)
         if step is OneShotTask.UPLOAD:
-            assignment = received()
-            return self._one_shot.upload(
-                message,
-                assignment.digest(),
-                lambda _: self._train(assignment),
+            assignment = received_for()
+            return one_shot.upload(
+                came.message,
+                assignment.digest,
+                partial(self._made, assignment),
                 lambda: nullcontext(self._history),
             )
-        return self._one_shot.as_member(message, self._signed, begins=step is OneShotTask.CHECK)
+        begins = step is OneShotTask.CHECK
+        return one_shot.as_member(came.message, self._signed, begins=begins)
 
-    def _update(self, received: Received, setup: RoundSetup) -> NDArray[Any]:
+    def _survey(self, written: bytes) -> Survey:
+        """What an evaluation asks, if it is what was agreed to."""
+        declared = self._site.agreement.survey()
+        return accepted(written, declared, "what agreement.toml declares" if declared else "")
+
+    def _update(self, received: Callable[[], Assignment], setup: RoundSetup) -> NDArray[Any]:
         """Train on the model that came, if it is the one that all others announced keys for."""
-        assignment = received()
-        announced = setup.parameters.model_digest
-        if assignment.digest() != announced:
+        assignment, announced = received(), setup.parameters.model_digest
+        if assignment.digest != announced:
             valid = f"{announced.hex()}, as it was announced"
-            raise PolicyError("model", assignment.digest().hex(), valid)
+            raise PolicyError("model", assignment.digest.hex(), valid)
+        return self._made(assignment, setup)
+
+    def _made(self, assignment: Assignment, setup: RoundEncoding) -> NDArray[Any]:
+        """What goes into the sum."""
+        if assignment.survey is not None:
+            assignment.survey.check(setup.parameters)
         return self._train(assignment)

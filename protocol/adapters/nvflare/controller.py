@@ -1,20 +1,20 @@
 """The server's controller: federated averaging in which the server sees noisy sums only.
 
 It takes the place of NVFlare's `FedAvg`: same model, same persistor, same events. The mean is over
-clients, not over samples: a count of samples is private, and so is its weight.
+clients, not over samples: a count of samples is private, and so is its weight. Where an evaluation
+was agreed to, a job may have clients evaluate its models, in rounds of the same kind.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from secrets import SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.app_constant import AppConstants
@@ -22,6 +22,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.workflows.model_controller import ModelController
 
 from dp import Ledger
+from protocol.adapters.evaluation import metrics_of, planned_survey
 from protocol.adapters.nvflare.exchange import Answer, TaskExchange
 from protocol.adapters.nvflare.messages import (
     TASK_OF_MEMBERS,
@@ -43,6 +44,9 @@ from protocol.planning.configuration import Sketch, parse
 from protocol.round.losses import Stage
 from protocol.round.setup import RoundEncoding
 from protocol.schemes.scheme import Answers, KeyHolders
+from protocol.statistics.private import Surveyed, SurveySum
+from protocol.statistics.survey import Survey
+from protocol.training.charged_sums import Sums
 from protocol.training.private import PrivateTraining, RoundResult
 from secagg import (
     LocalProtocolError,
@@ -52,19 +56,21 @@ from secagg import (
 )
 from secagg.oneshot.committee import Member
 
+R = TypeVar("R")
+
 META = "veilsum"
 """Of a model's meta data: what is public about the round that made it."""
 
 
 class PrivateAveraging(ModelController):
-    """Workflow: `num_rounds` private means, each added to the model and saved.
+    """Workflow: `num_rounds` private means, each added to the model, evaluated and saved.
 
     Privacy and cohort are those of the site's agreement (`protocol.adapters.nvflare.site`), which
     clients hold as well; the job adds what needs no trust. Who is missing when a stage's time is up
     is lost, so no round takes longer than its timeouts together.
 
     Args:
-        num_rounds: at most as many as agreed.
+        num_rounds: of training; with those of evaluations at most as many as agreed.
         sketch: the compression, as in the table `sketch` of a configuration; none if left out.
         learning_rate: the mean update is multiplied with it.
         stage_timeout: seconds for each message that needs no training, the start of a client's
@@ -73,6 +79,7 @@ class PrivateAveraging(ModelController):
         failed_rounds: rounds in a row that may fail before the job ends with an error.
         persistor_id: component that loads and saves the model.
         task_check_period: seconds between two looks of NVFlare at its tasks.
+        evaluate_every: clients evaluate the model after every so many rounds; never, if left out.
     """
 
     def __init__(
@@ -85,13 +92,18 @@ class PrivateAveraging(ModelController):
         failed_rounds: int = 3,
         persistor_id: str = AppConstants.DEFAULT_PERSISTOR_ID,
         task_check_period: float = 0.2,
+        evaluate_every: int = 0,
     ) -> None:
         super().__init__(persistor_id=persistor_id, task_check_period=task_check_period)
         for name, value in (("stage_timeout", stage_timeout), ("train_timeout", train_timeout)):
             # NVFlare takes 0 for "wait without an end".
             if (name, value) != ("stage_timeout", None) and (type(value) is not int or value < 1):
                 raise ConfigurationError(name, f"value {value!r}", "whole seconds, at least 1")
+        if type(evaluate_every) is not int or evaluate_every < 0:
+            valid = "a whole number of rounds; 0 for never"
+            raise ConfigurationError("evaluate_every", f"value {evaluate_every!r}", valid)
         self.num_rounds = num_rounds
+        self.evaluate_every = evaluate_every
         self.sketch = sketch
         self.learning_rate = learning_rate
         self.stage_timeout = stage_timeout
@@ -109,9 +121,7 @@ class PrivateAveraging(ModelController):
         """The whole job; what it raises ends the job, with its message in the server's log."""
         site = Site.of(self.fl_ctx)
         agreement = site.agreement
-        if not 1 <= self.num_rounds <= agreement.rounds:
-            valid = f"1 .. {agreement.rounds}, as agreed"
-            raise ConfigurationError("num_rounds", f"value {self.num_rounds}", valid)
+        self._check_rounds(agreement)
         waits = (len(Stage) - 1) * self._timeout(Stage.SHARE) + self.train_timeout
         if 0 < agreement.lifetime_seconds < waits:
             problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
@@ -121,6 +131,8 @@ class PrivateAveraging(ModelController):
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
         plan, named = agreement.plan, site.committee
+        survey = agreement.survey() if self.evaluate_every else None
+        planned = planned_survey(survey, plan) if survey is not None else None
         self._named = [named[name] for name in sorted(named)]
         self._holders = plan.scheme.key_holders(plan, self._named, site.registry.values())
         with Ledger.open(site.ledger, recover=True) as ledger:
@@ -136,8 +148,15 @@ class PrivateAveraging(ModelController):
             for number in range(self.num_rounds):
                 self.fl_ctx.set_prop(AppConstants.CURRENT_ROUND, number, private=True, sticky=False)
                 self.event(AppEventType.ROUND_STARTED)
-                model = self._round(training, site, model, number)
-                self.save_model(model)
+                result, clients = self._played(training, training, site, model, number)
+                model = self._stepped(model, result, clients)
+                try:
+                    if planned is not None and (number + 1) % self.evaluate_every == 0:
+                        asked = SurveySum(planned, training.sums)
+                        done, _ = self._played(training, asked, site, model, number, planned.survey)
+                        model = self._evaluated(model, planned.survey, done)
+                finally:  # the model is paid for, whatever becomes of its evaluation
+                    self.save_model(model)
                 self.event(AppEventType.ROUND_DONE)
 
     def _check_dimension(self, model: FLModel, agreement: Agreement) -> None:
@@ -146,43 +165,61 @@ class PrivateAveraging(ModelController):
             problem = f"the agreement says {agreement.dimension}, and the model has {dimension}"
             raise ConfigurationError("dimension", problem, "the number of values that are averaged")
 
-    def _round(self, training: PrivateTraining, site: Site, model: FLModel, number: int) -> FLModel:
-        """One round, tried again with a new cohort as often as a failure is tolerated."""
+    def _check_rounds(self, agreement: Agreement) -> None:
+        every = self.evaluate_every
+        if every and agreement.survey() is None:
+            valid = "0, because the agreement has no table evaluation"
+            raise ConfigurationError("evaluate_every", f"value {every}", valid)
+        evaluations = self.num_rounds // every if every else 0
+        if not 1 <= self.num_rounds <= agreement.rounds - evaluations:
+            problem = f"value {self.num_rounds}"
+            if evaluations:
+                problem += f", and {evaluations} evaluations"
+            valid = f"1 .. {agreement.rounds} rounds together, as agreed"
+            raise ConfigurationError("num_rounds", problem, valid)
+
+    def _played(
+        self,
+        training: PrivateTraining,
+        sums: Sums[R],
+        site: Site,
+        model: FLModel,
+        number: int,
+        survey: Survey | None = None,
+    ) -> tuple[R, list[str]]:
+        """One of these sums, with its cohort: it is tried again with a new one if it fails.
+
+        Args:
+            training: whose session it is in.
+            survey: that it asks; None if clients train.
+        """
+        what = f"round {number}" if survey is None else f"the evaluation of round {number}"
+        assignment = Assignment(model.params, number, self.num_rounds, survey)
         for failures in range(self.failed_rounds + 1):
             if self._holders is not None:
                 self._ask_for_keys(site, training.state.attempts)
             clients = self._cohort(site, training.state.attempts)
             try:
-                result = self._attempt(training, site, clients, model.params, number)
+                return self._attempt(sums, site, clients, assignment), clients
             except (TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError) as error:
                 why = "; ".join([str(error), *getattr(error, "__notes__", ())])
                 why += f"; numbers of clients are places in {clients}"
                 if members := sorted(site.committee):
                     why += f", those of members in {members}"
-                self.warning(f"round {number} failed, {failures + 1} in a row: {why}")
+                self.warning(f"{what} failed, {failures + 1} in a row: {why}")
                 if failures == self.failed_rounds:
-                    raise LocalProtocolError(f"round {number}: {why}") from error
-            else:
-                return self._stepped(model, result, clients)
+                    raise LocalProtocolError(f"{what}: {why}") from error
         raise LocalProtocolError("failed_rounds must be at least 0")
 
-    def _attempt(
-        self,
-        training: PrivateTraining,
-        site: Site,
-        clients: list[str],
-        weights: Mapping[str, NDArray[Any]],
-        number: int,
-    ) -> RoundResult:
-        assignment = Assignment(weights, number, self.num_rounds)
-        digest = assignment.digest()
-        data = partial(outgoing, assignment=assignment, digest=digest)
+    def _attempt(self, sums: Sums[R], site: Site, clients: list[str], assignment: Assignment) -> R:
+        data = partial(outgoing, assignment=assignment, seen=assignment.seen)
         self._transport = self._exchange_with(clients, data)
         members = sorted(site.committee)
         self._to_members = self._exchange_with(members, data) if members else self._transport
-        self._setup = training.next_setup([site.registry[name] for name in clients], digest)
+        cohort = [site.registry[name] for name in clients]
+        self._setup = sums.next_setup(cohort, assignment.digest)
         require_size(self._setup)
-        return training.run_setup(self._setup)
+        return sums.run_setup(self._setup)
 
     def _timeout(self, step: Step) -> int:
         """Whole seconds for a task."""
@@ -239,7 +276,7 @@ class PrivateAveraging(ModelController):
         names = [each.name for each in self.engine.get_clients() if each.name in keys]
         wanted = {name: self._book.wanted(keys[name], next_round) for name in names}
         asked = [(name, number) for name, number in wanted.items() if number is not None]
-        empty = partial(outgoing, assignment=Assignment({}, 0, 0), digest=bytes(32))
+        empty = partial(outgoing, assignment=Assignment({}, 0, 0), seen=bytes(32))
         exchange = self._exchange_with([name for name, _ in asked], empty)
         messages = ((i, self._book.request(number)) for i, (_, number) in enumerate(asked))
         for index, answer in exchange(OneShotTask.KEYS, messages):
@@ -298,3 +335,16 @@ class PrivateAveraging(ModelController):
             params=changed(model.params, step),
             meta={**model.meta, META: facts},
         )
+
+    def _evaluated(self, model: FLModel, survey: Survey, done: Surveyed) -> FLModel:
+        """The same model, with what its clients' evaluation says."""
+        survivors = len(done.outcome.total.survivors)
+        metrics = metrics_of(survey, done.answers, survivors)
+        facts = {
+            **model.meta[META],
+            "epsilon_spent": done.epsilons.server,
+            "evaluation": {"survivors": survivors, **metrics},
+        }
+        self.info(f"evaluation of round {facts['round']}: {facts['evaluation']}")
+        model.meta[META], model.metrics = facts, metrics
+        return model

@@ -1,9 +1,10 @@
-"""The client's executor: answers the tasks of a round, and trains when the update is due.
+"""The client's executor: answers the tasks of a round, and trains or evaluates when it is due.
 
 The trainer is a component of the job: an NVFlare `Executor`, given its usual training task, or any
 object that maps a model to a trained one. It is not routed any task itself, so there is no way past
 the masks, and of what it returns only the arrays go on; its counts of samples, metrics and headers
-stay here.
+stay here. Of an evaluation, only the metrics that the agreement declares go on, as a survey's
+integers; one that is not declared is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from nvflare.apis.dxo import DataKind
+from nvflare.apis.dxo import DataKind, from_shareable
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReservedKey, ReturnCode
@@ -24,6 +25,7 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.app_common.app_constant import AppConstants
 
+from protocol.adapters.evaluation import column_of
 from protocol.adapters.nvflare.client_rounds import ClientRounds
 from protocol.adapters.nvflare.messages import (
     STEP_OF,
@@ -38,6 +40,7 @@ from protocol.adapters.nvflare.site import Site
 from protocol.errors import ConfigurationError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, refuse
 from protocol.exchange.stages import PEER_ERRORS
+from protocol.statistics.survey import Survey
 from secagg import LocalProtocolError, RemoteProtocolError
 
 TrainFunction = Callable[[Weights], Weights]
@@ -52,12 +55,23 @@ class MaskedTraining(Executor):
     Args:
         trainer: id of the component that trains.
         train_task: name of the task that a trainer which is an `Executor` expects.
+        evaluator: id of the component that evaluates, an `Executor` whose result has metrics, or
+            any object that maps a model to them; the trainer, if left out.
+        validate_task: name of the task that an evaluator which is an `Executor` expects.
     """
 
-    def __init__(self, trainer: str, train_task: str = AppConstants.TASK_TRAIN) -> None:
+    def __init__(
+        self,
+        trainer: str,
+        train_task: str = AppConstants.TASK_TRAIN,
+        evaluator: str = "",
+        validate_task: str = AppConstants.TASK_VALIDATION,
+    ) -> None:
         super().__init__()
         self.trainer = trainer
         self.train_task = train_task
+        self.evaluator = evaluator
+        self.validate_task = validate_task
         self._rounds: ClientRounds | None = None
         self._context: tuple[FLContext, Signal] | None = None
 
@@ -80,7 +94,7 @@ class MaskedTraining(Executor):
         if step is None:
             return make_reply(ReturnCode.TASK_UNKNOWN)
         try:
-            message, digest = incoming(shareable, fl_ctx)
+            came = incoming(shareable, fl_ctx)
         except RemoteProtocolError as error:
             self._note(fl_ctx, error)
             return make_reply(ReturnCode.BAD_TASK_DATA)
@@ -88,7 +102,7 @@ class MaskedTraining(Executor):
         try:
             rounds = self._opened(fl_ctx)
             received = partial(received_assignment, shareable)
-            return reply(rounds.answer(step, message, digest, received))
+            return reply(rounds.answer(step, came, received))
         except Exception as error:
             self._note(fl_ctx, error)
             return reply(refuse(error))
@@ -109,26 +123,44 @@ class MaskedTraining(Executor):
         return self._rounds
 
     def _train(self, assignment: Assignment) -> NDArray[Any]:
-        """Train, and return the update."""
+        """Train, and return the update; or evaluate, and return the answers as integers."""
         try:
-            return self._trained(assignment)
+            if assignment.survey is None:
+                return self._trained(assignment)
+            return assignment.survey.encode(self._evaluated(assignment, assignment.survey))
         except FROM_TRAINING as error:
             raise TrainingFailedError(f"training: {type(error).__name__}: {error}") from error
 
     def _trained(self, assignment: Assignment) -> NDArray[Any]:
+        result = self._called("trainer", self.trainer, self.train_task, assignment)
+        if isinstance(result, Shareable):
+            return update_of(result, assignment.weights)
+        return difference(result, assignment.weights)
+
+    def _evaluated(self, assignment: Assignment, survey: Survey) -> dict[str, Any]:
+        """The columns that a survey asks for."""
+        name = self.evaluator or self.trainer
+        result = self._called("evaluator", name, self.validate_task, assignment)
+        metrics = metrics_in(result) if isinstance(result, Shareable) else result
+        table: dict[str, Any] = {}
+        for key, value in dict(metrics).items():
+            table[column_of(key, survey, table)] = value
+        return table
+
+    def _called(self, role: str, name: str, task: str, assignment: Assignment) -> Any:
+        """What a component makes of a model: of an `Executor`, its whole result."""
         if self._context is None:
             raise LocalProtocolError("an update is due, but no task is being answered")
         fl_ctx, abort_signal = self._context
-        trainer = fl_ctx.get_engine().get_component(self.trainer)
-        if isinstance(trainer, Executor):
+        component = fl_ctx.get_engine().get_component(name)
+        if isinstance(component, Executor):
             data = assignment.copy().shareable()
-            result = trainer.execute(self.train_task, data, _local(fl_ctx), abort_signal)
-            return update_of(result, assignment.weights)
-        if callable(trainer):
-            return difference(trainer(assignment.copy().weights), assignment.weights)
+            return checked(role, component.execute(task, data, _local(fl_ctx), abort_signal))
+        if callable(component):
+            return component(assignment.copy().weights)
         raise LocalProtocolError(
-            f"trainer {self.trainer!r} is {type(trainer).__name__}: it must be the id of a "
-            "component that is an Executor or can be called"
+            f"{role} {name!r} is {type(component).__name__}: it must be the id of a component that "
+            "is an Executor or can be called"
         )
 
 
@@ -153,11 +185,27 @@ def _for_log(error: Exception) -> str:
     )
 
 
-def update_of(result: object, received: Weights) -> NDArray[np.float64]:
-    """The update in a trainer's result: float64[d]."""
+def checked(role: str, result: object) -> Shareable:
+    """The result of an `Executor`, if it is one that came to its end."""
     if not isinstance(result, Shareable) or result.get_return_code() != ReturnCode.OK:
         code = result.get_return_code() if isinstance(result, Shareable) else type(result).__name__
-        raise LocalProtocolError(f"the trainer returned {code} instead of an update")
+        raise LocalProtocolError(f"the {role} returned {code} instead of a result")
+    return result
+
+
+def metrics_in(result: Shareable) -> dict[str, Any]:
+    """The metrics in an evaluator's result."""
+    try:
+        dxo = from_shareable(result)
+    except ValueError:
+        dxo = None
+    if dxo is None or dxo.data_kind != DataKind.METRICS:
+        raise LocalProtocolError("the evaluator returned no metrics")
+    return dict(dxo.data)
+
+
+def update_of(result: Shareable, received: Weights) -> NDArray[np.float64]:
+    """The update in a trainer's result: float64[d]."""
     if (trained := arrays(result, DataKind.WEIGHTS)) is not None:
         return difference(trained, received)
     if (changes := arrays(result, DataKind.WEIGHT_DIFF)) is not None:

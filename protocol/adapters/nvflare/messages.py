@@ -2,7 +2,8 @@
 
 A stage is a task of its own name, so that filters which a job has for its training task leave these
 alone: what they would change here is either bound into the round or masked. All clients of a stage
-share its data: the model with the task at which the masked update is due, its digest with all. What
+share its data: the model with the task at which the masked update is due, its digest with all, and
+the survey of an evaluation with the first task and with the model's. What
 is meant for one client only travels in the context that NVFlare sends with every delivery.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,13 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.app_common.app_constant import AppConstants
 
+from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.named_arrays import canonical
 from protocol.adapters.nvflare.models import Weights, task_digest
 from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.stages import Refusal
 from protocol.round.losses import Stage
+from protocol.statistics.survey import Survey
 from secagg import SERVER, Reason, RemoteProtocolError
 
 PREFIX = "veilsum_"
@@ -51,6 +54,8 @@ STEP_OF: Mapping[str, Step] = {f"{PREFIX}{step}": step for step in (*Stage, *One
 """Steps by the name of their task."""
 WITH_MODEL = frozenset[Step]({Stage.INPUT, OneShotTask.UPLOAD})
 """The steps that the model travels with."""
+SURVEYED = WITH_MODEL | {Stage.ADVERTISE}
+"""The steps that a survey travels with."""
 TASK_OF_MEMBERS = {
     MemberStage.CHECK: OneShotTask.CHECK,
     MemberStage.CONFIRM: OneShotTask.SIGN,
@@ -58,6 +63,7 @@ TASK_OF_MEMBERS = {
 }
 
 _MESSAGE, _DIGEST, _ANSWER = "veilsum_message", "veilsum_digest", "veilsum_answer"
+_SURVEY = "veilsum_survey"
 _RETURN_CODES = {value for name, value in vars(ReturnCode).items() if not name.startswith("_")}
 
 
@@ -68,25 +74,33 @@ def task_name(step: Step) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What all clients of a round are given to train on.
+    """What all clients of a round are given to train on, or to evaluate.
 
     Attributes:
         weights: the model.
         number: of the round, from 0.
         rounds: of the run.
+        survey: what an evaluation asks; None in training.
     """
 
     weights: Weights
     number: int
     rounds: int
+    survey: Survey | None = None
 
-    def digest(self) -> bytes:
-        """Of all of it; 32 bytes. The trainer's context is this site's, and not in it."""
+    @property
+    def seen(self) -> bytes:
+        """Digest of what the trainer sees, 32 bytes. Its context is this site's, and not in it."""
         return task_digest(self.weights, self.number, self.rounds)
+
+    @property
+    def digest(self) -> bytes:
+        """What the round is bound to: of all of it."""
+        return bound_digest(self.seen, self.survey)
 
     def copy(self) -> Assignment:
         """Arrays of its own, for a trainer that changes them in place or looks at their layout."""
-        return Assignment(canonical(self.weights), self.number, self.rounds)
+        return replace(self, weights=canonical(self.weights))
 
     def shareable(self) -> Shareable:
         """The task as NVFlare's own workflows send it to a trainer."""
@@ -96,10 +110,12 @@ class Assignment:
         return shareable
 
 
-def outgoing(step: Step, assignment: Assignment, digest: bytes) -> Shareable:
-    """The data of a task."""
+def outgoing(step: Step, assignment: Assignment, seen: bytes) -> Shareable:
+    """The data of a task; `seen` is `assignment.seen`."""
     data = assignment.shareable() if step in WITH_MODEL else Shareable()
-    data[_DIGEST] = digest
+    data[_DIGEST] = seen
+    if assignment.survey is not None and step in SURVEYED:
+        data[_SURVEY] = assignment.survey.written()
     return data
 
 
@@ -108,24 +124,40 @@ def enclose(message: bytes, delivery: FLContext) -> None:
     delivery.set_prop(_MESSAGE, message, private=False, sticky=False)
 
 
-def incoming(data: Shareable, context: FLContext) -> tuple[bytes, bytes]:
-    """The message in a task, and the digest of the model that the server announces."""
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """What came with a task.
+
+    Attributes:
+        message: the protocol's, for this client.
+        seen: digest of what the server says that the trainer will see.
+        survey: as it is written; empty in training.
+    """
+
+    message: bytes
+    seen: bytes
+    survey: bytes
+
+
+def incoming(data: Shareable, context: FLContext) -> Incoming:
+    """What came with a task, but for a model."""
     sender = context.get_peer_context()
     message = sender.get_prop(_MESSAGE) if isinstance(sender, FLContext) else None
-    digest = data.get(_DIGEST)
-    if not isinstance(message, bytes) or not isinstance(digest, bytes):
+    parts = message, data.get(_DIGEST), data.get(_SURVEY, b"")
+    found = [part for part in parts if isinstance(part, bytes)]
+    if len(found) < len(parts):
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a task without a message")
-    return message, digest
+    return Incoming(*found)
 
 
-def received_assignment(data: Shareable) -> Assignment:
-    """What a task gives a client to train on."""
+def received_assignment(data: Shareable, survey: Survey | None) -> Assignment:
+    """What a task gives a client to train on, or to evaluate for a survey that it answers."""
     number = data.get_header(AppConstants.CURRENT_ROUND)
     rounds = data.get_header(AppConstants.NUM_ROUNDS)
     weights = arrays(data, DataKind.WEIGHTS)
     if weights is None or type(number) is not int or type(rounds) is not int:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a task without a model")
-    return Assignment(weights, number, rounds)
+    return Assignment(weights, number, rounds, survey)
 
 
 def arrays(data: Shareable, kind: str) -> dict[str, Any] | None:

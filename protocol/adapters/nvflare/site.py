@@ -22,11 +22,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from nvflare.apis.fl_context import FLContext
 from pydantic import Field
 
+from protocol.adapters.evaluation import RECORDS, survey_of
 from protocol.adapters.private_files import read_private
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import (
@@ -41,7 +42,10 @@ from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.committee_policy import KEY_ROUNDS, KEYS
 from protocol.round.policy import ClientPolicy
+from protocol.statistics.codebooks import MOST_TOKENS
+from protocol.statistics.survey import Survey
 from secagg import Identity
+from secagg.checks import whole
 from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
@@ -69,6 +73,16 @@ class Agreement(PlanTables):
         default=LIFETIME_SECONDS,
         description="most that a round lives, by the clients' clocks; 0 for ever",
     )
+    evaluation: dict[str, dict[str, Any]] = Field(
+        default={}, description="metrics of private evaluations by name, as with Flower"
+    )
+    evaluation_records: Annotated[int, within(whole(1, MOST_TOKENS))] = Field(
+        default=RECORDS, description="examples that stand for a client in an evaluation"
+    )
+
+    def survey(self) -> Survey | None:
+        """What private evaluations ask; None if there are none."""
+        return survey_of(self.evaluation, self.evaluation_records)
 
     @property
     def plan(self) -> TrainingPlan:

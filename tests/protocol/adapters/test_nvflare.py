@@ -319,7 +319,7 @@ class TestClients:
                 weights = model()
                 weights["bias"][0] += 1e-9
                 other = Assignment(weights, 0, 1)
-                return outgoing(Stage.INPUT, other, other.digest())
+                return outgoing(Stage.INPUT, other, other.seen)
             return None
 
         federation.on_task = another_model
@@ -366,7 +366,7 @@ class TestClients:
             if name == "site-4" and task == task_name(Stage.INPUT):
                 weights = from_shareable(data).data
                 other = Assignment(dict(reversed(weights.items())), 0, 1)
-                return outgoing(Stage.INPUT, other, other.digest())
+                return outgoing(Stage.INPUT, other, other.seen)
             return None
 
         federation.on_task = swapped
@@ -1007,8 +1007,8 @@ def test_an_assignment_that_is_copied_is_the_same() -> None:
     first = Assignment(model(), 2, 3)
     second = first.copy()
     second.weights["bias"][0] = 5
-    assert first.digest() == Assignment(model(), 2, 3).digest() != second.digest()
-    assert dataclasses.replace(second, weights=model()).digest() == first.digest()
+    assert first.digest == Assignment(model(), 2, 3).digest != second.digest
+    assert dataclasses.replace(second, weights=model()).digest == first.digest
 
 
 @pytest.mark.slow

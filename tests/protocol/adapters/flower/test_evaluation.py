@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +18,20 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
 from dp import BudgetExceededError
+from protocol.adapters.evaluation import survey_of
 from protocol.adapters.flower import RoundLostError, SecureGrid, StrategyError
 from protocol.adapters.flower.carrier import Job
 from protocol.adapters.flower.digest import input_digest
-from protocol.adapters.flower.evaluation import survey_of
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.strategies import check_strategy
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
+from protocol.round.setup import RoundEncoding
 from protocol.round.stored_history import StoredHistory
 from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.survey import Survey
+from protocol.training.charged_sums import ChargedSums
+from sketch import SketchSpec
 
 DECLARED: dict[str, dict[str, Any]] = {
     "classifier": {"kind": "evaluation", "bins": 8},
@@ -178,9 +181,24 @@ def test_one_client_is_not_asked_another_survey_than_the_rest(
     assert "is not the one announced" in caplog.text
 
 
-def halved(plan: PlannedSurvey) -> PlannedSurvey:
+class Halved(PlannedSurvey):
     """Noise for half of what one client changes."""
-    return replace(plan, plan=replace(plan.plan, clip_l2=plan.plan.clip_l2 / 2))
+
+    def setup(
+        self, sums: ChargedSums, cohort: Sequence[bytes], digest: bytes | None = None
+    ) -> RoundEncoding:
+        return sums.setup(
+            SketchSpec.identity(self.survey.length),
+            cohort,
+            digest or self.survey.digest,
+            clip_l2=self.survey.l2_bound / 2,
+            goal=self.goal,
+            linf_bound=self.survey.linf_bound,
+        )
+
+
+def halved(plan: PlannedSurvey) -> PlannedSurvey:
+    return Halved(plan.survey, plan.plan, plan.goal)
 
 
 OTHER = survey(loss={"low": 0.0, "high": 5.0})

@@ -432,12 +432,14 @@ def provision(*words: object, **options: object) -> Result:
 
 
 def test_the_command_makes_a_network(tmp_path: Path) -> None:
-    done = provision("network", out=tmp_path, **RULES)
+    also = "--allow-declared-evaluation", "--evaluation", "0a" * 32
+    done = provision("network", *also, out=tmp_path, **RULES)
     assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'registry.txt'}\n")
     text = (tmp_path / "client-002" / "policy.toml").read_text()
     rules = load(tmp_path / "client-002" / "policy.toml", ClientRules)
     policy = rules.policy()
     assert (rules.epsilon, rules.delta, policy.largest_clip_l2) == (8.0, 1e-6, 0.5)
+    assert rules.allow_declared_evaluation and rules.evaluations == ["0a" * 32]
     assert policy.minimum_survivors == 2 and policy.registry_colluders == 1
     assert policy.goal.rounds == 5 and policy.schemes == (PairwiseClauses(),)
     # Every key is there, and none without what it means.
@@ -455,6 +457,7 @@ def test_the_command_makes_a_network(tmp_path: Path) -> None:
         ({"epsilon": -1}, "epsilon", {"epsilon": 1}),
         ({"epsilon": 1e-4}, "epsilon", {"epsilon": 0.05}),
         ({"clients": 1}, "clients", {"clients": 2}),
+        ({"evaluation": "0a"}, "evaluations.0", {"evaluation": "0a" * 32}),
         ({"minimum_survivors": 7}, "minimum_survivors", {"minimum_survivors": 6}),
         ({"tolerated_colluders": 6}, "tolerated_colluders", {"tolerated_colluders": 5}),
         ({**NAMED, "committee_size": 7}, "committee_size", NAMED),

@@ -1,27 +1,37 @@
-"""Private evaluation: which metrics a run declares, and what a strategy gets of them.
+"""Private evaluation: which metrics a run declares, what clients agree to, what a server gets.
 
 A declaration is a table of metrics, each with its kind and bounds. It becomes a survey, whose
 questions are in the order of their names. Names are compared with hyphens as underscores, as all
 settings are. A client's app answers with bounded numbers under the declared names, and with the
 columns `y_true` and `y_score` where a classifier is evaluated.
+
+The survey comes with the task. A client answers it only if it was declared to it or its digest is
+allowed, and only in a round of integers whose noise is for what the survey says that one client
+changes. Weights are the server's to choose: they shift noise between metrics, and bounds follow
+from them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.planning.configuration import Section, parse
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.policy import ClientPolicy
 from protocol.statistics.answers import Answer
 from protocol.statistics.evaluation import Evaluation
+from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.questions import Count, Mean, Question
 from protocol.statistics.survey import Survey
-from secagg import ParameterError
+from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
+from secagg.tags import encode_parts
 
 EVALUATION_KEY: Final = "evaluation"
 RECORDS_KEY: Final = "evaluation_records"
@@ -29,6 +39,8 @@ RECORDS: Final = 16
 """Examples that stand for a client, unless it is said otherwise."""
 LABELS, SCORES = "y_true", "y_score"
 PREFIX: Final = "eval_"
+MAX_SURVEY_BYTES: Final = 1 << 16
+_LABEL: Final = b"veilsum/evaluation/1"
 _OF_CLASSIFIERS: Final = ("accuracy", "precision", "recall", "positives")
 
 
@@ -105,9 +117,89 @@ def _names(questions: Sequence[Question]) -> str:
     return ", ".join(question.name for question in questions)
 
 
-def unweighted(survey: Survey) -> Survey:
-    """A survey as it was declared: weights follow from it and from a plan."""
-    return replace(survey, weights=())
+def planned_survey(survey: Survey, plan: TrainingPlan) -> PlannedSurvey:
+    """A declared survey with its weights, as one of the equal rounds of a plan.
+
+    Raises:
+        ConfigurationError: no round of the plan can have such a survey.
+    """
+    try:
+        return PlannedSurvey.of(survey, plan)
+    except ParameterError as error:
+        problem = f"{error.argument} = {error.value}"
+        raise ConfigurationError(EVALUATION_KEY, problem, error.valid) from None
+
+
+def bound_digest(seen: bytes, survey: Survey | None) -> bytes:
+    """What a round is bound to: the hash of what the app sees, and the survey's if it has one.
+
+    So no round that was joined as an evaluation can go on as training, nor the other way round.
+    """
+    if survey is None:
+        return seen
+    return hashlib.sha256(encode_parts(_LABEL, seen, survey.digest)).digest()
+
+
+def accepted(
+    written: bytes, declared: Survey | None, where: str, allowed: Collection[str] = ()
+) -> Survey:
+    """The survey of a task, with the server's weights.
+
+    Args:
+        declared: what was declared, where this client takes it from; None if there is none.
+        where: words for that place; empty if there is none.
+        allowed: hexadecimal digests of others that this client answers.
+
+    Raises:
+        RemoteProtocolError: there is none.
+        PolicyError: it is not one of these.
+    """
+    try:
+        if not 0 < len(written) <= MAX_SURVEY_BYTES:
+            raise ParameterError("survey", f"{len(written)} bytes", f"1 .. {MAX_SURVEY_BYTES}")
+        survey = Survey.read(written)
+    except ParameterError as error:
+        raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
+    asked = replace(survey, weights=()).digest
+    if asked.hex() in allowed or (declared is not None and declared.digest == asked):
+        return survey
+    valid = " or ".join(filter(None, [", ".join(allowed), where])) or "none"
+    raise PolicyError("evaluation", f"a survey of digest {asked.hex()}", valid)
+
+
+def policy_of(policy: ClientPolicy, survey: Survey) -> ClientPolicy:
+    """What we insist on in the round of a survey: its clip is what one client changes, in integers.
+
+    Everything else is as in training, the goal and its equal shares among it.
+    """
+    return replace(policy, largest_clip_l2=survey.l2_bound, dimension=survey.length)
+
+
+def column_of(key: str, survey: Survey, found: Collection[str], place: str = "") -> str:
+    """The column that an answer names, which the survey has to ask for, once.
+
+    Args:
+        found: columns of the answer before it.
+        place: where in the answer, for the message.
+
+    Raises:
+        TrainingFailedError: it is something that was not declared, or one thing twice.
+    """
+    column, asked = plain(key), {each for q in survey.questions for each in q.columns}
+    if column not in asked:
+        raise undeclared(f"{key!r}{place}", survey)
+    if column in found:
+        raise undeclared(f"{key!r} twice", survey)
+    return column
+
+
+def undeclared(what: str, survey: Survey) -> TrainingFailedError:
+    """The error of an answer that holds something else than was declared."""
+    asked = {each for question in survey.questions for each in question.columns}
+    return TrainingFailedError(
+        f"the evaluation function answered with {what}, which is not declared: nothing would make "
+        f"it private, and all clients weigh alike; valid: {', '.join(sorted(asked))}"
+    )
 
 
 def keys_of(question: Question) -> dict[str, str]:
@@ -119,7 +211,7 @@ def keys_of(question: Question) -> dict[str, str]:
 
 
 def metrics_of(survey: Survey, answers: Sequence[Answer], clients: int) -> dict[str, float]:
-    """The figures of an evaluation for a Flower `MetricRecord`."""
+    """The figures of an evaluation by their names, each with its standard error."""
     pairs = zip(survey.questions, answers, strict=True)
     return {
         key: float(value)
