@@ -146,7 +146,9 @@ $(FLOWER_STAMP): pyproject.toml
 
 # Its test runs the example in NVFlare's simulator.
 test-nvflare: $(NVFLARE_STAMP)
-	$(NVFLARE_VENV)/bin/python -m pytest tests/protocol/adapters/test_nvflare*.py
+	$(NVFLARE_VENV)/bin/python -m pytest \
+		tests/protocol/adapters/test_nvflare.py tests/protocol/adapters/test_nvflare_one_shot.py \
+		tests/protocol/adapters/test_nvflare_evaluation.py
 
 $(NVFLARE_STAMP): pyproject.toml
 	test -x $(NVFLARE_VENV)/bin/python || $(PYTHON) -m venv $(NVFLARE_VENV)

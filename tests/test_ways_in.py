@@ -217,6 +217,13 @@ class TestTraining:
                 folder=tmp_path / "run",
             )  # fmt: skip
 
+    def test_clients_say_how_good_it_is(self) -> None:
+        run = self.train(rounds=4, evaluate_every=2)
+        assert list(run.evaluations) == [2, 4]
+        said = run.evaluations[4]
+        assert abs(said["accuracy"] - run.accuracy) < 0.3 and 0.0 < said["accuracy_error"] < 0.1
+        assert run.epsilon <= 20.0 and self.train().evaluations == {}
+
     def test_callbacks_are_told(self, tmp_path: Path) -> None:
         from simulations.learning.run import RunCallback
 

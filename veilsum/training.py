@@ -52,6 +52,19 @@ class PrivateRun:
     records: list[Record]
     folder: Path | None
 
+    @property
+    def evaluations(self) -> dict[int, dict[str, float]]:
+        """What clients said of the models, by round; empty without `evaluate_every`.
+
+        Shares of right predictions, `accuracy`, and mean losses, `loss`, each with the standard
+        error of its noise, `accuracy_error` and `loss_error`.
+        """
+        return {
+            record["round"]: record["by_clients"]
+            for record in self.records
+            if "by_clients" in record
+        }
+
     def __str__(self) -> str:
         """One line for people."""
         promise = "no promise" if self.epsilon is None else f"epsilon {self.epsilon:.3g}"
@@ -74,6 +87,7 @@ def private_training(
     epochs: int = 5,
     batch_size: int = 16,
     server_learning_rate: float = 1.0,
+    evaluate_every: int | None = None,
     test: Any = None,
     columns: tuple[str, str] | None = None,
     loss: Loss | None = None,
@@ -107,6 +121,9 @@ def private_training(
         learning_rate, epochs, batch_size: of a client's own training in a round, by plain
             stochastic gradient descent.
         server_learning_rate: what the mean update is multiplied with.
+        evaluate_every: after so many rounds each, clients evaluate the model privately, on every
+            fifth of their examples, which is not trained on. An evaluation is one more round that
+            epsilon pays for. Never, if left out.
         test: examples that no client has, in the same form as a client's. If left out, every tenth
             example of each client is held out.
         columns: names of inputs and labels in tables.
@@ -139,6 +156,7 @@ def private_training(
             "local": {"learning_rate": learning_rate, "epochs": epochs, "batch_size": batch_size},
             "server": {"learning_rate": server_learning_rate},
             "privacy": {"epsilon": epsilon, "delta": delta, "clip_l2": clip_l2},
+            **({} if evaluate_every is None else {"evaluation": {"every": evaluate_every}}),
         },
     )
     with ExitStack() as stack:

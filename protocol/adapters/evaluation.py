@@ -24,7 +24,6 @@ from pydantic import Field
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.planning.configuration import Section, parse
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round.policy import ClientPolicy
 from protocol.statistics.answers import Answer
 from protocol.statistics.evaluation import Evaluation
 from protocol.statistics.private import PlannedSurvey
@@ -165,14 +164,6 @@ def accepted(
         return survey
     valid = " or ".join(filter(None, [", ".join(allowed), where])) or "none"
     raise PolicyError("evaluation", f"a survey of digest {asked.hex()}", valid)
-
-
-def policy_of(policy: ClientPolicy, survey: Survey) -> ClientPolicy:
-    """What we insist on in the round of a survey: its clip is what one client changes, in integers.
-
-    Everything else is as in training, the goal and its equal shares among it.
-    """
-    return replace(policy, largest_clip_l2=survey.l2_bound, dimension=survey.length)
 
 
 def column_of(key: str, survey: Survey, found: Collection[str], place: str = "") -> str:

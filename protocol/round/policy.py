@@ -69,6 +69,8 @@ class ClientPolicy:
             pairwise rounds only if left out. A round of any other scheme is refused.
         returned: what it insists on where a part of the noise comes back; None takes part in no
             such run.
+        integers: what it insists on in its place in rounds of integers, such as surveys; None
+            insists on the same in all rounds.
 
     Raises:
         ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; no
@@ -96,6 +98,7 @@ class ClientPolicy:
     equal_rounds: bool = True
     schemes: Sequence[Clauses] = (PairwiseClauses(),)
     returned: ReturnedClauses | None = None
+    integers: ClientPolicy | None = None
 
     def __post_init__(self) -> None:
         for name in ("minimum_noise_multiplier", "minimum_own_noise_multiplier"):
@@ -143,6 +146,9 @@ class ClientPolicy:
             PolicyError: names the parameter, what was announced and what would be accepted.
         """
         context, parameters = setup.context, setup.parameters
+        if self.integers is not None and parameters.integers:
+            self.integers.check(setup, keeps_time=keeps_time)
+            return
         dimension = parameters.sketch.dimension
         if self.dimension not in (None, dimension):
             raise PolicyError("dimension", dimension, f"{self.dimension} only")

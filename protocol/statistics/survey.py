@@ -27,6 +27,7 @@ from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import noise_of_integers
 from protocol.round.parameters import RoundParameters
+from protocol.round.policy import ClientPolicy
 from protocol.statistics.answers import Answer
 from protocol.statistics.codebooks import MOST_TOKENS, Codebook, Tokens, Uniform, Word
 from protocol.statistics.evaluation import Evaluation
@@ -183,6 +184,13 @@ class Survey:
         ):
             if announced < lowest:
                 raise PolicyError(name, announced, f"at least the survey's {lowest}")
+
+    def policy(self, policy: ClientPolicy) -> ClientPolicy:
+        """What a client insists on in its round: its clip is what one client changes, in integers.
+
+        Everything else is as in training, the goal and its equal shares among it.
+        """
+        return dataclasses.replace(policy, largest_clip_l2=self.l2_bound, dimension=self.length)
 
     def check_columns(self, columns: Iterable[str]) -> None:
         """See that somebody's tables have what is asked for; clients elsewhere are never checked.

@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 
 from protocol.exchange.aggregators import Aggregator, NoiseSource, fresh_noise, system_rand
@@ -53,11 +54,18 @@ def local_aggregator(
     folder: Path | None = None,
     ranks: Ranks = ALONE,
     absences: AbsenceSource = nobody_away,
+    integers: Callable[[ClientPolicy], ClientPolicy] | None = None,
 ) -> Aggregator:
-    """The real scheme of a plan, with every party in this process, or divided among several."""
+    """The real scheme of a plan, with every party in this process, or divided among several.
+
+    Args:
+        integers: makes of a client's policy what it insists on in rounds of integers, if in
+            something else than in all others.
+    """
 
     def policy_of(trusted: Trusted) -> ClientPolicy:
-        return client_policy(plan, dimension, trusted.named, trusted.draw)
+        policy = client_policy(plan, dimension, trusted.named, trusted.draw)
+        return policy if integers is None else replace(policy, integers=integers(policy))
 
     play = Local(
         identities=identities,

@@ -20,7 +20,9 @@ from protocol.planning.configuration import (
     parse,
     within,
 )
+from protocol.statistics.codebooks import MOST_TOKENS
 from protocol.training.adaptive_clip import RATE, VOTE_SHARE
+from secagg.checks import whole
 from simulations.common.files import write_whole
 from simulations.common.ranks import own_cores
 from simulations.learning.insecure import LARGEST
@@ -302,6 +304,27 @@ class Robust(Section):
         return 2 * self.corrupt + 1
 
 
+class ClientEvaluation(Section):
+    """Evaluation of the model by its clients, in rounds of their own, paid for by the same goal."""
+
+    every: int = Field(
+        ge=1,
+        description="clients evaluate the model after every so many rounds; each evaluation "
+        "is one more round of the goal",
+    )
+    held_out: int = Field(
+        default=5,
+        ge=2,
+        description="one example in so many of a client is not trained on but kept for evaluations",
+    )
+    records: Annotated[int, within(whole(1, MOST_TOKENS))] = Field(
+        default=16, description="predictions that stand for a client"
+    )
+    loss_bound: float = Field(
+        default=4.0, gt=0, allow_inf_nan=False, description="losses above count as this"
+    )
+
+
 class RunConfig(PlanTables):
     """One federated run.
 
@@ -322,6 +345,7 @@ class RunConfig(PlanTables):
     powersgd: PowerSgd | None = None
     clipping: Clipping | None = None
     denoise: Denoise | None = None
+    evaluation: ClientEvaluation | None = None
     attackers: AttackersTable | None = None
     robust: Robust | None = None
 
@@ -352,7 +376,7 @@ class RunConfig(PlanTables):
     def _not_divisible(self, ranks: int) -> Iterator[ConfigurationError]:
         """What keeps processes from sharing a cohort."""
         scheme = self.scheme.build()
-        for name in ("attackers", "robust"):
+        for name in ("attackers", "robust", "evaluation"):
             if getattr(self, name) is not None:
                 valid = "left out, or one process"
                 yield ConfigurationError(name, f"given for {ranks} ranks", valid, Remedy.LEFT_OUT)
@@ -386,6 +410,8 @@ class RunConfig(PlanTables):
             problem = f"given for {aggregator}"
             yield ConfigurationError("noise.mechanism", problem, valid, Remedy.LEFT_OUT)
         yield from self._attacked()
+        if self.evaluation is not None:
+            yield from self._not_evaluated()
         if aggregator == "plain":
             if self.engine.insecure_seed is not None:
                 valid = "left out: plain averaging has no secrets, and repeats with seed"
@@ -395,6 +421,21 @@ class RunConfig(PlanTables):
             if self.denoise is not None:
                 valid = "left out: plain averaging has no noise"
                 yield ConfigurationError("denoise", "given for plain", valid, Remedy.LEFT_OUT)
+
+    def _not_evaluated(self) -> Iterator[ConfigurationError]:
+        """What evaluations by clients do not go together with."""
+        problem = ""
+        if self.engine.aggregator not in ("real", "ideal"):
+            problem = f"given for {self.engine.aggregator}"
+        elif not isinstance(self.noise, IndependentTable):
+            problem = "given with noise that comes back, which is planned for sums of one kind"
+        elif self.powersgd or self.denoise or self.attackers or self.robust:
+            problem = "given together with powersgd, denoise, attackers or robust"
+        elif self.privacy.moment_order is not None:
+            problem = "given together with privacy.moment_order"
+        if problem:
+            valid = "left out, or a run of real or ideal sums without these"
+            yield ConfigurationError("evaluation", problem, valid, Remedy.LEFT_OUT)
 
     def _attacked(self) -> Iterator[ConfigurationError]:
         """What attackers, and rules against them, do not go together with."""
@@ -421,6 +462,16 @@ class RunConfig(PlanTables):
     def participations(self) -> int:
         """The most rounds that any client is invited to, with cohorts taking turns."""
         return math.ceil(self.rounds * self.cohort.size / self.task.population)
+
+    @property
+    def charged_rounds(self) -> int:
+        """The same with evaluations, which the cohort of the round before is asked for."""
+        evaluations = self.rounds // self.evaluation.every if self.evaluation else 0
+        return self.participations + min(self.participations, evaluations)
+
+    def evaluates(self, number: int) -> bool:
+        """Whether clients evaluate the model after round `number`."""
+        return self.evaluation is not None and (number + 1) % self.evaluation.every == 0
 
     @property
     def lost_per_round(self) -> int:

@@ -12,13 +12,14 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from simulations.common.compiling import CompileTimer
 from simulations.common.failures import DivergedError, RankError
 from simulations.common.ranks import device_of
 from simulations.learning.attackers import AttackedUpdates, Attackers
+from simulations.learning.client_evaluation import ACCURACY, LOSS, Judged, kept_back
 from simulations.learning.configuration import RunConfig, Server
 from simulations.learning.data import DATASETS, Dataset, Split, load_dataset
 from simulations.learning.models import (
@@ -153,6 +155,14 @@ class MeanSource(Protocol):
         """The server's learning rate for this kind of mean."""
 
 
+@runtime_checkable
+class EvaluatedSource(Protocol):
+    """A source whose clients can also be asked how good a model is."""
+
+    def evaluate(self, invitation: Invitation, judged: Callable[[int], Judged]) -> None:
+        """Ask a cohort, by its indices, about the model after its round; told as a fact of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class StageSeconds:
     """Where the time of a round went."""
@@ -215,7 +225,8 @@ class Federation:
         self._local = config.local.build()
         self._attackers = Attackers(config)
         self._test, self._marked = self._test_split(), None
-        self._train, self.members = data.train, self._partition()
+        self._train = data.train
+        self.members, self._kept_back = kept_back(self._partition(), config.evaluation)
         if self._attackers.plant:
             mark = float(data.train.inputs.max())
             self._marked = self._attackers.marked(self._test, mark)
@@ -259,6 +270,8 @@ class Federation:
         if config.server.averages(number, config.rounds):
             after = after.with_average()
         self._agree(number, after.model)
+        if config.evaluates(number) and isinstance(source, EvaluatedSource):
+            source.evaluate(invitation, partial(self._judged, invitation, after.released))
         last = number == config.rounds - 1
         if not last and (number + 1) % config.engine.evaluate_every:
             spent = StageSeconds(training, aggregation, 0.0, compiling)
@@ -300,6 +313,12 @@ class Federation:
         if self._attackers.clients:
             made = AttackedUpdates(made, self._attackers, clients)
         return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))
+
+    def _judged(self, invitation: Invitation, model: Vector, index: int) -> Judged:
+        """What a client of a cohort finds of a model, on examples that it has not trained on."""
+        examples = self._kept_back[invitation.clients[index]]
+        right, losses = self.task.judged(model, self._train, examples)
+        return {ACCURACY: right.tolist(), LOSS: losses.tolist()}
 
     @property
     def chunks(self) -> list[range]:

@@ -73,7 +73,7 @@ def training_plan(config: RunConfig) -> TrainingPlan:
             away=config.faults.members_away,
             optimiser=steps_of(config.server, config.rounds),
         )
-    return build_plan(config, config.participations, noise=noise)
+    return build_plan(config, config.charged_rounds, noise=noise)
 
 
 def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:

@@ -41,6 +41,11 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "drawn": {**_COMMITTEE, "scheme.committee.kind": "drawn", "scheme.committee.odds": 0.3},
     "powersgd": {"engine.aggregator": "ideal", "powersgd": {"rank": 2}},
     "clipping": {"engine.aggregator": "ideal", "clipping": {"smallest": 0.01}},
+    "evaluated": {
+        "engine.aggregator": "real",
+        "evaluation": {"every": 1, "held_out": 2},
+        "clipping": {"smallest": 0.01},
+    },
     "denoised": {"engine.aggregator": "central", "denoise": {"rate": 4.0}},
 }
 KEY: Final = bytes(range(32))

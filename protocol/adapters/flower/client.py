@@ -35,7 +35,7 @@ from flwr.app import (
 )
 from numpy.typing import NDArray
 
-from protocol.adapters.evaluation import bound_digest, policy_of
+from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.flower.answering import allowed, answered
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
@@ -152,7 +152,7 @@ def _answer(
             return party.as_member(request.payload, signed, begins=begins)
     survey, policy = _survey(home, request, message, context), home.policy
     if survey is not None:
-        policy = policy_of(policy, survey)
+        policy = survey.policy(policy)
     if request.step is Step.UPLOAD:
         # The round is joined with this very digest, so the app sees what was announced.
         update = partial(_made, message, context, call_next, survey)

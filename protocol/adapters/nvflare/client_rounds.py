@@ -19,7 +19,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from protocol.adapters.evaluation import accepted, bound_digest, policy_of
+from protocol.adapters.evaluation import accepted, bound_digest
 from protocol.adapters.nvflare.messages import SURVEYED, Assignment, Incoming, OneShotTask, Step
 from protocol.adapters.nvflare.site import Site
 from protocol.adapters.party import OneShotParty, Party
@@ -118,7 +118,7 @@ class ClientRounds:
         survey = self._survey(came.survey) if came.survey and step in SURVEYED else None
         party = self._party
         if survey is not None:
-            party = replace(party, policy=policy_of(party.policy, survey))
+            party = replace(party, policy=survey.policy(party.policy))
         received_for = partial(received, survey)
         if isinstance(step, Stage):
             return party.stage(

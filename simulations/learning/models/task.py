@@ -22,7 +22,9 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -231,6 +233,22 @@ class Task(ABC):
         if count == 0:
             raise ValueError("the split has nothing to predict")
         return Evaluation(accuracy=right / count, loss=loss / count)
+
+    def judged(
+        self, vector: Vector, split: Split, examples: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+        """Which predictions of some examples are right, and the loss of each, of float32[d].
+
+        Args:
+            examples: places in the split, int64[m].
+        """
+        parameters = self.layout.unflatten(torch.tensor(vector))
+        with torch.no_grad():
+            inputs = torch.tensor(split.inputs[examples])
+            targets = self.targets(inputs, torch.tensor(split.labels[examples]))
+            scores = self.scores(parameters, inputs)
+            losses = self.losses(scores, targets)[targets != IGNORED]
+            return self.right(scores, targets).numpy(), losses.double().numpy()
 
     def _tally(
         self, parameters: dict[str, Tensor], split: Split, part: slice, device: str

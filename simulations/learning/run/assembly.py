@@ -16,6 +16,7 @@ from protocol.exchange.ranks import ALONE, Ranks
 from protocol.planning.configuration import Privacy, build_plan
 from protocol.planning.training_plan import TrainingPlan
 from protocol.schemes.one_shot import local_committee, one_shot_of
+from protocol.statistics.private import PlannedSurvey
 from protocol.training.adaptive_clip import AdaptiveClipTraining, Vote, starting
 from protocol.training.local import local_aggregator
 from protocol.training.power import SUMS, PowerState, PowerTraining
@@ -23,6 +24,7 @@ from protocol.training.private import PrivateTraining, TrainingState
 from protocol.training.records import Notes
 from secagg.terms import SESSION_ID_BYTES
 from simulations.learning.attackers import AttackedAggregator, Attackers
+from simulations.learning.client_evaluation import planned_evaluation
 from simulations.learning.configuration import Clipping, RunConfig
 from simulations.learning.insecure import notes_of
 from simulations.learning.local_dp.journal import MemoryJournal
@@ -92,14 +94,22 @@ def _bare(
     if config.powersgd is not None:
         return _power(config, layers, secrets, arrays, ledger, executor, ranks, notes)
     identities = secrets.identities(config.task.population)
+    survey = _evaluation(config)
     if config.clipping is not None:
         # One coordinate more, for the clients' votes.
         training = _private(config, dimension + 1, secrets, state, ledger, executor, ranks)
         clipped = _clipped(config.clipping, config.privacy, training, arrays)
-        return ClippedMean(clipped, identities, secrets.begin, ranks, notes)
+        return ClippedMean(clipped, identities, secrets.begin, ranks, notes, survey, secrets.tokens)
     training = _private(config, dimension, secrets, state, ledger, executor, ranks)
-    sums = PrivateMean(training, identities, secrets.begin, ranks, notes)
+    sums = PrivateMean(training, identities, secrets.begin, ranks, notes, survey, secrets.tokens)
     return GroupMedian(sums, config.robust.groups) if config.robust else sums
+
+
+def _evaluation(config: RunConfig) -> PlannedSurvey | None:
+    """What clients are asked about models, if they are."""
+    if config.evaluation is None:
+        return None
+    return planned_evaluation(config.evaluation, training_plan(config))
 
 
 def _private(
@@ -126,7 +136,17 @@ def _private(
         session = secrets.session_id(SESSION_ID_BYTES)
         state = TrainingState(session, 0, 0, controller.initial(dimension, plan.prior))
     aggregator = _aggregator(config, plan, dimension, secrets, executor, ranks)
-    return PrivateTraining(plan, dimension, controller, aggregator, ledger, state, secrets.public)
+    together = 1 if config.evaluation is None else 2
+    return PrivateTraining(
+        plan,
+        dimension,
+        controller,
+        aggregator,
+        ledger,
+        state,
+        secrets.public,
+        together=together,
+    )
 
 
 def _clipped(
@@ -234,7 +254,7 @@ def _honest(
 ) -> Aggregator:
     """The same without attackers."""
     identities = secrets.identities(config.task.population)
-    committee = None
+    evaluation, committee = _evaluation(config), None
     if plan.scheme.SEATS:
         members = secrets.members(one_shot_of(plan).numbers(plan).size)
         committee = local_committee(
@@ -260,6 +280,7 @@ def _honest(
         rand_of=secrets.rand_of,
         ranks=ranks,
         absences=partial(_absences, config),
+        integers=evaluation.survey.policy if evaluation else None,
     )
 
 

@@ -18,6 +18,7 @@ from protocol.schemes.scheme import figures_of
 from protocol.schemes.validated import BoundChoice
 from protocol.training.local import imagined_setup
 from protocol.training.power import SUMS
+from simulations.learning.client_evaluation import errors_of, planned_evaluation
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Federation
 from simulations.learning.insecure import remarks
@@ -80,6 +81,9 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
             else:
                 seconds += _time_encoding(plan, deployment, resized)
         figures["clip_l2"] = config.privacy.clip_l2
+        if config.evaluation is not None:
+            planned = planned_evaluation(config.evaluation, training_plan(config))
+            figures["errors_of_an_evaluation"] = errors_of(planned)
     updates, busy = config.cohort.size * config.rounds, min(ranks, len(federation.chunks))
     minutes = seconds * updates / (config.engine.threads * busy) / 60.0
     minutes += config.rounds * (together + sum(each.seconds for each in played)) / 60.0

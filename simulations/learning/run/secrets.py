@@ -86,6 +86,10 @@ class RunSecrets(NeverCopied):
         """Every other secret of a client, one call after the other."""
         return self._stream(f"client {self.attempt} {index}")
 
+    def tokens(self, index: int) -> Callable[[int], bytes]:
+        """What draws a client's answers to a survey."""
+        return self._stream(f"tokens {self.attempt} {index}")
+
     def public(self, count: int) -> bytes:
         """The public seed of a round."""
         return self._derive(f"public {self.attempt}", count)

@@ -103,7 +103,7 @@ def row(record: Record) -> tuple[str, ...]:
     survivors = record["survivors"]
     return (
         str(record["round"]),
-        _number(record["accuracy"], ".1%"),
+        _accuracy(record),
         _number(record["loss"], ".3f"),
         f"{record['sketch_size']} ({record['compression']:.1f}x)",
         _number(record["bits"], ""),
@@ -112,6 +112,14 @@ def row(record: Record) -> tuple[str, ...]:
         _number(spent(record["epsilons"]), ".3f"),
         _seconds(record),
     )
+
+
+def _accuracy(record: Record) -> str:
+    """Of the test; and what clients say, where they do."""
+    tested, found = _number(record["accuracy"], ".1%"), record.get("by_clients")
+    if found is None:
+        return tested
+    return f"{tested} (clients {found['accuracy']:.1%} \u00b1 {found['accuracy_error']:.1%})"
 
 
 def _seconds(record: Record) -> str:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dp.minimal_clip import ClipState
 from protocol.exchange.ranks import ALONE, Ranks
+from protocol.statistics.private import PlannedSurvey, RandOf
 from protocol.training.adaptive_clip import AdaptiveClipTraining, ClippedResult, ClippingState
 from protocol.training.records import Notes
 from secagg import Identity
@@ -36,8 +37,10 @@ class ClippedMean(PrivateMean):
         before: Callable[[int], None] = lambda _: None,
         ranks: Ranks = ALONE,
         notes: Notes | None = None,
+        survey: PlannedSurvey | None = None,
+        tokens: RandOf | None = None,
     ) -> None:
-        super().__init__(training.training, identities, before, ranks, notes)
+        super().__init__(training.training, identities, before, ranks, notes, survey, tokens)
         self._clipping = training
         self._clipped: ClippedResult | None = None
 
@@ -49,6 +52,7 @@ class ClippedMean(PrivateMean):
     def mean(self, invitation: Invitation) -> Floats:
         """The released mean update."""
         self._before(self.state.attempts)
+        self._asked = None
         meter = ErrorMeter(invitation.updates, self._clipping.state.clip.clip, self._ranks)
         result = self._clipping.run_round(
             [self._identities[client].public for client in invitation.clients],

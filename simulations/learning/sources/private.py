@@ -8,9 +8,11 @@ from protocol.checks import of_kind
 from protocol.exchange.ranks import ALONE, Ranks
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.pipeline import noise_of_sums
+from protocol.statistics.private import PlannedSurvey, RandOf, Surveyed, SurveySum
 from protocol.training.private import PrivateTraining, RoundResult, TrainingState
 from protocol.training.records import Notes
 from secagg import Identity
+from simulations.learning.client_evaluation import Judged, said
 from simulations.learning.federated import Invitation, model_digest
 from simulations.learning.records import ErrorParts, Facts, epsilons_of, with_noise
 from simulations.learning.sources.base import (
@@ -33,6 +35,8 @@ class PrivateMean(PrivateRate):
         before: told the number of attempts before each round, which fixes a run's secrets.
         ranks: which share the cohorts, also in the training's aggregator.
         notes: public remarks that the ledger gets with every round.
+        survey: that evaluations ask, if there are any.
+        tokens: of a client by its index, secret: draw the predictions that stand for it.
     """
 
     def __init__(
@@ -42,7 +46,11 @@ class PrivateMean(PrivateRate):
         before: Callable[[int], None] = lambda _: None,
         ranks: Ranks = ALONE,
         notes: Notes | None = None,
+        survey: PlannedSurvey | None = None,
+        tokens: RandOf | None = None,
     ) -> None:
+        self._survey, self._tokens = survey, tokens
+        self._asked: Surveyed | None = None
         self._training = training
         self._ranks = ranks
         self._identities = identities
@@ -64,6 +72,7 @@ class PrivateMean(PrivateRate):
     def mean(self, invitation: Invitation) -> Floats:
         """The released mean update."""
         self._before(self._training.state.attempts)
+        self._asked = None
         meter = ErrorMeter(invitation.updates, self._training.clip_l2, self._ranks)
         self.last = self._training.run_round(
             [self._identities[client].public for client in invitation.clients],
@@ -77,6 +86,19 @@ class PrivateMean(PrivateRate):
         parts = private_parts(parameters, release, measured, release.update.size)
         self._error = measured.parts(**parts)
         return release.update
+
+    def evaluate(self, invitation: Invitation, judged: Callable[[int], Judged]) -> None:
+        """As `EvaluatedSource.evaluate` says."""
+        if self._survey is None or self._tokens is None:
+            raise RuntimeError("no evaluation was planned")
+        self._before(self._training.state.attempts)
+        self._asked = SurveySum(self._survey, self._training.sums).ask(
+            [self._identities[client].public for client in invitation.clients],
+            judged,
+            invitation.dropouts,
+            self._tokens,
+            self._notes,
+        )
 
     def facts(self, invitation: Invitation) -> Facts:
         """Sizes, bytes, noise and epsilons of the last round."""
@@ -105,6 +127,10 @@ class PrivateMean(PrivateRate):
             "error": self._error,
         }
         self._tell_of_returns(result, facts)
+        if self._asked is not None:
+            facts["by_clients"] = said(self._asked.answers)
+            facts["epsilons"] = epsilons_of(self._asked.epsilons)
+            facts["bytes_per_client"] += self._asked.outcome.bytes_per_survivor()
         return with_noise(facts, parameters.mechanism)
 
     def _tell_of_returns(self, result: RoundResult, facts: Facts) -> None:

@@ -69,14 +69,25 @@ def accuracy_chart(run: Run, name: str) -> Chart | None:
     if not tested:
         return None
     line = Line("accuracy", rounds_of(tested), [number(r["accuracy"]) for r in tested])
-    plot = RoundPlot(name, "Test accuracy", "correct answers", 1)
+    evaluated = [record for record in run.records if "by_clients" in record]
+    plot = RoundPlot(name, "Test accuracy", "correct answers", 1 + bool(evaluated))
     plot.draw_line(line, 0)
+    if evaluated:
+        shares = [record["by_clients"]["accuracy"] for record in evaluated]
+        plot.draw_line(Line("as clients say", rounds_of(evaluated), shares), 1)
     plot.in_percent()
     best, last = max(tested, key=lambda record: number(record["accuracy"])), tested[-1]
     text = (
         f"After round {last['round']}, {last['accuracy']:.1%} of the test examples are answered "
         f"correctly; the best was {best['accuracy']:.1%} after round {best['round']}."
     )
+    if evaluated:
+        found = evaluated[-1]["by_clients"]
+        text += (
+            f" Clients said after round {evaluated[-1]['round']}, privately and on examples of "
+            f"their own: {found['accuracy']:.1%}, with a standard error of "
+            f"{found['accuracy_error']:.1%}."
+        )
     rows = [(str(r["round"]), f"{r['accuracy']:.1%}", readable(r["loss"])) for r in tested]
     return plot.chart(text, Table(("round", "correct", "loss"), tuple(rows)))
 

@@ -33,8 +33,8 @@ def test_a_configuration_survives_its_file(tmp_path: Path) -> None:
         ),
         (
             "colour",
-            "attackers, clipping, cohort, denoise, engine, faults, local, local_dp, noise, "
-            "powersgd, privacy, robust, rounds, scheme, seed, server, sketch, task",
+            "attackers, clipping, cohort, denoise, engine, evaluation, faults, local, local_dp, "
+            "noise, powersgd, privacy, robust, rounds, scheme, seed, server, sketch, task",
         ),
     ],
 )

@@ -72,7 +72,7 @@ from sketch.controllers import (
 KINDS = {name: run_kit.KINDS[name] for name in run_kit.KINDS if name not in ("one-shot", "named")}
 SUMS = {
     **{"ideal": 1, "real": 1, "skellam": 1, "discrete gaussian": 1, "drawn": 1},
-    **{"powersgd": 2, "clipping": 1},
+    **{"powersgd": 2, "clipping": 1, "evaluated": 2},
 }
 """Charges of one round, of those that have a ledger."""
 
@@ -183,7 +183,7 @@ MOMENTS: dict[str, tuple[type[Ledger | RunFolder | Checkpoint], str, bool]] = {
 }
 """Whose method is called there, and whether it is still carried out."""
 
-EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd")
+EVERY_MOMENT = ("ideal", "real", "fedsel", "powersgd", "evaluated")
 """Kinds that are cut at every moment by `make test`; the others are by `make test-long`."""
 
 
