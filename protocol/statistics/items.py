@@ -34,8 +34,9 @@ from secagg.checks import require_int
 
 MOST_CANDIDATES: Final = 400_000
 """In one round of a search."""
-DISCOVERY: Final = 0.05
-"""Expected number of candidates that pass the threshold though nobody has them."""
+DISCOVERY: Final = 0.5
+"""Share of a beam that may be filled by prefixes that nobody has, on average. The last round of a
+search, which ranks items, leaves out what came of them; a higher threshold loses real ones."""
 
 
 class Votes(Codebook):
@@ -123,13 +124,13 @@ class Items(Question):
 
 
 def discovered(answer: Answer, beam: int) -> list[int]:
-    """The places that are surely somebody's: above the threshold, the largest first.
+    """The places that are worth another round: above the threshold, the largest first.
 
     Args:
         beam: most of them.
     """
     values = np.asarray(answer.value)
-    threshold = scipy.stats.norm.isf(min(DISCOVERY / values.size, 0.5))
+    threshold = scipy.stats.norm.isf(min(DISCOVERY * beam / values.size, 0.5))
     above = np.flatnonzero(values > threshold * np.asarray(answer.standard_error))
     return [int(each) for each in above[np.argsort(-values[above], kind="stable")][:beam]]
 

@@ -2,7 +2,7 @@
 
 Two rounds: the second counts only what the first found, so that clients whose votes were spent on
 rare items spend them on these. Of an open domain each round counts prefixes of items, longer each
-time, and keeps those that are surely somebody's; the last counts what was found.
+time, and keeps the largest; the last counts what was found, and names what is surely somebody's.
 
 Counts are of bounded votes: a client votes for so many of its items.
 
@@ -31,6 +31,8 @@ KEPT: Final = 4
 """Candidates of the second round, for each item that is asked for."""
 BEAM: Final = 50
 """Prefixes that one round hands to the next, at least."""
+SEARCH: Final = 0.8
+"""Share of the budget: what a search loses is gone, and the ranking has few candidates."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +95,7 @@ def open_rounds(longest: int, alphabet: int, k: int) -> list[int]:
 def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longest: int) -> Top:
     """The most frequent of an open domain: texts over an alphabet.
 
-    The search has half the budget, the ranking the other half.
+    Rounds of the search have `SEARCH` of the budget together, the ranking has the rest.
 
     Args:
         alphabet: letters; an item with another one is never found.
@@ -110,7 +112,7 @@ def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longes
     for end in ends:
         candidates = tuple(extended(found, letters, end - before))
         question = Items(name=column, candidates=candidates, votes=votes, prefix=end)
-        answer = ask(Survey(questions=(question,)), 0.5 / len(ends))[0]
+        answer = ask(Survey(questions=(question,)), SEARCH / len(ends))[0]
         found = [candidates[at] for at in discovered(answer, max(BEAM, 2 * k))]
         before = end
         if not found:
@@ -118,4 +120,5 @@ def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longes
     last = Items(name=column, candidates=tuple(sorted(found)), votes=votes, prefix=longest)
     # Of so many that nobody has, the largest count is about so many standard errors.
     errors = math.sqrt(2.0 * math.log(max(len(found), 2)))
-    return _ranked(ask(Survey(questions=(last,)), 0.5)[0], last, k, len(ends) + 1, errors)
+    answer = ask(Survey(questions=(last,)), 1.0 - SEARCH)[0]
+    return _ranked(answer, last, k, len(ends) + 1, errors)
