@@ -53,6 +53,8 @@ def test_top_items_of_a_list_and_of_an_open_domain() -> None:
     assert listed.items == opened.items == ("tea", "milk")
     assert listed.cost.spent <= 20.0 >= opened.cost.spent
     assert (listed.rounds, opened.rounds) == (1, 2)
+    with pytest.raises(ParameterError, match="max_items"):
+        veilsum.private_top(baskets, 2, **given | {"max_items": 0})
 
 
 def test_an_evaluation_has_errors() -> None:

@@ -34,6 +34,7 @@ from protocol.statistics.questions import (
 from protocol.statistics.survey import Survey
 from protocol.statistics.top import listed, open_rounds, opened
 from secagg import ParameterError
+from secagg.checks import require_int
 from veilsum.mean import people_of, plan_of
 
 if TYPE_CHECKING:
@@ -402,6 +403,7 @@ def private_top(
     Raises:
         ParameterError: figures that do not fit together.
     """
+    require_int("max_items", max_items, 1)
     if candidates is None:
         rounds = len(open_rounds(longest, len(set(alphabet)), k)) + 1
     else:

@@ -23,6 +23,6 @@ def plan_of_words(words: Mapping[str, Any]) -> TrainingPlan:
         words["noise"] = Independent(**noise)
     if "committee" in words:
         words["scheme"] = OneShot(committee=words.pop("committee") or Everyone())
-    elif pairwise:
+    elif pairwise and "scheme" not in words:
         words["scheme"] = Pairwise(**pairwise)
     return TrainingPlan(**words)

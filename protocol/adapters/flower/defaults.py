@@ -89,8 +89,14 @@ class Asked:
     clock: Clock
 
 
-def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[FlowerSettings, int]:
-    """All settings of a run, and how many clients there are."""
+def filled(
+    asked: Asked, grid: Grid, run_config: Mapping[str, Any], *, evaluates: bool = True
+) -> tuple[FlowerSettings, int]:
+    """All settings of a run, and how many clients there are.
+
+    Args:
+        evaluates: whether a declared evaluation is asked for, in rounds of its own.
+    """
     values = values_of(run_config)
     for name, value in asked.settings.items():
         _put(values, ARGUMENTS[name], str(value) if name in (LEDGER_KEY, REGISTRY_KEY) else value)
@@ -98,8 +104,7 @@ def filled(asked: Asked, grid: Grid, run_config: Mapping[str, Any]) -> tuple[Flo
         values |= _tables_of(asked.plan)
     _put(values, ("privacy", "delta"), DELTA, weak=True)
     if ROUNDS_KEY in run_config:
-        # An evaluation is a round of its own.
-        each = 2 if values.get(EVALUATION_KEY) else 1
+        each = 2 if evaluates and values.get(EVALUATION_KEY) else 1
         _put(values, ("rounds",), run_config[ROUNDS_KEY] * each, weak=True)
     if asked.simulated:
         values.pop(REGISTRY_KEY, None)  # of the deployment of the same app

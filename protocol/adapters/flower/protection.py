@@ -212,7 +212,8 @@ def _grid(
     controller: Controller | None,
     executor: Executor | None,
 ) -> SecureGrid:
-    settings, clients = filled(asked, grid, context.run_config)
+    evaluates = getattr(strategy, "fraction_evaluate", 1.0) != 0.0
+    settings, clients = filled(asked, grid, context.run_config, evaluates=evaluates)
     plan = asked.plan or settings.plan()
     if asked.simulated:
         require_nodes(clients, plan.cohort)

@@ -28,6 +28,7 @@ from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_history import StoredHistory
+from protocol.schemes import Validated
 from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.survey import Survey
 from protocol.training.charged_sums import ChargedSums
@@ -86,12 +87,18 @@ def figures(reply: Message) -> MetricRecord:
     return metrics
 
 
-@pytest.mark.parametrize("kind", [{}, {"committee": None}], ids=["pairwise", "one-shot"])
+@pytest.mark.parametrize(
+    "kind",
+    # A larger epsilon makes the silence of clients whose noise is long too dear.
+    [{}, {"committee": None}, {"scheme": Validated(), "goal": PrivacyGoal(30.0, 1e-5, 4)}],
+    ids=["pairwise", "one-shot", "validated"],
+)
 def test_an_evaluation_is_a_round_like_any_other(
     make_world: Callable[..., World], kind: dict[str, Any]
 ) -> None:
     many = {"clients": MANY, "cohort": MANY, "goal": PrivacyGoal(200.0, 1e-5, 4)}
-    world, strategy = private(make_world, **many, **kind), FedAvg()
+    world, strategy = private(make_world, **many | kind), FedAvg()
+    goal = world.plan.goal.epsilon
     with world.secure(strategy, evaluation=planned(world)) as secure:
         result = strategy.start(grid=secure, initial_arrays=model(), num_rounds=2)
         entries = list(secure._ledger.entries())
@@ -100,21 +107,24 @@ def test_an_evaluation_is_a_round_like_any_other(
             evaluated(secure, world)
     for metrics in result.evaluate_metrics_clientapp.values():
         assert metrics["survivors"] == MANY
-        for name, truth in {"auc": 1.0, "accuracy": 1.0, "loss": 1.5, "seen": 0.5}.items():
+        truths = {"loss": 1.5, "seen": 0.5}
+        if goal == 200.0:  # or the noise leaves nothing of the area
+            truths |= {"auc": 1.0, "accuracy": 1.0}
+        for name, truth in truths.items():
             error = metrics[f"eval_{name}_se"]
-            assert 0.0 < error < 0.3
+            assert 0.0 < error < 60.0 / goal
             assert abs(metrics[f"eval_{name}"] - truth) < 6.0 * error + 1e-9
-        assert abs(metrics["eval_missing"]) < 5.0
+        assert abs(metrics["eval_missing"]) < 5.0 * 200.0 / goal
     kinds = ["survey" in entry.metadata["notes"] for entry in entries]
     assert kinds == [False, True, False, True]
     # One session: members' sealing keys are for one, and numbers go on.
     assert len({entry.metadata["session"] for entry in entries}) == 1
     assert [entry.metadata["attempt"] for entry in entries] == [0, 1, 2, 3]
     spent = [report.epsilons.server for report in (secure.reports[1], secure.evaluations[1])]
-    assert spent[0] < spent[1] <= 200.0
+    assert spent[0] < spent[1] <= goal
     with StoredHistory(world.home(0) / "state", world.plan.goal) as history:
         # Four rounds by the client's own count, too.
-        assert spent[0] < history.epsilon <= 200.0
+        assert spent[0] < history.epsilon <= goal
 
 
 def test_the_one_reply_has_survivors_as_its_weight_and_bad_values_are_missing(

@@ -362,6 +362,12 @@ def test_an_evaluation_that_the_configuration_declares_is_private(
     assert f'evaluations = ["{digest}"]' in (home / "policy.toml").read_text()
 
 
+def test_a_strategy_that_never_evaluates_needs_no_rounds_for_it() -> None:
+    grid = simulated(app=evaluating(protect()), config=DECLARED)
+    with guard(grid, DECLARED, strategy=FedAvg(fraction_evaluate=0.0), **WEAK) as secure:
+        assert plan_of(secure).goal.rounds == 2
+
+
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_client_takes_what_the_run_declares_if_its_policy_says_so(
     caplog: pytest.LogCaptureFixture, allowed: bool
