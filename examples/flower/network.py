@@ -5,8 +5,9 @@ Needs: veilsum[flower], scikit-learn
     python network.py --out /tmp/digits --clients 5
 
 Every SuperNode is a process with its own folder (`veilsum.home`), made beforehand by
-`veilsum provision network`. Nothing here is secured against other machines: use
-TLS and node authentication for that (docs/integrations/flower.md).
+`veilsum provision network`. With --sites the nodes run nothing: a `veilsum site` beside each of
+them answers, and runs the app for training alone. Nothing here is secured against other machines:
+use TLS and node authentication for that (docs/integrations/flower.md).
 
 All processes are stopped when the run is over; logs and the result stay in the folder.
 """
@@ -14,6 +15,7 @@ All processes are stopped when the run is over; logs and the result stay in the 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import signal
@@ -24,6 +26,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+
+from flwr.cli.build import build_fab_from_disk
 
 APP = Path(__file__).parent
 BIN = Path(sys.executable).parent
@@ -92,6 +96,8 @@ class Network:
         simulation: nodes are simulated by the SuperLink, in Ray.
         committee: for one-shot rounds of deployed clients, `everyone`, or how many of them, the
             first ones, are a named committee.
+        site: what `site.toml` of each client says, if a process of the site's answers for it.
+        app: folder of the Flower app.
     """
 
     def __init__(
@@ -101,6 +107,8 @@ class Network:
         privacy: Mapping[str, float] | None = None,
         simulation: bool = False,
         committee: str | int | None = None,
+        site: Mapping[str, Any] | None = None,
+        app: Path = APP,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
@@ -108,6 +116,8 @@ class Network:
         self._privacy = privacy or {}
         self._simulation = simulation
         self.committee = committee
+        self._site, self.app = site, app
+        self._ports: dict[int, int] = {}
         self._port = free_port()
         self.processes = Processes(out)
 
@@ -147,12 +157,37 @@ class Network:
         )
 
     def start_node(self, number: int) -> None:
-        """Start the SuperNode of a client."""
-        home = self.out / f"client-{number:03d}"
+        """Start the SuperNode of a client, and its site's process if it has one."""
+        home, port = self.home(number), free_port()
         config = f'partition-id={number} num-partitions={self.clients} veilsum.home="{home}"'
         command = [program("flower-supernode"), "--insecure", "--host", "127.0.0.1"]
-        command += ["--superlink", f"127.0.0.1:{self._port}", "--port", str(free_port())]
-        self.processes.start(f"supernode-{number}", [*command, "--node-config", config])
+        command += ["--superlink", f"127.0.0.1:{self._port}", "--port", str(port)]
+        command += ["--node-config", config]
+        if self._site is None:
+            self.processes.start(f"supernode-{number}", command)
+            return
+        secret = home / "node.secret"
+        secret.write_bytes(os.urandom(32))
+        secret.chmod(0o600)
+        rules = [f"{key} = {json.dumps(value)}\n" for key, value in self._site.items()]
+        (home / "site.toml").write_text("".join(rules))
+        command += ["--isolation", "process", "--superexec-auth-secret-file", str(secret)]
+        self.processes.start(f"supernode-{number}", command)
+        wait_for(port)
+        self._ports[number] = port
+        self.start_site(number)
+
+    def start_site(self, number: int) -> None:
+        """Start the site's process of a client whose SuperNode is there."""
+        home = self.home(number)
+        command = [program("veilsum"), "site", "run", "--home", str(home)]
+        command += ["--node", f"127.0.0.1:{self._ports[number]}"]
+        command += ["--secret", str(home / "node.secret")]
+        self.processes.start(f"site-{number}", command)
+
+    def home(self, number: int) -> Path:
+        """The folder of a client."""
+        return self.out / f"client-{number:03d}"
 
     def run(self, settings: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Run the app to its end; the report that its server wrote.
@@ -169,7 +204,7 @@ class Network:
         )
         result = self.out / "result.json"
         overrides = {"result": str(result), **settings}
-        command = [program("flwr"), "run", str(APP), "here", "--stream"]
+        command = [program("flwr"), "run", str(self.app), "here", "--stream"]
         command += ["--run-config", " ".join(f"{k}={toml(v)}" for k, v in overrides.items())]
         if self._simulation:
             command += ["--federation-config", f"num-supernodes={self.clients}"]
@@ -257,6 +292,7 @@ def main() -> None:
     parser.add_argument("--scheme", choices=("pairwise", "one-shot"), default="pairwise")
     whose = "one-shot rounds: members of a named committee; everyone if left out"
     parser.add_argument("--committee-size", type=int, help=whose)
+    parser.add_argument("--sites", action="store_true", help="a site's own process for each node")
     given = parser.parse_args()
     # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -271,7 +307,13 @@ def main() -> None:
     committee = None
     if given.scheme == "one-shot":
         committee = given.committee_size or "everyone"
-    with Network(given.out.resolve(), given.clients, privacy, committee=committee) as network:
+    site = None
+    if given.sites:
+        # Of what is on disk now, which is what `flwr run` sends.
+        digest = hashlib.sha256(build_fab_from_disk(APP)).hexdigest()
+        site = {"approved_apps": [digest], "training_seconds": 20.0, "answer_after_seconds": 22.0}
+    out = given.out.resolve()
+    with Network(out, given.clients, privacy, committee=committee, site=site) as network:
         settings = deployment_settings(network, given.clients, 1)
         settings["veilsum.scheme.kind"] = given.scheme
         settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}

@@ -75,6 +75,11 @@ class Commands(LazyGroup):
             "run_command",
             "Run one experiment. If it is interrupted, the same command resumes it.",
         ),
+        "site": Verb(
+            f"{_HERE}.site",
+            "site_app",
+            "A site's own process for Flower: it answers, and the researcher's app only trains.",
+        ),
         "sweep": Verb(
             f"{_HERE}.run",
             "sweep_command",

@@ -5,12 +5,15 @@ Deployed clients get a process of their own for every message, so a round costs 
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -179,3 +182,51 @@ def test_a_run_that_comes_to_no_end_says_where_to_look(network: ModuleType, tmp_
     engine = network.Network(tmp_path, clients=2)
     with pytest.raises(RuntimeError, match="see the logs in"):
         engine.run({}, seconds=120.0)
+
+
+WORDS = "patient-17"
+HOSTILE = f"""
+    if context.node_config["partition-id"] == 1:
+        print("{WORDS}" * 1000, flush=True)
+        raise ValueError("{WORDS}")
+"""
+
+
+@pytest.mark.parametrize(("protocol", "begun"), [("pairwise", "keys/*"), ("one-shot", "upload")])
+def test_sites_answer_for_an_app_that_fails_and_one_that_is_killed_comes_back(
+    network: ModuleType, tmp_path: Path, protocol: str, begun: str
+) -> None:
+    app = tmp_path / "app"
+    shutil.copytree(EXAMPLE, app)
+    code = app / "digits_app" / "client_app.py"
+    first = '    arrays = message.content["arrays"]\n'
+    code.write_text(code.read_text().replace(first, HOSTILE + first))
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        digest = hashlib.sha256(network.build_fab_from_disk(app)).hexdigest()
+    site = {"approved_apps": [digest], "training_seconds": 28.0, "answer_after_seconds": 30.0}
+    committee = 3 if protocol == "one-shot" else None
+    out = tmp_path / "network"
+    with network.Network(out, 4, PRIVACY, committee=committee, site=site, app=app) as engine:
+
+        def kill() -> None:
+            end = time.monotonic() + 300.0
+            while time.monotonic() < end and not any((engine.home(3) / "state").glob(begun)):
+                time.sleep(0.05)
+            time.sleep(12.0)  # by then the app trains, or its result is held back
+            engine.processes.send("site-3", signal.SIGKILL)
+            engine.processes.stop("site-3")
+            engine.start_site(3)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        given = network.deployment_settings(engine, 4, 1, **SETTINGS)
+        given |= {"num-server-rounds": 2, "veilsum.scheme.kind": protocol}
+        report = engine.run(given, seconds=600.0)
+        killer.join(1.0)
+        assert engine.processes.ended() == []
+    # The app of one client fails, which nobody can tell; the one that was killed lost its round.
+    assert report["survivors"] == [3, 4]
+    assert report["accuracy"][-1] > 0.25 > CHANCE
+    told = [path.read_text(errors="replace") for path in out.glob("*.log")]
+    assert "an update of zeros" in (out / "site-1.log").read_text()
+    assert not any(WORDS in text for text in told)

@@ -1,0 +1,46 @@
+"""What a site says of the apps that may train: `site.toml` beside the policy in its folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from protocol.checks import POSITIVE
+from protocol.planning.configuration import Section, load, within
+
+SITE: Final = "site.toml"
+
+
+class SiteRules(Section):
+    """Which apps may train here, how, and for how long."""
+
+    approved_apps: list[Annotated[str, Field(pattern="^[0-9a-f]{64}$")]] = Field(
+        description="SHA-256 of the app files (FAB) whose code may train; that of any other run is "
+        "refused before it is unpacked"
+    )
+    trainer: list[str] = Field(
+        default=[],
+        description="command that starts the training's process in its sandbox, which gets the app "
+        "and the model on standard input; this Python, as this user, if left out",
+    )
+    training_seconds: Annotated[float, within(POSITIVE)] = Field(
+        default=480.0, description="training that takes longer is ended, and counts as zeros"
+    )
+    answer_after_seconds: Annotated[float, within(POSITIVE)] = Field(
+        default=500.0,
+        description="after the model came, at which moment the masked update is sent, however long "
+        "training took; below what the server waits for",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.training_seconds < self.answer_after_seconds:
+            raise ValueError(f"above training_seconds = {self.training_seconds:g} to be valid")
+        return self
+
+
+def read_rules(home: Path) -> SiteRules:
+    """The rules in a site's folder; raises `ConfigurationError` if there are none."""
+    return load(home / SITE, SiteRules)

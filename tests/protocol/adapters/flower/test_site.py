@@ -1,0 +1,277 @@
+"""A site's own process: whatever an app does, one noised vector leaves, at one moment."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import subprocess
+import sys
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
+
+from flower_doubles import FIRST_NODE, World, flat, model
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.cli.build import build_fab_from_disk
+from flwr.serverapp.strategy import FedAvg
+
+from protocol.adapters.flower import client
+from protocol.adapters.flower.home import ClientHome
+from protocol.adapters.flower.site import inside
+from protocol.adapters.flower.site.request import Request, expected_bytes, read_arrays, written
+from protocol.adapters.flower.site.rules import SiteRules, read_rules
+from protocol.adapters.flower.site.serving import Site, Training
+from protocol.adapters.flower.site.trainer import Trainer
+from protocol.errors import ConfigurationError, TrainingFailedError
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "flower"
+WORDS = "patient-17"
+APP = b"an app"
+DIGEST = hashlib.sha256(APP).hexdigest()
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+READ = "import sys; data = sys.stdin.buffer.read(); out = sys.stdout.buffer; "
+SIZE = expected_bytes(model())
+MISBEHAVES: dict[str, str] = {
+    "raises": READ + f"raise ValueError('{WORDS}')",
+    "says nothing": READ,
+    "does not read": "pass",
+    "too little": READ + f"out.write(bytes({SIZE - 1}))",
+    "too much": READ + f"out.write(bytes({SIZE + 1}))",
+    "without an end": READ + "\nwhile True: out.write(bytes(65536))",
+    "not a number": READ + f"out.write(b'\\xff' * {SIZE})",
+    "sleeps": READ + "import time; time.sleep(60)",
+    "closes and sleeps": READ + "import os, time; os.close(1); time.sleep(60)",
+    "leaves a child": READ + "import os; os.fork() or __import__('time').sleep(60)",
+    "ends": READ + "sys.exit(3)",
+    "is killed": READ + "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+}
+
+
+def rules(code: str = "", **others: Any) -> SiteRules:
+    given = {"training_seconds": 4.0, "answer_after_seconds": 5.0, **others}
+    return SiteRules(approved_apps=[DIGEST], trainer=python(code) if code else [], **given)
+
+
+def asked() -> tuple[Message, Context]:
+    context = Context(1, 2, {"veilsum.home": "x"}, RecordDict(), {})
+    header = client.shown_header("train", "", context)
+    return Message(metadata=header, content=RecordDict({"arrays": model()})), context
+
+
+@pytest.mark.parametrize("how", MISBEHAVES)
+def test_whatever_goes_wrong_in_training_is_an_update_of_zeros(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    message, context = asked()
+    training = Training(rules(MISBEHAVES[how]), APP)
+    began = time.monotonic()
+    reply = training(message, context)
+    assert training.due and time.monotonic() - began < 10.0
+    (arrays,) = reply.content.array_records.values()
+    assert flat(arrays).tolist() == flat(model()).tolist()
+    assert list(reply.content) == ["arrays"]
+    assert "an update of zeros" in caplog.text and WORDS not in caplog.text
+
+
+def test_the_trainer_and_its_children_are_dead_afterwards(tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers"
+    code = (
+        READ + f"import os, time; f = open({str(numbers)!r}, 'a'); os.fork(); "
+        "f.write(f'{os.getpid()}\\n'); f.flush(); out.write(b'1234'); time.sleep(60)"
+    )
+    with pytest.raises(TrainingFailedError, match="training"):
+        Trainer(python(code), 3.0).run(b"", 4)
+    time.sleep(0.5)
+    found = [int(line) for line in numbers.read_text().split()]
+    assert len(found) == 2
+    for number in found:
+        # A zombie that nobody waits for any more is dead, too.
+        status = Path(f"/proc/{number}/stat")
+        assert not status.exists() or status.read_text().split(") ")[1][0] == "Z"
+
+
+def test_a_large_request_and_a_large_answer_cross() -> None:
+    size = 5_000_000
+    echo = f"import sys; d = sys.stdin.buffer.read({size}); sys.stdout.buffer.write(d)"
+    assert Trainer(python(echo), 30.0).run(bytes(size), size) == bytes(size)
+    with pytest.raises(TrainingFailedError, match="No such file"):
+        Trainer(["/nowhere/at/all"], 1.0).run(b"", 1)
+
+
+def test_the_trainer_sees_nothing_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLWR_SECRET", WORDS)
+    code = "import os, sys; sys.stdout.write('x' if 'FLWR_SECRET' in os.environ else '-')"
+    assert Trainer(python(code), 30.0).run(b"", 1) == b"-"
+
+
+def site_app(
+    world: World, of: Callable[[int], SiteRules], slept: list[float] | None = None
+) -> Callable[[Message, Context], Message]:
+    """What a SuperNode hands its tasks to: a site for each client."""
+    waits = [] if slept is None else slept
+
+    def answer(message: Message, context: Context) -> Message:
+        part = int(context.node_config["partition-id"])
+        home = ClientHome(world.home(part))
+        return Site(home, of(part), waits.append).answer(message, context, APP)
+
+    return answer
+
+
+# Numbers of the model, a float32 each, 0.5 larger; what stands before them is Flower's.
+ADDS = (
+    READ + "import numpy as np, msgspec; from flwr.common.serde import recorddict_from_proto; "
+    "from flwr.proto.recorddict_pb2 import RecordDict; "
+    "got = recorddict_from_proto(RecordDict.FromString(msgspec.msgpack.decode(data)['content'])); "
+    "(arrays,) = got.array_records.values(); "
+    "out.write(b''.join((a.numpy() + a.numpy().dtype.type(0.5)).tobytes() "
+    "for a in arrays.values()))"
+)
+
+
+@pytest.mark.parametrize("kind", [{}, {"committee": None}], ids=["pairwise", "one-shot"])
+def test_a_round_has_the_updates_of_all_and_zeros_of_those_that_failed(
+    make_world: Callable[..., World], kind: Mapping[str, Any]
+) -> None:
+    world, slept = make_world(**kind), list[float]()
+    failing = 2
+    world.grid.app = site_app(  # type: ignore[assignment]
+        world,
+        lambda part: rules(ADDS if part >= failing else MISBEHAVES["raises"], training_seconds=4.9),
+        slept,
+    )
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        result = strategy.start(grid=secure, initial_arrays=model(), num_rounds=1)
+    (report,) = secure.reports
+    clients = len(world.grid.nodes)
+    assert report.survivors == clients and not report.lost
+    # Clipped to 1, and a third of them zero.
+    share = (clients - failing) / clients
+    whole = np.linalg.norm(np.full(flat(model()).size, 0.5))
+    expected = share * min(0.5, 0.5 / whole)
+    assert abs(np.mean(flat(result.arrays) - flat(model())) - expected) < 0.05
+    # Every client answered at the same moment after its model came.
+    assert len(slept) == clients
+    assert {step for _, step in world.grid.seen} >= {"hello"}
+
+
+@pytest.mark.parametrize("kind", ["evaluate", "query", "train.mine"])
+def test_nothing_but_the_protocol_is_answered(
+    make_world: Callable[..., World], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world(allow_evaluation_in_the_clear=True)
+    world.grid.app = site_app(world, lambda _: rules(ADDS))  # type: ignore[assignment]
+    message = Message(RecordDict({"arrays": model()}), FIRST_NODE, kind)
+    (reply,) = world.grid.send_and_receive([message])
+    assert reply.has_error() and "PolicyError" in reply.error.reason
+
+
+def test_an_app_that_was_not_approved_is_not_even_unpacked(
+    make_world: Callable[..., World], caplog: pytest.LogCaptureFixture
+) -> None:
+    world = make_world()
+    other = SiteRules(approved_apps=["0a" * 32])
+    world.grid.app = site_app(world, lambda _: other)  # type: ignore[assignment]
+    strategy = FedAvg(fraction_evaluate=0.0)
+    with world.secure(strategy) as secure:
+        strategy.start(grid=secure, initial_arrays=model(), num_rounds=1)
+    assert not secure.reports
+    assert f"one of SHA-256 {DIGEST}" in caplog.text
+    assert {step for _, step in world.grid.seen} == {"hello"}
+
+
+def test_without_a_site_the_mod_is_the_only_one_that_stands_between(
+    make_world: Callable[..., World],
+) -> None:
+    """The twin: an app of the server's without the mod answers whatever it likes."""
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        told = MetricRecord({"loss": 17.0})
+        return Message(RecordDict({"told": told}), reply_to=message)
+
+    world = make_world(app=app)
+    (reply,) = world.grid.send_and_receive(
+        [Message(RecordDict({"arrays": model()}), FIRST_NODE, "train")]
+    )
+    assert reply.content["told"]["loss"] == 17.0
+
+
+def example_app(tmp_path: Path, change: str = "") -> bytes:
+    """The example's app, with other code in its training function."""
+    folder = tmp_path / "app"
+    if not folder.exists():
+        subprocess.run(["cp", "-r", str(EXAMPLE), str(folder)], check=True)  # noqa: S603, S607
+    path = folder / "digits_app" / "client_app.py"
+    path.write_text(
+        path.read_text().replace("    arrays = message", f"{change}    arrays = message")
+    )
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        return build_fab_from_disk(folder)
+
+
+def digits() -> ArrayRecord:
+    arrays = {"weights": np.zeros((64, 10), np.float32), "bias": np.zeros(10, np.float32)}
+    return ArrayRecord({name: Array(value) for name, value in arrays.items()})
+
+
+def of_example(app: bytes) -> bytes:
+    node = {"partition-id": 0, "num-partitions": 3, "veilsum.home": "/secret"}
+    run = {"local-epochs": 1, "learning-rate": 0.3}
+    context = Context(1, 2, node, RecordDict(), run)
+    header = client.shown_header("train", "", context)
+    message = Message(metadata=header, content=RecordDict({"arrays": digits()}))
+    request = Request.of(app, message, context)
+    assert "veilsum.home" not in request.node_config
+    return request.write()
+
+
+def test_the_example_trains_inside_whatever_it_prints(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="the example reads scikit-learn's digits")
+    app = example_app(tmp_path, "    print('noise' * 1000)\n")
+    data = Trainer([], 120.0).run(of_example(app), expected_bytes(digits()))
+    trained = read_arrays(data, digits())
+    assert np.abs(trained["weights"].numpy()).max() > 0.01
+    again = read_arrays(written(trained, digits()), digits())
+    assert np.array_equal(again["weights"].numpy(), trained["weights"].numpy())
+
+
+def test_an_app_stays_in_its_folder(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("../outside", "x")
+    with pytest.raises(ValueError, match="leaves its folder"):
+        inside.unpack(buffer.getvalue(), tmp_path / "app")
+    assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("", "approved_apps"),
+        ('approved_apps = ["0a"]', "approved_apps.0"),
+        (f'approved_apps = ["{DIGEST}"]\ntraining_seconds = 600', ""),
+    ],
+)
+def test_rules_that_cannot_be_meant(tmp_path: Path, text: str, key: str) -> None:
+    (tmp_path / "site.toml").write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_rules(tmp_path)
+    assert caught.value.key == key
