@@ -53,11 +53,12 @@ class PrivateRun:
     folder: Path | None
 
     @property
-    def evaluations(self) -> dict[int, dict[str, float]]:
+    def evaluations(self) -> dict[int, dict[str, float | None]]:
         """What clients said of the models, by round; empty without `evaluate_every`.
 
-        Shares of right predictions, `accuracy`, and mean losses, `loss`, each with the standard
-        error of its noise, `accuracy_error` and `loss_error`.
+        Shares of right predictions, `accuracy`, and mean losses, `loss`, each with its standard
+        error, of the noise and of the draw of examples, `accuracy_error` and `loss_error`. None is
+        what the noise leaves nothing of.
         """
         return {
             record["round"]: record["by_clients"]

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pydantic import Field
@@ -83,7 +82,8 @@ def survey_of(declared: Mapping[str, Mapping[str, Any]], records: int = RECORDS)
     """The survey of a declaration, without weights; None if nothing is declared.
 
     Raises:
-        ConfigurationError: no such metrics, or two that a strategy could not tell apart.
+        ConfigurationError: no such metrics, two that a strategy could not tell apart, or one
+            example for a classifier.
     """
     questions = []
     for name in sorted(declared, key=plain):
@@ -95,6 +95,9 @@ def survey_of(declared: Mapping[str, Mapping[str, Any]], records: int = RECORDS)
             raise ConfigurationError(f"{key}.{error.key}", problem, valid) from None
         except ParameterError as error:
             raise ConfigurationError(f"{key}.{error.argument}", *_told(error)) from None
+    if records == 1 and any(isinstance(each, Evaluation) for each in questions):
+        valid = "at least 2 for a classifier: errors would leave out which example is drawn"
+        raise ConfigurationError(RECORDS_KEY, "value 1", valid)
     keys = [key for question in questions for key in keys_of(question).values()]
     twice = sorted({key for key in keys if keys.count(key) > 1})
     if twice:
@@ -132,7 +135,8 @@ def planned_survey(survey: Survey, plan: TrainingPlan) -> PlannedSurvey:
 def bound_digest(seen: bytes, survey: Survey | None) -> bytes:
     """What a round is bound to: the hash of what the app sees, and the survey's if it has one.
 
-    So no round that was joined as an evaluation can go on as training, nor the other way round.
+    So no round that was joined as an evaluation goes on as training, and nobody answers another
+    survey than the rest. A round that was joined as training has training's clip and noise.
     """
     if survey is None:
         return seen
@@ -156,12 +160,11 @@ def accepted(
     try:
         if not 0 < len(written) <= MAX_SURVEY_BYTES:
             raise ParameterError("survey", f"{len(written)} bytes", f"1 .. {MAX_SURVEY_BYTES}")
-        survey = Survey.read(written)
+        asked = Survey.declared_digest(written)
+        if asked.hex() in allowed or (declared is not None and declared.digest == asked):
+            return Survey.read(written)
     except ParameterError as error:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, str(error)) from None
-    asked = replace(survey, weights=()).digest
-    if asked.hex() in allowed or (declared is not None and declared.digest == asked):
-        return survey
     valid = " or ".join(filter(None, [", ".join(allowed), where])) or "none"
     raise PolicyError("evaluation", f"a survey of digest {asked.hex()}", valid)
 

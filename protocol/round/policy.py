@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp import BinomialMechanism
 from dp.coins import MAX_COINS
@@ -69,8 +69,8 @@ class ClientPolicy:
             pairwise rounds only if left out. A round of any other scheme is refused.
         returned: what it insists on where a part of the noise comes back; None takes part in no
             such run.
-        integers: what it insists on in its place in rounds of integers, such as surveys; None
-            insists on the same in all rounds.
+        integers: what it insists on in its place in rounds of integers, such as surveys: the same
+            but for clip and dimension. None insists on the same in all rounds.
 
     Raises:
         ParameterError: a multiplier, a size of cohorts or the number of colluders is no bound; no
@@ -118,6 +118,20 @@ class ClientPolicy:
         for each in self.schemes:
             if self.goal is not None:
                 each.require_goal(self.goal)
+        self._check_integers()
+
+    def _check_integers(self) -> None:
+        other = self.integers
+        if other is None:
+            return
+        if isinstance(other, ClientPolicy):
+            clip, dimension = self.largest_clip_l2, self.dimension
+            if replace(other, largest_clip_l2=clip, dimension=dimension) == replace(
+                self, integers=None
+            ):
+                return
+        valid = "a policy that differs in largest_clip_l2 and dimension alone"
+        raise ParameterError("integers", other, valid)
 
     def clauses(self, kind: str) -> Clauses:
         """What it insists on about the rounds of a scheme.

@@ -278,6 +278,22 @@ class Survey:
             }
         )
 
+    @staticmethod
+    def declared_digest(data: bytes) -> bytes:
+        """The digest that the survey of canonical bytes has while all its weights are 1.
+
+        Nothing is made of them: a question may ask for more memory than its bytes.
+
+        Raises:
+            ParameterError: they are none.
+        """
+        try:
+            fields = dict(msgspec.json.decode(data))
+            fields["weights"] = [1] * len(fields["questions"])
+            return hashlib.sha256(_LABEL + canonical_json(fields)).digest()
+        except _UNREADABLE as error:
+            raise ParameterError("survey", f"({error})", "the bytes of a survey") from None
+
     @classmethod
     def read(cls, data: bytes) -> Survey:
         """The survey of canonical bytes.

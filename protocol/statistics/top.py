@@ -2,7 +2,7 @@
 
 Two rounds: the second counts only what the first found, so that clients whose votes were spent on
 rare items spend them on these. Of an open domain each round counts prefixes of items, longer each
-time, and keeps the largest; the last counts what was found, and names what is surely somebody's.
+time, and keeps the largest; the last counts what was found, and names what is hardly chance.
 
 Counts are of bounded votes: a client votes for so many of its items.
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 
 from protocol.statistics.answers import Answer, Estimate
 from protocol.statistics.items import Items, discovered, ends_of_prefixes, extended, largest
@@ -33,6 +34,8 @@ BEAM: Final = 50
 """Prefixes that one round hands to the next, at least."""
 SEARCH: Final = 0.8
 """Share of the budget: what a search loses is gone, and the ranking has few candidates."""
+CHANCE: Final = 0.05
+"""Of naming an item that nobody has, at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,7 +121,7 @@ def opened(ask: Asker, k: int, *, votes: int, column: str, alphabet: str, longes
         if not found:
             return Top((), Estimate(np.zeros(0), np.zeros(0)), ends.index(end) + 1)
     last = Items(name=column, candidates=tuple(sorted(found)), votes=votes, prefix=longest)
-    # Of so many that nobody has, the largest count is about so many standard errors.
-    errors = math.sqrt(2.0 * math.log(max(len(found), 2)))
+    # Of so many that nobody has, none is named but by this chance.
+    errors = float(scipy.stats.norm.isf(CHANCE / len(found)))
     answer = ask(Survey(questions=(last,)), 1.0 - SEARCH)[0]
     return _ranked(answer, last, k, len(ends) + 1, errors)

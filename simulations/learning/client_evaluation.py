@@ -1,16 +1,18 @@
 """Clients evaluate a run's models, privately: a survey of a round's cohort, out of the same goal.
 
-Every so many examples of a client are not trained on but kept for this. A client that has none, or
-whose model has no finite loss, counts as missing.
+Every so many examples of a client are not trained on but kept for this. A client that has none
+counts as missing, and so does a loss that is no number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 from protocol.statistics.answers import Answer, Estimate
 from protocol.statistics.private import PlannedSurvey
@@ -43,23 +45,30 @@ def kept_back(parts: Partition, section: ClientEvaluation | None) -> tuple[Parti
     if section is None:
         return parts, ()
     every = section.held_out
+    if max(map(len, parts)) < every:
+        valid = f"at most {max(map(len, parts))}, the examples of the richest client"
+        raise ConfigurationError("evaluation.held_out", f"value {every}", valid)
     held = tuple(part[every - 1 :: every] for part in parts)
     rest = tuple(part[np.arange(len(part)) % every != every - 1] for part in parts)
     return rest, held
 
 
-def said(answers: Sequence[Answer]) -> dict[str, float]:
-    """What clients say, as figures of a record: each with its standard error."""
+def said(answers: Sequence[Answer]) -> dict[str, float | None]:
+    """What clients say, as figures of a record: each with its standard error.
+
+    None stands for what the noise leaves nothing of.
+    """
     accuracy, loss = answers
-    found: dict[str, float] = {}
+    found: dict[str, float | None] = {}
     estimates: dict[str, Estimate] = {ACCURACY: accuracy.parts["share"], LOSS: loss.estimate}
     for name, estimate in estimates.items():
-        found[name] = estimate.value
-        found[f"{name}_error"] = estimate.standard_error
+        told = math.isfinite(estimate.value) and math.isfinite(estimate.standard_error)
+        found[name] = estimate.value if told else None
+        found[f"{name}_error"] = estimate.standard_error if told else None
     return found
 
 
-def errors_of(planned: PlannedSurvey) -> dict[str, float]:
+def errors_of(planned: PlannedSurvey) -> dict[str, float | None]:
     """Standard errors to expect, of the figures in `said`, with nobody lost or missing."""
     figures = said(planned.predicted())
     return {name: figures[f"{name}_error"] for name in (ACCURACY, LOSS)}

@@ -317,11 +317,11 @@ class ClientEvaluation(Section):
         ge=2,
         description="one example in so many of a client is not trained on but kept for evaluations",
     )
-    records: Annotated[int, within(whole(1, MOST_TOKENS))] = Field(
+    records: Annotated[int, within(whole(2, MOST_TOKENS))] = Field(
         default=16, description="predictions that stand for a client"
     )
     loss_bound: float = Field(
-        default=4.0, gt=0, allow_inf_nan=False, description="losses above count as this"
+        default=4.0, ge=1e-6, le=1e6, description="losses above count as this"
     )
 
 
@@ -425,6 +425,10 @@ class RunConfig(PlanTables):
     def _not_evaluated(self) -> Iterator[ConfigurationError]:
         """What evaluations by clients do not go together with."""
         problem = ""
+        if self.evaluation is not None and self.evaluation.every > self.rounds:
+            valid = f"at most {self.rounds}, the rounds of the run"
+            found = f"value {self.evaluation.every}"
+            yield ConfigurationError("evaluation.every", found, valid, self.rounds)
         if self.engine.aggregator not in ("real", "ideal"):
             problem = f"given for {self.engine.aggregator}"
         elif not isinstance(self.noise, IndependentTable):

@@ -318,7 +318,8 @@ class Federation:
         """What a client of a cohort finds of a model, on examples that it has not trained on."""
         examples = self._kept_back[invitation.clients[index]]
         right, losses = self.task.judged(model, self._train, examples)
-        return {ACCURACY: right.tolist(), LOSS: losses.tolist()}
+        bound = self._config.evaluation.loss_bound if self._config.evaluation else math.inf
+        return {ACCURACY: right.tolist(), LOSS: np.minimum(losses, bound).tolist()}
 
     @property
     def chunks(self) -> list[range]:

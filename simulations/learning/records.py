@@ -54,7 +54,8 @@ class Facts(TypedDict):
     means so far, `sum_independent_variance` what independent noise for the same promise would have
     come to; `members` added noise, and `members_returning` of them took some back.
     `by_clients` is what clients' own evaluation of the new model says, in rounds that have one: the
-    share of right predictions and the mean loss, each with its standard error.
+    share of right predictions and the mean loss, each with its standard error; None where the
+    noise leaves nothing of it.
     `insecure_seed` is there in runs that protect nobody (`simulations.learning.insecure`), and
     `backdoor` where attackers plant one: the share of marked test examples that get their label.
     """
@@ -86,7 +87,7 @@ class Facts(TypedDict):
     threshold: NotRequired[float]
     share_below: NotRequired[float]
     clipping: NotRequired[dict[str, float]]
-    by_clients: NotRequired[dict[str, float]]
+    by_clients: NotRequired[dict[str, float | None]]
     insecure_seed: NotRequired[int]
     backdoor: NotRequired[float]
 

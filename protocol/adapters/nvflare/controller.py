@@ -170,6 +170,8 @@ class PrivateAveraging(ModelController):
         if every and agreement.survey() is None:
             valid = "0, because the agreement has no table evaluation"
             raise ConfigurationError("evaluate_every", f"value {every}", valid)
+        if every > self.num_rounds:
+            raise ConfigurationError("evaluate_every", f"value {every}", f"0 .. {self.num_rounds}")
         evaluations = self.num_rounds // every if every else 0
         if not 1 <= self.num_rounds <= agreement.rounds - evaluations:
             problem = f"value {self.num_rounds}"

@@ -56,7 +56,7 @@ class MaskedTraining(Executor):
         trainer: id of the component that trains.
         train_task: name of the task that a trainer which is an `Executor` expects.
         evaluator: id of the component that evaluates, an `Executor` whose result has metrics, or
-            any object that maps a model to them; the trainer, if left out.
+            any object that maps a model to them; the trainer, if left out and an `Executor`.
         validate_task: name of the task that an evaluator which is an `Executor` expects.
     """
 
@@ -140,15 +140,21 @@ class MaskedTraining(Executor):
     def _evaluated(self, assignment: Assignment, survey: Survey) -> dict[str, Any]:
         """The columns that a survey asks for."""
         name = self.evaluator or self.trainer
-        result = self._called("evaluator", name, self.validate_task, assignment)
+        result = self._called("evaluator", name, self.validate_task, assignment, self.evaluator)
         metrics = metrics_in(result) if isinstance(result, Shareable) else result
         table: dict[str, Any] = {}
         for key, value in dict(metrics).items():
             table[column_of(key, survey, table)] = value
         return table
 
-    def _called(self, role: str, name: str, task: str, assignment: Assignment) -> Any:
-        """What a component makes of a model: of an `Executor`, its whole result."""
+    def _called(
+        self, role: str, name: str, task: str, assignment: Assignment, function: object = True
+    ) -> Any:
+        """What a component makes of a model: of an `Executor`, its whole result.
+
+        Args:
+            function: whether it may be one.
+        """
         if self._context is None:
             raise LocalProtocolError("an update is due, but no task is being answered")
         fl_ctx, abort_signal = self._context
@@ -156,11 +162,11 @@ class MaskedTraining(Executor):
         if isinstance(component, Executor):
             data = assignment.copy().shareable()
             return checked(role, component.execute(task, data, _local(fl_ctx), abort_signal))
-        if callable(component):
+        if callable(component) and function:
             return component(assignment.copy().weights)
         raise LocalProtocolError(
             f"{role} {name!r} is {type(component).__name__}: it must be the id of a component that "
-            "is an Executor or can be called"
+            f"is an Executor{' or can be called' if function else ''}"
         )
 
 

@@ -84,6 +84,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
         if config.evaluation is not None:
             planned = planned_evaluation(config.evaluation, training_plan(config))
             figures["errors_of_an_evaluation"] = errors_of(planned)
+            figures["rounds_of_one_client_with_evaluations"] = config.charged_rounds
     updates, busy = config.cohort.size * config.rounds, min(ranks, len(federation.chunks))
     minutes = seconds * updates / (config.engine.threads * busy) / 60.0
     minutes += config.rounds * (together + sum(each.seconds for each in played)) / 60.0

@@ -119,7 +119,8 @@ def _accuracy(record: Record) -> str:
     tested, found = _number(record["accuracy"], ".1%"), record.get("by_clients")
     if found is None:
         return tested
-    return f"{tested} (clients {found['accuracy']:.1%} \u00b1 {found['accuracy_error']:.1%})"
+    share, error = (_number(found[key], ".1%") for key in ("accuracy", "accuracy_error"))
+    return f"{tested} (clients {share} \u00b1 {error})"
 
 
 def _seconds(record: Record) -> str:

@@ -69,11 +69,11 @@ def accuracy_chart(run: Run, name: str) -> Chart | None:
     if not tested:
         return None
     line = Line("accuracy", rounds_of(tested), [number(r["accuracy"]) for r in tested])
-    evaluated = [record for record in run.records if "by_clients" in record]
+    evaluated = [r for r in run.records if r.get("by_clients", {}).get("accuracy") is not None]
     plot = RoundPlot(name, "Test accuracy", "correct answers", 1 + bool(evaluated))
     plot.draw_line(line, 0)
     if evaluated:
-        shares = [record["by_clients"]["accuracy"] for record in evaluated]
+        shares = [number(record["by_clients"]["accuracy"]) for record in evaluated]
         plot.draw_line(Line("as clients say", rounds_of(evaluated), shares), 1)
     plot.in_percent()
     best, last = max(tested, key=lambda record: number(record["accuracy"])), tested[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare_doubles import AGREEMENT, NAMES, Federation
 
 from dp import Ledger
+from protocol.adapters.evaluation import accepted, survey_of
 from protocol.adapters.nvflare import MaskedTraining, PrivateAveraging
 from protocol.adapters.nvflare.messages import SURVEYED, OneShotTask, task_name
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, PolicyError
 from protocol.round.losses import Stage
+from protocol.statistics.survey import Survey
+from secagg import RemoteProtocolError
 
 METRICS = """
 [evaluation.loss]
@@ -150,6 +154,39 @@ def test_what_is_not_declared_is_refused_and_the_model_is_kept(
     assert "evaluation" not in facts and facts["survivors"] == 6
 
 
+def test_a_survey_that_was_not_agreed_to_is_not_even_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of 64 KiB may ask for gigabytes."""
+    wide = survey_of({"loss": {"low": 0.0, "high": 1.0}})
+    other = survey_of({"loss": {"low": 0.0, "high": 2.0}})
+    assert wide is not None and other is not None
+    weighted = replace(wide, weights=(3,)).written()
+    assert accepted(weighted, wide, "") == replace(wide, weights=(3,))
+    assert accepted(weighted, None, "", [wide.digest.hex()]).weights == (3,)
+    monkeypatch.setattr(Survey, "read", None)
+    for declared in (None, other):
+        with pytest.raises(PolicyError):
+            accepted(weighted, declared, "")
+    for written in (b"", b"{", b"[]", b"1", bytes(1 << 17)):
+        with pytest.raises(RemoteProtocolError):
+            accepted(written, wide, "")
+    with pytest.raises(ConfigurationError, match="evaluation_records: value 1"):
+        survey_of({"any": {"kind": "evaluation"}}, 1)
+
+
+def test_a_function_that_trains_does_not_evaluate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    federation, calls = evaluating(tmp_path), list[int]()
+    for name, engine in federation.engines.items():
+        engine.components["trainer"] = lambda weights: calls.append(1) or dict(weights)
+        federation.executors[name] = MaskedTraining("trainer")
+    (panic,) = federation.run()
+    assert "the evaluation of round 0" in panic and len(calls) == 6
+    assert "evaluator 'trainer' is function: it must be" in caplog.text
+
+
 def test_a_client_answers_what_its_own_agreement_declares(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -187,6 +224,7 @@ def test_a_round_is_an_evaluation_from_its_first_task_to_its_last(
         (DECLARED, {"num_rounds": 3}, "3, and 3 evaluations; valid: 1 .. 4 rounds together"),
         (AGREEMENT, {}, "evaluate_every: value 1; valid: 0, because the agreement has no table"),
         (DECLARED.replace("low = 0.0", ""), {}, "evaluation.loss.low"),
+        (DECLARED, {"evaluate_every": 2}, "evaluate_every: value 2; valid: 0 .. 1"),
     ],
 )
 def test_what_does_not_fit_the_agreement_ends_the_job_before_anybody_is_asked(

@@ -14,7 +14,12 @@ from small_runs import BARE, config_of, run
 
 from dp import Ledger
 from protocol.errors import ConfigurationError
-from simulations.learning.client_evaluation import errors_of, kept_back, planned_evaluation
+from simulations.learning.client_evaluation import (
+    errors_of,
+    kept_back,
+    planned_evaluation,
+    said,
+)
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset, load_dataset
 from simulations.learning.federated import Federation
@@ -22,7 +27,7 @@ from simulations.learning.noise_schedule import training_plan
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.forecast import forecast
 
-EVERY_SECOND: Mapping[str, Any] = {"evaluation": {"every": 2, "held_out": 2}}
+EVERY_SECOND: Mapping[str, Any] = {"evaluation.every": 2, "evaluation.held_out": 2}
 Z = NormalDist().inv_cdf(1.0 - 1e-6 / 4.0)
 """Of two figures, two-sided, at alpha = 1e-6."""
 LITTLE_NOISE: Mapping[str, Any] = {"privacy.epsilon": 2_000.0, "privacy.error_share": 0.5}
@@ -137,3 +142,30 @@ def test_what_it_does_not_go_together_with(changes: Mapping[str, Any]) -> None:
     assert caught.value.key == "evaluation"
     with pytest.raises(ConfigurationError, match="evaluation: given for 2 ranks"):
         small().check(2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"evaluation.every": 5}, "evaluation.every"),
+        ({"evaluation.held_out": 1_000}, "evaluation.held_out"),
+        ({"evaluation.held_out": 1}, "evaluation.held_out"),
+        # With one, errors would leave out which prediction is drawn.
+        ({"evaluation.records": 1}, "evaluation.records"),
+        ({"evaluation.loss_bound": 1e300}, "evaluation.loss_bound"),
+    ],
+)
+def test_figures_that_cannot_be_meant(
+    digits: Dataset, changes: Mapping[str, Any], key: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Federation(small(changes), digits)
+    assert caught.value.key == key
+
+
+def test_what_the_noise_leaves_nothing_of_is_none() -> None:
+    config = small()
+    assert config.evaluation is not None
+    survey = planned_evaluation(config.evaluation, training_plan(config)).survey
+    found = said(survey.answers(survey.even(10), 1e9, 10))
+    assert set(found.values()) == {None} and set(found) > {"accuracy", "loss_error"}
