@@ -70,6 +70,10 @@ EXCEPTIONS = {
     # A transport waits for others, and tells the operator of its own side.
     (("protocol", "adapters", "flower", "waiting.py"), "time"),
     (("protocol", "adapters", "flower", "log.py"), "logging"),
+    # A site's own process ends a training in time, answers at one moment, and says that it lives.
+    (("protocol", "adapters", "flower", "site", "trainer.py"), "time"),
+    (("protocol", "adapters", "flower", "site", "serving.py"), "time"),
+    (("protocol", "adapters", "flower", "site", "tasks.py"), "threading"),
     # Another way to call the command line, which lives in the face above.
     (("simulations", "__main__.py"), "veilsum"),
 }

@@ -18,7 +18,6 @@ well; its process is ended by a thread all the same, five seconds later.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -91,7 +90,10 @@ def secure_mod(message: Message, context: Context, call_next: CallNext) -> Messa
     return guarded(home_of, message, context, call_next)
 
 
-_elsewhere = threading.Event()
+class _Process:
+    """What this process is for."""
+
+    trains_only = False
 
 
 def train_unprotected() -> None:
@@ -100,12 +102,12 @@ def train_unprotected() -> None:
     For the process that a site's own process trains in, and which talks to nobody but that one:
     there the mod's part is done before and after it (`protocol.adapters.flower.site`).
     """
-    _elsewhere.set()
+    _Process.trains_only = True
 
 
 def guarded(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
     """What `secure_mod` does, of a client whose folder `find` knows."""
-    if _elsewhere.is_set():
+    if _Process.trains_only:
         return call_next(message, context)
     with suppress(ConfigurationError):  # what is wrong is told to whom it concerns, below
         find(context).expire()

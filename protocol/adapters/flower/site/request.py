@@ -52,16 +52,16 @@ class Request(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, written: bytes) -> Request:
-        """As `write` wrote it."""
+        """The request in bytes of `write`."""
         return msgspec.msgpack.decode(written, type=cls)
 
     def write(self) -> bytes:
-        """Its bytes."""
+        """The request as bytes, which `read` takes."""
         return msgspec.msgpack.encode(self)
 
     @property
     def records(self) -> RecordDict:
-        """The content."""
+        """The message's content as Flower's records."""
         return recorddict_from_proto(RecordDictBytes.FromString(self.content))
 
 
@@ -77,7 +77,7 @@ def written(arrays: ArrayRecord, like: ArrayRecord) -> bytes:
 
 
 def expected_bytes(like: ArrayRecord) -> int:
-    """How many they are."""
+    """How many bytes `written` makes of a model like this."""
     return sum(array.nbytes for array in _opened(like).values())
 
 
