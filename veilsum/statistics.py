@@ -157,7 +157,8 @@ class PrivateTop:
 
     Attributes:
         items: of a list the largest counts, though noise may have made them; of an open domain
-            those that are surely somebody's, perhaps fewer than were asked for.
+            those that are hardly chance (at most one search in twenty names one that nobody has),
+            perhaps fewer than were asked for.
         counts: estimates of clients who voted for them.
         rounds: sums that were asked for.
         cost: of all rounds.
