@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated, Final, Self
 
 from pydantic import Field, model_validator
 
 from protocol.checks import POSITIVE
+from protocol.errors import ConfigurationError
 from protocol.planning.configuration import Section, load, within
 
 SITE: Final = "site.toml"
@@ -42,5 +44,9 @@ class SiteRules(Section):
 
 
 def read_rules(home: Path) -> SiteRules:
-    """The rules in a site's folder; raises `ConfigurationError` if there are none."""
-    return load(home / SITE, SiteRules)
+    """The rules in a site's folder; raises `ConfigurationError` if there are none that work."""
+    rules = load(home / SITE, SiteRules)
+    if rules.trainer and shutil.which(rules.trainer[0]) is None:
+        valid = "a program of this machine, with its path if it is not on PATH"
+        raise ConfigurationError("trainer", f"no program {rules.trainer[0]!r}", valid)
+    return rules

@@ -268,6 +268,7 @@ def test_an_app_stays_in_its_folder(tmp_path: Path) -> None:
         ("", "approved_apps"),
         ('approved_apps = ["0a"]', "approved_apps.0"),
         (f'approved_apps = ["{DIGEST}"]\ntraining_seconds = 600', ""),
+        (f'approved_apps = ["{DIGEST}"]\ntrainer = ["/nowhere/at/all"]', "trainer"),
     ],
 )
 def test_rules_that_cannot_be_meant(tmp_path: Path, text: str, key: str) -> None:
