@@ -182,7 +182,7 @@ class Network:
         home = self.home(number)
         command = [program("veilsum"), "site", "run", "--home", str(home)]
         command += ["--node", f"127.0.0.1:{self._ports[number]}"]
-        command += ["--secret", str(home / "node.secret")]
+        command += ["--secret", str(home / "node.secret"), "--same-user"]
         self.processes.start(f"site-{number}", command)
 
     def home(self, number: int) -> Path:
@@ -311,7 +311,7 @@ def main() -> None:
     if given.sites:
         # Of what is on disk now, which is what `flwr run` sends.
         digest = hashlib.sha256(build_fab_from_disk(APP)).hexdigest()
-        site = {"approved_apps": [digest], "training_seconds": 20.0, "answer_after_seconds": 22.0}
+        site = {"approved_apps": [digest], "training_seconds": 20.0, "answer_after_seconds": 23.0}
     out = given.out.resolve()
     with Network(out, given.clients, privacy, committee=committee, site=site) as network:
         settings = deployment_settings(network, given.clients, 1)

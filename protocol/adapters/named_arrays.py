@@ -69,9 +69,14 @@ def require_numbers(name: str, array: object) -> None:
 
     A subclass may hold more than its bytes, as a mask: two that differ would have one digest.
     """
-    if type(array) is not np.ndarray or array.dtype.kind not in _TRAINED + _KEPT:
+    if (
+        type(array) is not np.ndarray
+        or array.dtype.kind not in _TRAINED + _KEPT
+        # A wider float may be finite and its double is not: a refusal that training chooses.
+        or array.dtype.itemsize > 8
+    ):
         kind = array.dtype if type(array) is np.ndarray else type(array).__name__
-        valid = "plain NumPy arrays of floats, integers or truth values"
+        valid = "plain NumPy arrays of floats, integers or truth values of at most 64 bits"
         raise ParameterError(f"model array {name!r}", kind, valid)
 
 

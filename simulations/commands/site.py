@@ -26,6 +26,13 @@ def run_command(
         Path | None,
         typer.Option(help="PEM file to know the SuperNode by; left out on the same machine."),
     ] = None,
+    same_user: Annotated[
+        bool,
+        typer.Option(
+            "--same-user",
+            help="For tests: let apps train as this user, who can read this site's keys.",
+        ),
+    ] = False,
 ) -> None:
     """Answer the tasks of a SuperNode that runs with --isolation process, until it is stopped.
 
@@ -38,16 +45,21 @@ def run_command(
     from protocol.adapters.flower.site.serving import Site
     from protocol.adapters.flower.site.tasks import Node, run
     from protocol.adapters.private_files import read_private
+    from protocol.errors import ConfigurationError
 
     site, rules = ClientHome(home.resolve()), read_rules(home)
     public = site.identity.public.hex()
     _ = site.policy, site.registry, site.committee
     key = read_private(secret, "the secret that the SuperNode was started with")
+    if not key:
+        raise ConfigurationError(str(secret), "an empty file", "at least one byte, better 32")
+    if not rules.trainer and not same_user:
+        valid = "a command that starts apps in a sandbox; or, for tests, --same-user"
+        raise ConfigurationError("trainer", "missing from site.toml", valid)
     known = certificates.read_bytes() if certificates else None
-    if not rules.trainer:
-        warn(
-            "apps train as this user, who can read this site's keys: name a trainer in site.toml "
-            "that starts them in a sandbox"
-        )
+    if known is None and node.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):
+        valid = "given, as tasks and their tokens would cross a network in the clear"
+        raise ConfigurationError("certificates", f"left out for {node}", valid)
     warn(f"site {public}: {len(rules.approved_apps)} approved apps, tasks of {node}")
-    run(Site(site, rules).answer, Node(node, key, known))
+    tasks = Node(node, key, known)
+    run(Site(site, rules, tasks.wait).answer, tasks)

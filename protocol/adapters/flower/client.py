@@ -18,6 +18,7 @@ well; its process is ended by a thread all the same, five seconds later.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -62,7 +63,7 @@ from protocol.exchange.remote import FROM_TRAINING, refuse, refuse_clause
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
 from protocol.statistics.survey import Survey
-from secagg import SERVER, Reason, RemoteProtocolError
+from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
 from secagg.tags import Usage
 
 REFUSED = 6
@@ -101,7 +102,13 @@ def train_unprotected() -> None:
 
     For the process that a site's own process trains in, and which talks to nobody but that one:
     there the mod's part is done before and after it (`protocol.adapters.flower.site`).
+
+    Raises:
+        LocalProtocolError: this is another process.
     """
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    if main is None or main.name != "protocol.adapters.flower.site.inside":
+        raise LocalProtocolError("only the process that a site trains in has no use for the mod")
     _Process.trains_only = True
 
 

@@ -32,10 +32,12 @@ def main() -> None:
     os.dup2(2, 1)
     request = Request.read(sys.stdin.buffer.read())
     with tempfile.TemporaryDirectory(prefix="veilsum-app-") as folder:
-        out.write(trained(request, Path(folder)))
-        out.flush()
-        # Whatever the app left running ends with us.
-        os._exit(0)
+        data = trained(request, Path(folder))
+        os.chdir("/")
+    # The folder is gone by now: after the last byte we are killed.
+    out.write(data)
+    out.flush()
+    os._exit(0)
 
 
 def trained(request: Request, folder: Path) -> bytes:

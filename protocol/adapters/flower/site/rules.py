@@ -13,6 +13,8 @@ from protocol.errors import ConfigurationError
 from protocol.planning.configuration import Section, load, within
 
 SITE: Final = "site.toml"
+SETTLING: Final = 1.0
+"""Seconds in which a training's process is dead after its time is over."""
 
 
 class SiteRules(Section):
@@ -38,8 +40,11 @@ class SiteRules(Section):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        if not self.training_seconds < self.answer_after_seconds:
-            raise ValueError(f"above training_seconds = {self.training_seconds:g} to be valid")
+        least = self.training_seconds + SETTLING + 1.0
+        if not least <= self.answer_after_seconds:
+            raise ValueError(
+                f"answer_after_seconds must be at least {least:g}: encoding takes time"
+            )
         return self
 
 

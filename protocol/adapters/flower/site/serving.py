@@ -14,9 +14,9 @@ from protocol.adapters.flower.home import ClientHome
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.record import category
 from protocol.adapters.flower.site.request import Request, expected_bytes, read_arrays
-from protocol.adapters.flower.site.rules import SiteRules
+from protocol.adapters.flower.site.rules import SETTLING, SiteRules
 from protocol.adapters.flower.site.trainer import Trainer
-from protocol.errors import PolicyError, TrainingFailedError
+from protocol.errors import PolicyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Site:
 
         A message at which training is due is answered at a fixed moment, whatever training did.
         """
-        began, training = time.monotonic(), Training(self.rules, app)
+        began = time.monotonic()
+        training = Training(self.rules, app, began, self.sleep)
         try:
             self._check(message, app)
         except PolicyError as error:
@@ -46,8 +47,14 @@ class Site:
             return Message(Error(REFUSED, type(error).__name__), reply_to=message)
         reply = guarded(lambda _: self.home, message, context, training)
         if training.due:
-            self.sleep(max(0.0, began + self.rules.answer_after_seconds - time.monotonic()))
-        return reply
+            left = began + self.rules.answer_after_seconds - time.monotonic()
+            if left < 0.0:
+                warn(f"answered {-left:.1f} s late: raise answer_after_seconds")
+            self.sleep(max(0.0, left))
+        # Made only now: a reply has the time at which it was made.
+        if reply.has_error():
+            return Message(reply.error, reply_to=message)
+        return Message(reply.content, reply_to=message)
 
     def _check(self, message: Message, app: bytes) -> None:
         kind, digest = message.metadata.message_type, hashlib.sha256(app).hexdigest()
@@ -61,11 +68,15 @@ class Site:
 class Training:
     """The app's training function, as the mod calls it: in a process of its own.
 
-    `due` says whether it was called.
+    It returns at a fixed moment too, so that what follows, the round's own time among it, does not
+    depend on how long training took. `due` says whether it was called.
     """
 
-    def __init__(self, rules: SiteRules, app: bytes) -> None:
-        self._rules, self._app = rules, app
+    def __init__(
+        self, rules: SiteRules, app: bytes, began: float, sleep: Callable[[float], object]
+    ) -> None:
+        self._rules, self._app, self._sleep = rules, app, sleep
+        self._end = began + rules.training_seconds
         self.due = False
 
     def __call__(self, message: Message, context: Context) -> Message:
@@ -74,12 +85,13 @@ class Training:
         received = only_arrays(message.content)
         try:
             arrays = self._trained(message, context, received)
-        except TrainingFailedError as error:
-            warn(f"an update of zeros, because training failed: {error}")
+        except Exception as error:
+            warn(f"an update of zeros, because training failed: {type(error).__name__}: {error}")
             arrays = received
+        self._sleep(max(0.0, self._end + SETTLING - time.monotonic()))
         return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
     def _trained(self, message: Message, context: Context, received: ArrayRecord) -> ArrayRecord:
         request = Request.of(self._app, message, context).write()
-        trainer = Trainer(self._rules.trainer, self._rules.training_seconds)
+        trainer = Trainer(self._rules.trainer, max(0.0, self._end - time.monotonic()))
         return read_arrays(trainer.run(request, expected_bytes(received)), received)

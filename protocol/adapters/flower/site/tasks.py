@@ -7,14 +7,16 @@ which version it was tried.
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import httpx
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
 
+from protocol.adapters.flower.client import REFUSED
 from protocol.adapters.flower.log import warn
 from protocol.errors import ConfigurationError
 
@@ -27,7 +29,8 @@ try:
         RuntimeVersionHttpInterceptor,
         SuperExecAuthHttpInterceptor,
     )
-    from flwr.supercore.retry import make_simple_http_retry_invoker
+    from flwr.supercore.retry import RetryInvoker, exponential
+    from flwr.supercore.run import RunNotRunningException
     from flwr.supercore.runtime import RuntimeHttpClient
     from flwr.supernode.runtime.run_clientapp import (
         pull_task_input,
@@ -43,6 +46,8 @@ Answer = Callable[[Message, Context, bytes], Message]
 
 POLL_SECONDS: Final = 0.2
 HEARTBEAT_SECONDS: Final = 20.0
+_RETRY_SECONDS: Final = 60.0
+"""For so long a SuperNode may be away while a task is answered."""
 _NAME: Final = "flwr-clientapp"
 _ACQUIRE: Final = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 
@@ -58,29 +63,56 @@ class Node:
 
     def __init__(self, address: str, secret: bytes, certificates: bytes | None = None) -> None:
         self._address, self._certificates = address, certificates
+        self._stop = threading.Event()
         auth = SuperExecAuthHttpInterceptor(master_secret=secret, protected_methods=_ACQUIRE)
         self._client = self._connected(auth)
 
-    def _connected(self, interceptor: Any) -> RuntimeHttpClient:
+    def _connected(self, interceptor: Any, seconds: float = 0.0) -> RuntimeHttpClient:
+        """A client that tries again for so long.
+
+        Flower's own tries for ever, and ends its process where a task was given up.
+        """
+        tries = RetryInvoker(
+            lambda: exponential(max_delay=5),
+            httpx.TransportError,
+            max_tries=None if seconds else 1,
+            max_time=seconds or None,
+            wait_function=self._stop.wait,
+        )
         return RuntimeHttpClient.from_server_address(
             server_address=self._address,
             insecure=self._certificates is None,
             root_certificates=self._certificates,
             interceptors=[RuntimeVersionHttpInterceptor(component_name=_NAME), interceptor],
-            retry_invoker=make_simple_http_retry_invoker(),
+            retry_invoker=tries,
         )
 
-    def serve(self, answer: Answer, stop: threading.Event) -> None:
+    def serve(self, answer: Answer) -> None:
         """Answer tasks until somebody stops us."""
-        while not stop.is_set():
-            token = self._token()
-            if token is None:
-                stop.wait(POLL_SECONDS)
-            else:
+        away = False
+        while not self._stop.is_set():
+            token = None
+            try:
+                token, away = self._token(), False
+            except Exception as error:
+                if not away:
+                    warn(f"no SuperNode at {self._address}: {type(error).__name__}: {error}")
+                away = True
+            if token is not None:
                 self._answered(token, answer)
+            else:
+                self._stop.wait(POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Take no more tasks, and wait for nothing."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless we are stopped."""
+        self._stop.wait(seconds)
 
     def close(self) -> None:
-        """Take no more tasks."""
+        """Close the connection."""
         self._client.close()
 
     def _token(self) -> str | None:
@@ -90,18 +122,24 @@ class Node:
         return str(found.token) if found.HasField("task") and found.token else None
 
     def _answered(self, token: str, answer: Answer) -> None:
-        client = self._connected(RuntimeTokenHttpInterceptor(token))
-        context, status, details = None, SubStatus.FAILED, "failed"
+        """Answer one task. What goes wrong costs that one, and its words stay here."""
+        client = self._connected(RuntimeTokenHttpInterceptor(token), _RETRY_SECONDS)
         try:
             with _heartbeats(client):
+                # Of a message that we cannot read, the SuperNode tells the server in time.
                 message, context, _, app = pull_task_input(client)
-                push_message(client, answer(message, context, app.content), context)
-                status, details = SubStatus.COMPLETED, ""
-        except (httpx.HTTPError, RuntimeError) as error:
-            # A task that the SuperNode has given up; the next one may be answered again.
+                try:
+                    reply = answer(message, context, app.content)
+                except Exception as error:
+                    warn(f"no answer: {type(error).__name__}: {error}")
+                    reply = Message(Error(REFUSED, "OwnReasons"), reply_to=message)
+                if self._stop.is_set():
+                    return
+                push_message(client, reply, context)
+                push_task_output(client, context, SubStatus.COMPLETED, "")
+        except (Exception, RunNotRunningException) as error:
             warn(f"a task was lost: {type(error).__name__}: {error}")
         finally:
-            push_task_output(client, context, status, details)
             client.close()
 
 
@@ -114,7 +152,7 @@ def _heartbeats(client: RuntimeHttpClient) -> Iterator[None]:
         while not over.wait(HEARTBEAT_SECONDS):
             try:
                 client.SendTaskHeartbeat(SendTaskHeartbeatRequest())
-            except httpx.HTTPError as error:
+            except (Exception, RunNotRunningException) as error:
                 warn(f"no heartbeat: {type(error).__name__}")
 
     thread = threading.Thread(target=beat, daemon=True)
@@ -128,12 +166,9 @@ def _heartbeats(client: RuntimeHttpClient) -> Iterator[None]:
 
 def run(answer: Answer, node: Node) -> None:
     """Serve until SIGINT or SIGTERM."""
-    import signal
-
-    stop = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, lambda *_: stop.set())
+        signal.signal(each, lambda *_: node.stop())
     try:
-        node.serve(answer, stop)
+        node.serve(answer)
     finally:
         node.close()

@@ -21,6 +21,8 @@ from protocol.errors import TrainingFailedError
 
 INSIDE: Final = "protocol.adapters.flower.site.inside"
 _PIECE: Final = 1 << 16
+_ENDING: Final = 0.5
+"""Seconds that we wait for a process that was killed."""
 _KEPT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS")
 """What the training's process gets of our environment."""
 
@@ -42,7 +44,7 @@ class Trainer:
 
         Raises:
             TrainingFailedError: it gave more or fewer, or did not end in time. In any case it and
-                all of its process group are dead when we return.
+                all of its process group are killed before we return.
         """
         command = list(self.command) or [sys.executable, "-P", "-m", INSIDE]
         try:
@@ -60,13 +62,15 @@ class Trainer:
         try:
             return _exchanged(process, request, expected, time.monotonic() + self.seconds)
         finally:
-            with suppress(ProcessLookupError):
+            # A sandbox that runs as another user ends by the end of its pipes.
+            with suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             for pipe in (process.stdin, process.stdout):
                 with suppress(OSError):
                     if pipe is not None:
                         pipe.close()
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_ENDING)
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
@@ -89,7 +93,7 @@ def _exchanged(
             selector.register(pipe, what)
         while True:
             ready = selector.select(max(0.0, end - time.monotonic()))
-            if not ready:
+            if not ready or time.monotonic() >= end:
                 raise TrainingFailedError("training did not end in time")
             for key, _ in ready:
                 if key.fileobj is process.stdin:
@@ -98,7 +102,10 @@ def _exchanged(
                         selector.unregister(process.stdin)
                         process.stdin.close()
                     continue
-                piece = os.read(process.stdout.fileno(), _PIECE)
+                try:
+                    piece = os.read(process.stdout.fileno(), _PIECE)
+                except BlockingIOError:  # the app reads its own output
+                    continue
                 found += piece
                 if piece and len(found) < expected:
                     continue

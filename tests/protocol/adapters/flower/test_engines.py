@@ -203,7 +203,7 @@ def test_sites_answer_for_an_app_that_fails_and_one_that_is_killed_comes_back(
     code.write_text(code.read_text().replace(first, HOSTILE + first))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         digest = hashlib.sha256(network.build_fab_from_disk(app)).hexdigest()
-    site = {"approved_apps": [digest], "training_seconds": 28.0, "answer_after_seconds": 30.0}
+    site = {"approved_apps": [digest], "training_seconds": 28.0, "answer_after_seconds": 31.0}
     committee = 3 if protocol == "one-shot" else None
     out = tmp_path / "network"
     with network.Network(out, 4, PRIVACY, committee=committee, site=site, app=app) as engine:
