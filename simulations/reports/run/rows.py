@@ -76,6 +76,10 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "threshold": Column("units of an update", "that clients vote on"),
     "share_below": Column("share, 0 to 1", "released share of clients below the threshold"),
     "clipping": Column("", "numbers behind the clip"),
+    "by_clients": Column(
+        "share, 0 to 1, or nats",
+        "`accuracy` and `loss` as clients say, each with its standard error, `_error`",
+    ),
     "backdoor": Column("share", "of marked test examples that get the label attackers want"),
     "insecure_seed": Column("", "that all secrets follow from: such a run protects nobody"),
 }

@@ -42,4 +42,8 @@ def test_no_package_below_simulations_knows_it() -> None:
     files = [file for name in packages for file in (top / name).rglob("*.py")]
     knowing = {file.relative_to(top) for file in files if "insecure" in file.read_text().lower()}
     assert len(files) > 100
-    assert knowing == {Path("protocol/planning/configuration.py")}
+    # And the one that names a connection without TLS as Flower does.
+    named = Path("protocol/adapters/flower/site/tasks.py")
+    assert knowing - {named} == {Path("protocol/planning/configuration.py")}
+    text = (top / named).read_text()
+    assert text.count("insecure") == text.count("insecure=self._certificates is None") == 1
