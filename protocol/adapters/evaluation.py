@@ -179,8 +179,8 @@ def column_of(key: str, survey: Survey, found: Collection[str], place: str = "")
     Raises:
         TrainingFailedError: it is something that was not declared, or one thing twice.
     """
-    column, asked = plain(key), {each for q in survey.questions for each in q.columns}
-    if column not in asked:
+    column = plain(key)
+    if column not in survey.columns:
         raise undeclared(f"{key!r}{place}", survey)
     if column in found:
         raise undeclared(f"{key!r} twice", survey)
@@ -189,10 +189,9 @@ def column_of(key: str, survey: Survey, found: Collection[str], place: str = "")
 
 def undeclared(what: str, survey: Survey) -> TrainingFailedError:
     """The error of an answer that holds something else than was declared."""
-    asked = {each for question in survey.questions for each in question.columns}
     return TrainingFailedError(
         f"the evaluation function answered with {what}, which is not declared: nothing would make "
-        f"it private, and all clients weigh alike; valid: {', '.join(sorted(asked))}"
+        f"it private, and all clients weigh alike; valid: {', '.join(sorted(survey.columns))}"
     )
 
 

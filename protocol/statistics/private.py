@@ -112,36 +112,6 @@ class PlannedSurvey:
             linf_bound=self.survey.linf_bound,
         )
 
-    def setup(
-        self, sums: ChargedSums, cohort: Sequence[bytes], digest: bytes | None = None
-    ) -> RoundEncoding:
-        """The next of these sums, as the survey's round; nothing is announced or charged yet.
-
-        Args:
-            sums: of a plan that differs in its clip at most.
-            digest: that the round is bound to; the survey's if left out.
-        """
-        return sums.setup(
-            SketchSpec.identity(self.survey.length),
-            cohort,
-            self.survey.digest if digest is None else digest,
-            clip_l2=self.survey.l2_bound,
-            goal=self.goal,
-            linf_bound=self.survey.linf_bound,
-        )
-
-    @property
-    def notes(self) -> Notes:
-        """What the ledger is told of it."""
-        return {"survey": self.survey.digest.hex(), "questions": len(self.survey.questions)}
-
-    def read(self, setup: RoundEncoding, outcome: RoundOutcome) -> list[Answer]:
-        """What the sum of its round says."""
-        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
-        clients = release.survivors
-        total, deviation = release.mean_sketch * clients, math.sqrt(release.noise_variance)
-        return self.survey.answers(total, deviation * clients, clients)
-
     def deviation(self, survivors: int) -> float:
         """Standard deviation of the noise in each place of a sum, all of it left in."""
         each = self.parameters.mechanism.variance + self.plan.scheme.ERROR_VARIANCE
@@ -183,14 +153,30 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SurveySum:
-    """The round of a survey, as the next sum of a session. Methods raise as `PrivateTraining`'s."""
+    """The round of a survey, as the next sum of a session. Methods raise as `PrivateTraining`'s.
+
+    Args:
+        sums: of a plan that differs in its clip at most.
+    """
 
     planned: PlannedSurvey
     sums: ChargedSums
 
     def next_setup(self, cohort: Sequence[bytes], digest: bytes | None = None) -> RoundEncoding:
-        """As `PlannedSurvey.setup` says."""
-        return self.planned.setup(self.sums, cohort, digest)
+        """The round; nothing is announced or charged yet.
+
+        Args:
+            digest: that the round is bound to; the survey's if left out.
+        """
+        survey = self.planned.survey
+        return self.sums.setup(
+            SketchSpec.identity(survey.length),
+            cohort,
+            survey.digest if digest is None else digest,
+            clip_l2=survey.l2_bound,
+            goal=self.planned.goal,
+            linf_bound=survey.linf_bound,
+        )
 
     def run_setup(
         self,
@@ -204,10 +190,19 @@ class SurveySum:
         Args:
             updates: a client's answers by its index, int64[length]; none of clients elsewhere.
         """
-        notes = {**(notes or {}), **self.planned.notes}
+        survey = self.planned.survey
+        asked: Notes = {"survey": survey.digest.hex(), "questions": len(survey.questions)}
+        notes = {**(notes or {}), **asked}
         outcome = self.sums.run(setup, self.sums.attempts, updates, dropouts, notes)
-        answers, epsilons = self.planned.read(setup, outcome), self.sums.epsilons()
-        return Surveyed(answers=answers, epsilons=epsilons, setup=setup, outcome=outcome)
+        release = Pipeline(setup).decode(outcome.total, outcome.surplus)
+        clients = release.survivors
+        total, deviation = release.mean_sketch * clients, math.sqrt(release.noise_variance)
+        return Surveyed(
+            answers=survey.answers(total, deviation * clients, clients),
+            epsilons=self.sums.epsilons(),
+            setup=setup,
+            outcome=outcome,
+        )
 
     def ask(
         self,

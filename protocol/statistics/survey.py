@@ -133,6 +133,11 @@ class Survey:
             raise ParameterError("questions", f"{self.length} numbers", f"at most {MOST_CELLS}")
 
     @property
+    def columns(self) -> frozenset[str]:
+        """What its questions ask for."""
+        return frozenset(column for each in self.questions for column in each.columns)
+
+    @property
     def tokens(self) -> Tokens:
         """How a client's records share its vote."""
         return Tokens(self.max_records, self.weight == "record")

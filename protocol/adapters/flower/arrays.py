@@ -46,7 +46,7 @@ class Layout:
         """The layout of a model."""
         trained: list[_Entry] = []
         kept: list[_Entry] = []
-        for name, array in _opened(record, sorted(record)):
+        for name, array in opened(record, sorted(record)):
             entries = trained if named_arrays.is_averaged(name, array) else kept
             entries.append((name, array.shape, array.dtype))
         named_arrays.dimension_of(_size(shape) for _, shape, _ in trained)
@@ -108,7 +108,7 @@ def _pack(values: NDArray[Any], dtype: np.dtype[Any]) -> Array:
 
 
 def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
-    ((_, array),) = _opened(record, [name])
+    ((_, array),) = opened(record, [name])
     named_arrays.require_numbers(name, array)
     if array.shape != shape:
         found = f"{name!r}: {array.dtype} of shape {array.shape}"
@@ -116,7 +116,7 @@ def _numpy(record: ArrayRecord, name: str, shape: _Shape) -> NDArray[Any]:
     return array
 
 
-def _opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
+def opened(record: ArrayRecord, names: Iterable[str]) -> list[tuple[str, NDArray[Any]]]:
     """Arrays by name; bytes that are no array are a caller's or a peer's mistake, not ours."""
     return [(name, loaded(name, record[name])) for name in names]
 

@@ -148,9 +148,9 @@ class ClientRounds:
     def _update(self, received: Callable[[], Assignment], setup: RoundSetup) -> NDArray[Any]:
         """Train on the model that came, if it is the one that all others announced keys for."""
         assignment, announced = received(), setup.parameters.model_digest
-        if assignment.digest != announced:
+        if (digest := assignment.digest) != announced:
             valid = f"{announced.hex()}, as it was announced"
-            raise PolicyError("model", assignment.digest.hex(), valid)
+            raise PolicyError("model", digest.hex(), valid)
         return self._made(assignment, setup)
 
     def _made(self, assignment: Assignment, setup: RoundEncoding) -> NDArray[Any]:

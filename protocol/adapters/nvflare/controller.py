@@ -22,7 +22,7 @@ from nvflare.app_common.app_event_type import AppEventType
 from nvflare.app_common.workflows.model_controller import ModelController
 
 from dp import Ledger
-from protocol.adapters.evaluation import metrics_of, planned_survey
+from protocol.adapters.evaluation import bound_digest, metrics_of, planned_survey
 from protocol.adapters.nvflare.exchange import Answer, TaskExchange
 from protocol.adapters.nvflare.messages import (
     TASK_OF_MEMBERS,
@@ -214,12 +214,13 @@ class PrivateAveraging(ModelController):
         raise LocalProtocolError("failed_rounds must be at least 0")
 
     def _attempt(self, sums: Sums[R], site: Site, clients: list[str], assignment: Assignment) -> R:
-        data = partial(outgoing, assignment=assignment, seen=assignment.seen)
+        seen = assignment.seen
+        data = partial(outgoing, assignment=assignment, seen=seen)
         self._transport = self._exchange_with(clients, data)
         members = sorted(site.committee)
         self._to_members = self._exchange_with(members, data) if members else self._transport
         cohort = [site.registry[name] for name in clients]
-        self._setup = sums.next_setup(cohort, assignment.digest)
+        self._setup = sums.next_setup(cohort, bound_digest(seen, assignment.survey))
         require_size(self._setup)
         return sums.run_setup(self._setup)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from nvflare.apis.dxo import DataKind, from_shareable
+from nvflare.apis.dxo import DataKind
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReservedKey, ReturnCode
@@ -31,6 +31,7 @@ from protocol.adapters.nvflare.messages import (
     STEP_OF,
     Assignment,
     arrays,
+    entries,
     incoming,
     received_assignment,
     reply,
@@ -139,8 +140,9 @@ class MaskedTraining(Executor):
 
     def _evaluated(self, assignment: Assignment, survey: Survey) -> dict[str, Any]:
         """The columns that a survey asks for."""
+        named = bool(self.evaluator)
         name = self.evaluator or self.trainer
-        result = self._called("evaluator", name, self.validate_task, assignment, self.evaluator)
+        result = self._called("evaluator", name, self.validate_task, assignment, named)
         metrics = metrics_in(result) if isinstance(result, Shareable) else result
         table: dict[str, Any] = {}
         for key, value in dict(metrics).items():
@@ -148,7 +150,7 @@ class MaskedTraining(Executor):
         return table
 
     def _called(
-        self, role: str, name: str, task: str, assignment: Assignment, function: object = True
+        self, role: str, name: str, task: str, assignment: Assignment, function: bool = True
     ) -> Any:
         """What a component makes of a model: of an `Executor`, its whole result.
 
@@ -201,13 +203,10 @@ def checked(role: str, result: object) -> Shareable:
 
 def metrics_in(result: Shareable) -> dict[str, Any]:
     """The metrics in an evaluator's result."""
-    try:
-        dxo = from_shareable(result)
-    except ValueError:
-        dxo = None
-    if dxo is None or dxo.data_kind != DataKind.METRICS:
+    found = entries(result, DataKind.METRICS)
+    if found is None:
         raise LocalProtocolError("the evaluator returned no metrics")
-    return dict(dxo.data)
+    return found
 
 
 def update_of(result: Shareable, received: Weights) -> NDArray[np.float64]:

@@ -162,14 +162,21 @@ def received_assignment(data: Shareable, survey: Survey | None) -> Assignment:
 
 def arrays(data: Shareable, kind: str) -> dict[str, Any] | None:
     """The named arrays of a DXO of this kind; None if there is no such DXO."""
+    found = entries(data, kind)
+    if found is None:
+        return None
+    named = all(isinstance(n, str) and isinstance(array, np.ndarray) for n, array in found.items())
+    return found if named else None
+
+
+def entries(data: Shareable, kind: str) -> dict[Any, Any] | None:
+    """What a DXO of this kind holds; None if there is no such DXO."""
     try:
         dxo = from_shareable(data)
     except ValueError:
         return None
-    named = isinstance(dxo.data, Mapping) and all(
-        isinstance(name, str) and isinstance(array, np.ndarray) for name, array in dxo.data.items()
-    )
-    return dict(dxo.data) if named and dxo.data_kind == kind else None
+    is_one = dxo.data_kind == kind and isinstance(dxo.data, Mapping)
+    return dict(dxo.data) if is_one else None
 
 
 def reply(answer: bytes) -> Shareable:
@@ -190,11 +197,6 @@ def open_reply(result: object) -> bytes | Refusal:
 
 def answer_in(result: Shareable) -> bytes | None:
     """The answer in a result; None if it is something else, or there is something beside it."""
-    try:
-        dxo = from_shareable(result)
-    except ValueError:
-        return None
-    if dxo.data_kind != DataKind.APP_DEFINED or not isinstance(dxo.data, Mapping):
-        return None
-    answer = dxo.data.get(_ANSWER) if len(dxo.data) == 1 else None
+    found = entries(result, DataKind.APP_DEFINED)
+    answer = found.get(_ANSWER) if found is not None and len(found) == 1 else None
     return answer if isinstance(answer, bytes) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,11 +10,9 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.recorddict_pb2 import RecordDict as RecordDictBytes
 
-from protocol.adapters.flower.arrays import loaded
+from protocol.adapters.flower.arrays import loaded, opened
+from protocol.adapters.flower.settings import PREFIX
 from protocol.errors import TrainingFailedError
-
-OWN = "veilsum."
-"""Keys of a node's configuration that are ours begin so; no app sees them."""
 
 Scalars = Mapping[str, bool | int | float | str]
 
@@ -40,7 +37,8 @@ class Request(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, app: bytes, message: Message, context: Context) -> Request:
         """For a message as training is to see it."""
-        node = {key: value for key, value in context.node_config.items() if key[:8] != OWN}
+        # What is ours in a node's configuration is no app's business.
+        node = {k: value for k, value in context.node_config.items() if not k.startswith(PREFIX)}
         return cls(
             app=app,
             content=recorddict_to_proto(message.content).SerializeToString(),
@@ -68,7 +66,7 @@ class Request(msgspec.Struct, frozen=True):
 def written(arrays: ArrayRecord, like: ArrayRecord) -> bytes:
     """The bytes of arrays, in the order and the types of the model that came."""
     parts = []
-    for name, before in _opened(like).items():
+    for name, before in opened(like, like):
         values = loaded(name, arrays[name])
         if values.shape != before.shape:
             raise ValueError(f"array {name!r} of shape {values.shape}, not {before.shape}")
@@ -78,7 +76,7 @@ def written(arrays: ArrayRecord, like: ArrayRecord) -> bytes:
 
 def expected_bytes(like: ArrayRecord) -> int:
     """How many bytes `written` makes of a model like this."""
-    return sum(array.nbytes for array in _opened(like).values())
+    return sum(array.nbytes for _, array in opened(like, like))
 
 
 def read_arrays(data: bytes, like: ArrayRecord) -> ArrayRecord:
@@ -88,14 +86,10 @@ def read_arrays(data: bytes, like: ArrayRecord) -> ArrayRecord:
         TrainingFailedError: a number is not finite.
     """
     found, start = {}, 0
-    for name, before in _opened(like).items():
+    for name, before in opened(like, like):
         values = np.frombuffer(data, before.dtype, before.size, start).reshape(before.shape)
         if before.dtype.kind == "f" and not np.isfinite(values).all():
             raise TrainingFailedError(f"array {name!r} is not finite")
         found[name] = Array(values)
         start += before.nbytes
     return ArrayRecord(found)
-
-
-def _opened(record: ArrayRecord) -> dict[str, np.ndarray[Any, Any]]:
-    return {name: loaded(name, array) for name, array in record.items()}

@@ -29,9 +29,8 @@ from protocol.goal import PrivacyGoal
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_history import StoredHistory
 from protocol.schemes import Validated
-from protocol.statistics.private import PlannedSurvey
+from protocol.statistics.private import PlannedSurvey, SurveySum
 from protocol.statistics.survey import Survey
-from protocol.training.charged_sums import ChargedSums
 from sketch import SketchSpec
 
 DECLARED: dict[str, dict[str, Any]] = {
@@ -191,34 +190,27 @@ def test_one_client_is_not_asked_another_survey_than_the_rest(
     assert "is not the one announced" in caplog.text
 
 
-class Halved(PlannedSurvey):
-    """Noise for half of what one client changes."""
-
-    def setup(
-        self, sums: ChargedSums, cohort: Sequence[bytes], digest: bytes | None = None
-    ) -> RoundEncoding:
-        return sums.setup(
-            SketchSpec.identity(self.survey.length),
-            cohort,
-            digest or self.survey.digest,
-            clip_l2=self.survey.l2_bound / 2,
-            goal=self.goal,
-            linf_bound=self.survey.linf_bound,
-        )
-
-
-def halved(plan: PlannedSurvey) -> PlannedSurvey:
-    return Halved(plan.survey, plan.plan, plan.goal)
+def too_little_noise(sums: SurveySum, cohort: Sequence[bytes], digest: bytes) -> RoundEncoding:
+    """A setup with noise for half of what one client changes."""
+    survey = sums.planned.survey
+    return sums.sums.setup(
+        SketchSpec.identity(survey.length),
+        cohort,
+        digest,
+        clip_l2=survey.l2_bound / 2,
+        goal=sums.planned.goal,
+        linf_bound=survey.linf_bound,
+    )
 
 
 OTHER = survey(loss={"low": 0.0, "high": 5.0})
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("asked", "setup", "words"),
     [
-        (lambda world: planned(world, OTHER), f"a survey of digest {OTHER.digest.hex()}"),
-        (lambda world: halved(planned(world)), "l2_bound squared"),
+        ([OTHER], SurveySum.next_setup, f"a survey of digest {OTHER.digest.hex()}"),
+        ([], too_little_noise, "l2_bound squared"),
     ],
     ids=["not allowed", "too little noise"],
 )
@@ -226,12 +218,15 @@ OTHER = survey(loss={"low": 0.0, "high": 5.0})
 def test_clients_refuse_what_their_policies_do_not_allow(
     make_world: Callable[..., World],
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
     kind: dict[str, Any],
-    made: Callable[[World], PlannedSurvey],
+    asked: list[Survey],
+    setup: Callable[..., RoundEncoding],
     words: str,
 ) -> None:
     world = private(make_world, **kind)
-    with world.secure(evaluation=made(world)) as secure:
+    monkeypatch.setattr(SurveySum, "next_setup", setup)
+    with world.secure(evaluation=planned(world, *asked)) as secure:
         reply = evaluated(secure, world)
     assert reply.has_error() and words in caplog.text and words not in reply.error.reason
     assert "PolicyError" in reply.error.reason

@@ -135,6 +135,24 @@ def test_an_app_that_reads_its_own_output_changes_nothing(
     assert Trainer(python("print('1234', end='')"), 30.0).run(b"", 4) == b"1234"
 
 
+def test_training_that_trickles_without_a_pause_is_out_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = os.read
+
+    def slow(descriptor: int, size: int) -> bytes:
+        if size != 1 << 16:  # what starts a process
+            return read(descriptor, size)
+        time.sleep(0.002)
+        return read(descriptor, 1)
+
+    monkeypatch.setattr(os, "read", slow)
+    began = time.monotonic()
+    with pytest.raises(TrainingFailedError, match="in time"):
+        Trainer(python("print('0' * 5000, end='')"), 1.0).run(b"", 5000)
+    assert time.monotonic() - began < 8.0
+
+
 def test_no_array_is_wider_than_what_an_update_is_made_of() -> None:
     """What is finite as a long double may be infinite as a double: training would choose."""
     wide = ArrayRecord({"w": Array(np.zeros(3, np.longdouble))})
