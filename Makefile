@@ -22,7 +22,7 @@ MINIMA_VENV := .venv-minima
 MINIMA_STAMP := $(MINIMA_VENV)/.installed
 
 .PHONY: demo pictures docs dist constraints format lint types unit clean
-.PHONY: test test-long test-adapters test-flower test-nvflare test-pfl test-minima test-release walk mutants
+.PHONY: test test-long test-adapters test-sandbox test-flower test-nvflare test-pfl test-minima test-release walk mutants
 
 demo: $(STAMP)
 	$(BIN)/veilsum demo --out demo-report
@@ -125,6 +125,11 @@ $(PFL_STAMP): pyproject.toml
 		"$(TORCH)" --editable ".[pfl]" "scikit-learn>=1.5" "pytest>=8.3" "hypothesis>=6.120"
 	$(PFL_VENV)/bin/python -m pip check
 	touch $(PFL_STAMP)
+
+# The sandbox of a site's apps, on a systemd in a namespace: root, on a machine that has one; else skipped.
+test-sandbox: $(FLOWER_STAMP)
+	VEILSUM_SANDBOX=1 $(FLOWER_VENV)/bin/python -m pytest -rs \
+		tests/protocol/adapters/flower/test_sandbox.py
 
 # Simulations need ray, which flwr brings with its own extra. The tutorial converts a PyTorch app: Flower
 # 1.24 was the last that had one to write in its own package.

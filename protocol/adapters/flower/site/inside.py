@@ -1,16 +1,25 @@
 """The training's process: unpacks the app, trains once, writes the arrays, and is gone.
 
-Nothing here protects anybody: it runs what it is given, and the site believes nothing of it.
+Nothing here protects anybody: it runs what it is given, and the site believes nothing of it. Two
+processes: one trains, the other waits for its end or for the site to hang up, whichever is first.
+A sandbox ends with the one that waits, and takes whatever training has started with it.
+
+    python -P -m protocol.adapters.flower.site.inside            one request on standard input
+    python -P -m protocol.adapters.flower.site.inside SOCKET     one connection to a socket
 """
 
 from __future__ import annotations
 
 import io
 import os
+import select
+import signal
+import socket
 import sys
 import tempfile
 import tomllib
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,18 +35,48 @@ LARGEST_APP: Final = 1 << 28
 
 
 def main() -> None:
-    """Answer the one request on standard input."""
+    """Answer one request."""
+    if sys.argv[1:]:
+        accept(sys.argv[1])
     out = os.fdopen(os.dup(1), "wb")
     # What the app prints is no answer.
     os.dup2(2, 1)
     request = Request.read(sys.stdin.buffer.read())
+    if child := os.fork():
+        wait(child, out.fileno())
+        with suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+        os._exit(0)
     with tempfile.TemporaryDirectory(prefix="veilsum-app-") as folder:
         data = trained(request, Path(folder))
         os.chdir("/")
-    # The folder is gone by now: after the last byte we are killed.
+    # The folder is gone by now: after the last byte the site hangs up.
     out.write(data)
     out.flush()
     os._exit(0)
+
+
+def accept(path: str) -> None:
+    """Listen on a socket, and make its first connection our input and output."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(path)
+        os.chmod(path, 0o660)
+        server.listen(1)
+        link, _ = server.accept()
+    os.unlink(path)
+    for descriptor in (0, 1):
+        os.dup2(link.fileno(), descriptor)
+    link.close()
+
+
+def wait(child: int, out: int) -> None:
+    """Wait until a process has ended, or nobody reads our output any more."""
+    ends = select.poll()
+    ends.register(os.pidfd_open(child), select.POLLIN)
+    ends.register(out, 0)
+    ends.poll()
 
 
 def trained(request: Request, folder: Path) -> bytes:

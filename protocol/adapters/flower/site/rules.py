@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from protocol.checks import POSITIVE
 from protocol.errors import ConfigurationError
@@ -29,6 +29,11 @@ class SiteRules(Section):
         description="command that starts the training's process in its sandbox, which gets the app "
         "and the model on standard input; this Python, as this user, if left out",
     )
+    sandbox: str | None = Field(
+        default=None,
+        description="in place of a trainer: path of the socket of a sandbox, as `veilsum site "
+        "units` makes one, which starts the training's process for whoever connects",
+    )
     training_seconds: Annotated[float, within(POSITIVE)] = Field(
         default=480.0, description="training that takes longer is ended, and counts as zeros"
     )
@@ -38,19 +43,19 @@ class SiteRules(Section):
         "training took; below what the server waits for",
     )
 
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        least = self.training_seconds + SETTLING + 1.0
-        if not least <= self.answer_after_seconds:
-            raise ValueError(
-                f"answer_after_seconds must be at least {least:g}: encoding takes time"
-            )
-        return self
-
 
 def read_rules(home: Path) -> SiteRules:
     """The rules in a site's folder; raises `ConfigurationError` if there are none that work."""
     rules = load(home / SITE, SiteRules)
+    least = rules.training_seconds + SETTLING + 1.0
+    if rules.answer_after_seconds < least:
+        valid = f"at least {least:g}, two seconds above training_seconds: encoding takes time"
+        raise ConfigurationError(
+            "answer_after_seconds", f"value {rules.answer_after_seconds:g}", valid
+        )
+    if rules.sandbox is not None and (rules.trainer or not Path(rules.sandbox).is_absolute()):
+        valid = "the absolute path of a socket, and no trainer beside it"
+        raise ConfigurationError("sandbox", f"value {rules.sandbox!r}", valid)
     if rules.trainer and shutil.which(rules.trainer[0]) is None:
         valid = "a program of this machine, with its path if it is not on PATH"
         raise ConfigurationError("trainer", f"no program {rules.trainer[0]!r}", valid)

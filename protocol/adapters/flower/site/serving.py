@@ -93,5 +93,7 @@ class Training:
 
     def _trained(self, message: Message, context: Context, received: ArrayRecord) -> ArrayRecord:
         request = Request.of(self._app, message, context).write()
-        trainer = Trainer(self._rules.trainer, max(0.0, self._end - time.monotonic()))
+        trainer = Trainer(
+            self._rules.trainer, max(0.0, self._end - time.monotonic()), self._rules.sandbox
+        )
         return read_arrays(trainer.run(request, expected_bytes(received)), received)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import Final, Protocol
 
 from protocol.errors import TrainingFailedError
 
@@ -23,72 +24,126 @@ INSIDE: Final = "protocol.adapters.flower.site.inside"
 _PIECE: Final = 1 << 16
 _ENDING: Final = 0.5
 """Seconds that we wait for a process that was killed."""
+_AGAIN: Final = 0.1
+"""Seconds after which a sandbox that is just starting anew is tried again."""
 _KEPT: Final = ("PATH", "LANG", "LC_ALL", "TZ", "OMP_NUM_THREADS")
 """What the training's process gets of our environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """Starts a process for each training, and kills it.
+    """Has a process made for each training, and ends it.
 
     Args:
         command: that starts it; this Python with `inside` if empty.
         seconds: longest time.
+        sandbox: path of a socket; whoever connects to it gets such a process. Then no command.
     """
 
     command: Sequence[str]
     seconds: float
+    sandbox: str | None = None
 
     def run(self, request: bytes, expected: int) -> bytes:
         """What a training makes of a request: so many bytes.
 
         Raises:
-            TrainingFailedError: it gave more or fewer, or did not end in time. In any case it and
-                all of its process group are killed before we return.
+            TrainingFailedError: it gave more or fewer, or did not end in time. In any case its
+                pipes are closed before we return, and it and its process group killed if we
+                started it.
         """
-        command = list(self.command) or [sys.executable, "-P", "-m", INSIDE]
-        try:
-            process = subprocess.Popen(  # noqa: S603 - the operator's own command
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_environment(os.environ),
-                cwd="/",
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise TrainingFailedError(f"{command[0]}: {error.strerror}") from None
-        try:
-            return _exchanged(process, request, expected, time.monotonic() + self.seconds)
-        finally:
-            # A sandbox that runs as another user ends by the end of its pipes.
+        end = time.monotonic() + self.seconds
+        started = _started(self.command) if self.sandbox is None else _reached(self.sandbox, end)
+        with started as pipes:
+            return _exchanged(*pipes, request, expected, end)
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[_Pipes]:
+    """A process of this command, and its end."""
+    command = list(command) or [sys.executable, "-P", "-m", INSIDE]
+    try:
+        process = subprocess.Popen(  # noqa: S603 - the operator's own command
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_environment(os.environ),
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise TrainingFailedError(f"{command[0]}: {error.strerror}") from None
+    pipes = process.stdin, process.stdout
+    try:
+        yield pipes  # type: ignore[misc]  # both were asked for
+    finally:
+        # A process that runs as another user ends by the end of its pipes.
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe in pipes:
             with suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            for pipe in (process.stdin, process.stdout):
-                with suppress(OSError):
-                    if pipe is not None:
-                        pipe.close()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_ENDING)
+                pipe.close()  # type: ignore[union-attr]
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING)
+
+
+@contextmanager
+def _reached(sandbox: str, end: float) -> Iterator[_Pipes]:
+    """A process of a sandbox that listens on a socket; it ends when we hang up."""
+    with socket.socket(socket.AF_UNIX) as link:
+        while True:
+            try:
+                link.settimeout(max(_AGAIN, end - time.monotonic()))
+                link.connect(sandbox)
+                break
+            except OSError as error:
+                starting = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+                if not starting or time.monotonic() + _AGAIN > end:
+                    raise TrainingFailedError(f"{sandbox}: {error}") from None
+            time.sleep(_AGAIN)
+        try:
+            yield _Sending(link.dup()), link
+        finally:
+            with suppress(OSError):
+                link.shutdown(socket.SHUT_RDWR)
+
+
+class _Sending:
+    """The sending half of a connection, closed as a pipe is."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+
+    def fileno(self) -> int:
+        return self._link.fileno()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._link.shutdown(socket.SHUT_WR)
+        self._link.close()
+
+
+class _End(Protocol):
+    """An end of a pipe or of a connection."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+_Pipes = tuple[_End, _End]
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:
     return {name: ours[name] for name in _KEPT if name in ours}
 
 
-def _exchanged(
-    process: subprocess.Popen[bytes], request: bytes, expected: int, end: float
-) -> bytes:
+def _exchanged(there: _End, back: _End, request: bytes, expected: int, end: float) -> bytes:
     """Write and read at once: neither side may wait for the other for ever."""
-    if process.stdin is None or process.stdout is None:
-        raise TrainingFailedError("the process has no pipes")
     left, found = memoryview(request), bytearray()
     with selectors.DefaultSelector() as selector:
-        for pipe, what in (
-            (process.stdin, selectors.EVENT_WRITE),
-            (process.stdout, selectors.EVENT_READ),
-        ):
+        for pipe, what in ((there, selectors.EVENT_WRITE), (back, selectors.EVENT_READ)):
             os.set_blocking(pipe.fileno(), False)
             selector.register(pipe, what)
         while True:
@@ -96,16 +151,18 @@ def _exchanged(
             if not ready or time.monotonic() >= end:
                 raise TrainingFailedError("training did not end in time")
             for key, _ in ready:
-                if key.fileobj is process.stdin:
-                    left = _written(process.stdin, left)
+                if key.fileobj is there:
+                    left = _written(there, left)
                     if not left:
-                        selector.unregister(process.stdin)
-                        process.stdin.close()
+                        selector.unregister(there)
+                        there.close()
                     continue
                 try:
-                    piece = os.read(process.stdout.fileno(), _PIECE)
+                    piece = os.read(back.fileno(), _PIECE)
                 except BlockingIOError:  # the app reads its own output
                     continue
+                except ConnectionResetError:
+                    piece = b""
                 found += piece
                 if piece and len(found) < expected:
                     continue
@@ -116,11 +173,11 @@ def _exchanged(
                 return bytes(found)
 
 
-def _written(pipe: IO[bytes], left: memoryview) -> memoryview:
+def _written(pipe: _End, left: memoryview) -> memoryview:
     """What is left to write; nothing if nobody reads it any more."""
     try:
         return left[os.write(pipe.fileno(), left[:_PIECE]) :]
     except BlockingIOError:
         return left
-    except BrokenPipeError:
+    except (BrokenPipeError, ConnectionResetError):
         return left[:0]

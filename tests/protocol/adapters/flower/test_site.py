@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -79,13 +81,47 @@ def asked() -> tuple[Message, Context]:
     return Message(metadata=header, content=RecordDict({"arrays": model()})), context
 
 
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Callable[[list[str]], str]]:
+    """A socket that starts a command for each connection, as systemd's do."""
+    server, started = socket.socket(socket.AF_UNIX), list[subprocess.Popen[bytes]]()
+
+    def serve(command: list[str]) -> None:
+        with suppress(OSError):
+            while True:
+                link, _ = server.accept()
+                with link:
+                    process = subprocess.Popen(command, stdin=link, stdout=link)  # noqa: S603
+                    started.append(process)
+
+    def listen(command: list[str]) -> str:
+        server.bind(str(tmp_path / "sandbox"))
+        server.listen()
+        threading.Thread(target=serve, args=(command,), daemon=True).start()
+        return str(tmp_path / "sandbox")
+
+    yield listen
+    server.close()
+    for each in started:
+        each.kill()
+        each.wait()
+
+
+@pytest.mark.parametrize("connected", [False, True], ids=["pipes", "sandbox"])
 @pytest.mark.parametrize("how", MISBEHAVES)
 def test_whatever_goes_wrong_in_training_is_an_update_of_zeros(
-    how: str, caplog: pytest.LogCaptureFixture
+    how: str,
+    connected: bool,
+    sandbox: Callable[[list[str]], str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     message, context = asked()
+    given = rules(MISBEHAVES[how])
+    if connected:
+        place = sandbox(given.trainer)
+        given = given.model_copy(update={"trainer": [], "sandbox": place})
     began, slept = time.monotonic(), list[float]()
-    training = Training(rules(MISBEHAVES[how]), APP, began, slept.append)
+    training = Training(given, APP, began, slept.append)
     reply = training(message, context)
     took = time.monotonic() - began
     # At one moment, when whatever was started is dead.
@@ -113,12 +149,14 @@ def test_the_trainer_and_its_children_are_dead_afterwards(tmp_path: Path) -> Non
         assert not status.exists() or status.read_text().split(") ")[1][0] == "Z"
 
 
-def test_a_large_request_and_a_large_answer_cross() -> None:
+def test_a_large_request_and_a_large_answer_cross(sandbox: Callable[[list[str]], str]) -> None:
     size = 5_000_000
-    echo = f"import sys; d = sys.stdin.buffer.read({size}); sys.stdout.buffer.write(d)"
-    assert Trainer(python(echo), 30.0).run(bytes(size), size) == bytes(size)
-    with pytest.raises(TrainingFailedError, match="No such file"):
-        Trainer(["/nowhere/at/all"], 1.0).run(b"", 1)
+    echo = python(f"import sys; d = sys.stdin.buffer.read({size}); sys.stdout.buffer.write(d)")
+    assert Trainer(echo, 30.0).run(bytes(size), size) == bytes(size)
+    assert Trainer([], 30.0, sandbox(echo)).run(bytes(size), size) == bytes(size)
+    for nowhere in (Trainer(["/nowhere/at/all"], 1.0), Trainer([], 1.0, "/nowhere/at/all")):
+        with pytest.raises(TrainingFailedError, match="No such file"):
+            nowhere.run(b"", 1)
 
 
 def test_an_app_that_reads_its_own_output_changes_nothing(
@@ -363,14 +401,38 @@ def of_example(app: bytes) -> bytes:
     return request.write()
 
 
-def test_the_example_trains_inside_whatever_it_prints(tmp_path: Path) -> None:
+INSIDE = [sys.executable, "-P", "-m", inside.__name__]
+
+
+def ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether it ends by itself."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(10.0)
+    return process.poll() is not None
+
+
+@pytest.mark.parametrize("listens", [False, True], ids=["pipes", "sandbox"])
+def test_the_example_trains_inside_whatever_it_prints(tmp_path: Path, listens: bool) -> None:
     pytest.importorskip("sklearn", reason="the example reads scikit-learn's digits")
     app = example_app(tmp_path, "    print('noise' * 1000)\n")
-    data = Trainer([], 120.0).run(of_example(app), expected_bytes(digits()))
+    place = str(tmp_path / "socket") if listens else None
+    process = subprocess.Popen([*INSIDE, place]) if place else None  # noqa: S603
+    # It is tried again until the process listens.
+    data = Trainer([], 120.0, place).run(of_example(app), expected_bytes(digits()))
+    assert process is None or (ended(process) and not os.path.exists(str(place)))
     trained = read_arrays(data, digits())
     assert np.abs(trained["weights"].numpy()).max() > 0.01
     again = read_arrays(written(trained, digits()), digits())
     assert np.array_equal(again["weights"].numpy(), trained["weights"].numpy())
+
+
+def test_training_ends_when_the_site_hangs_up(tmp_path: Path) -> None:
+    """And its first process with it, with which a sandbox ends."""
+    app = example_app(tmp_path, "    import time; time.sleep(600)\n")
+    process = subprocess.Popen([*INSIDE, str(tmp_path / "socket")])  # noqa: S603
+    with pytest.raises(TrainingFailedError, match="in time"):
+        Trainer([], 12.0, str(tmp_path / "socket")).run(of_example(app), 100)
+    assert ended(process)
 
 
 def test_an_app_stays_in_its_folder(tmp_path: Path) -> None:
@@ -387,7 +449,9 @@ def test_an_app_stays_in_its_folder(tmp_path: Path) -> None:
     [
         ("", "approved_apps"),
         ('approved_apps = ["0a"]', "approved_apps.0"),
-        (f'approved_apps = ["{DIGEST}"]\ntraining_seconds = 600', ""),
+        ("approved_apps = []\ntraining_seconds = 600", "answer_after_seconds"),
+        ('approved_apps = []\nsandbox = "socket"', "sandbox"),
+        ('approved_apps = []\nsandbox = "/s"\ntrainer = ["true"]', "sandbox"),
         (f'approved_apps = ["{DIGEST}"]\ntrainer = ["/nowhere/at/all"]', "trainer"),
     ],
 )
