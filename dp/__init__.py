@@ -49,6 +49,7 @@ from dp.errors import (
 from dp.event_kinds import Event
 from dp.events import (
     Adjacency,
+    Allocated,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
@@ -80,6 +81,7 @@ __part_of__ = "veilsum"
 __all__ = [
     "Accountant",
     "Adjacency",
+    "Allocated",
     "BinomialMechanism",
     "BinomialRelease",
     "Bounded",

@@ -458,6 +458,39 @@ class FixedSizeSampled(SampledRelease):
         return self.size / self.population
 
 
+@dataclass(frozen=True, slots=True)
+class Allocated(SampledRelease):
+    """A block of rounds of which every client joined one, by a coin of its own, for an outsider.
+
+    Mathematics: each client draws one of ``rounds`` rounds, uniformly and independently of all
+    other clients, blocks and results, and is in the sum of that round only; each round does
+    ``event``. One event stands for the whole block, also if the run stopped in the middle of it
+    or the client dropped out: count it when the first round of the block begins.
+
+    Assumptions: the adversary sees only what is released. It does not know who took part, *nor
+    how many did*; sums are divided by a fixed number. The noise, the contributions of others, and
+    whether a round has a result do not depend on the client's coin. Clients keep no state between
+    blocks. ``event`` is *all* that a round releases: two sums of one round share the coin, and
+    must not be counted as two events of this kind. Rounds that differ are counted by the worst.
+    A server is not such an adversary, and its accountants refuse this event.
+
+    Attributes:
+        rounds: t, that each client drew one of, >= 1.
+        event: what a cohort releases in one round.
+
+    Source: docs/accounting.md, "One round of a block"; Feldman, Shenfeld 2025 (arXiv 2502.08202).
+    """
+
+    tag: ClassVar[str] = "allocated"
+
+    rounds: int
+    event: NoisyRelease
+
+    def __post_init__(self) -> None:
+        require_integer("rounds", self.rounds, 1)
+        _require_sampled(self.event)
+
+
 def _require_sampled(event: object) -> None:
     """Raise unless a sampled event holds one plain release."""
     if not isinstance(event, NoisyRelease):

@@ -16,6 +16,7 @@ from dp.errors import LedgerError, UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import (
     AboveThresholdRelease,
+    Allocated,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
@@ -44,6 +45,7 @@ _EVENTS: Final[Mapping[str, type[Event]]] = {
         NonPrivateRelease,
         PoissonSampled,
         FixedSizeSampled,
+        Allocated,
         Composition,
     )
 }

@@ -18,6 +18,7 @@ from dp.event_kinds import Event
 from dp.events import (
     AboveThresholdRelease,
     Adjacency,
+    Allocated,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
@@ -154,6 +155,7 @@ def test_every_event(event: Event, expected: Event) -> None:
     [
         PoissonSampled(0.1, GaussianRelease(1.0, 1.0)),
         FixedSizeSampled(2, 9, GaussianRelease(1.0, 1.0)),
+        Allocated(3, GaussianRelease(1.0, 1.0)),
         LevelRelease(64, 0.5, 4, 1.0, 9, False),
     ],
 )

@@ -24,6 +24,7 @@ from dp.accounting.outsider import INTERVAL, fixed_size_profile
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import (
+    Allocated,
     BinomialRelease,
     Composition,
     FixedSizeSampled,
@@ -183,7 +184,10 @@ def test_extremes() -> None:
     assert OutsiderAccountant().epsilon(DELTA) == 0.0
 
 
-@pytest.mark.parametrize("event", [PoissonSampled(0.1, COINS), FixedSizeSampled(1, 10, COINS)])
+@pytest.mark.parametrize(
+    "event",
+    [PoissonSampled(0.1, COINS), FixedSizeSampled(1, 10, COINS), Allocated(10, COINS)],
+)
 @pytest.mark.parametrize(
     "kind",
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dp.errors import LedgerError, UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import (
+    Allocated,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
@@ -63,6 +64,7 @@ simple = (
         st.booleans(),
     )
     | st.builds(PoissonSampled, rates, noisy)
+    | st.builds(Allocated, integers, noisy)
     | st.builds(FixedSizeSampled, st.integers(1, 50), st.integers(50, 99), noisy)
 )
 events = st.recursive(
@@ -86,6 +88,7 @@ WRITTEN = {
     "least_fresh largest_return smallest_part most_parts least_kept",
     "poisson-sampled": "rate event",
     "fixed-size-sampled": "size population event",
+    "allocated": "rounds event",
     "composition": "parts",
 }
 
@@ -132,6 +135,8 @@ def test_round_trip_through_text(event: Event) -> None:
         {"tag": "poisson-sampled", "rate": 1.5, "event": RELEASE},
         {"tag": "fixed-size-sampled", "size": 9, "population": 3, "event": RELEASE},
         {"tag": "fixed-size-sampled", "size": 1, "population": 3, "event": 7},
+        {"tag": "allocated", "rounds": 0, "event": RELEASE},
+        {"tag": "allocated", "rounds": 3, "event": {"tag": "non-private"}},
     ],
 )
 def test_everything_else_is_refused(record: Any) -> None:

@@ -40,6 +40,7 @@ from dp.coins import MAX_COINS, sample_binomial
 from dp.correlated.planning import Schedule
 from dp.events import (
     AboveThresholdRelease,
+    Allocated,
     BinomialRelease,
     Composition,
     DiscreteGaussianRelease,
@@ -98,6 +99,7 @@ GAUSSIAN = DiscreteGaussianRelease(1.0, 1, 1.0, 1, 1)
 LEVELS = LevelRelease(1, 0.5, 2, 1.0, 1, True)
 POISSON = PoissonSampled(0.5, BINOMIAL)
 FIXED = FixedSizeSampled(1, 2, BINOMIAL)
+ALLOCATED = Allocated(2, BINOMIAL)
 LAPLACE = LaplaceRelease(1.0, 1)
 ABOVE = AboveThresholdRelease(1.0, 1.0, 1)
 EVENTS = [
@@ -118,6 +120,8 @@ EVENTS = [
     field(FIXED, "size", [0], [1.0], [1, 2]),
     field(FIXED, "population", [0], [2.0], [1]),
     field(FIXED, "event", [], [Composition((BINOMIAL,))], [SKELLAM]),
+    field(ALLOCATED, "rounds", [0], [2.0, True], [1]),
+    field(ALLOCATED, "event", [], [Composition((BINOMIAL,)), FIXED], [SKELLAM]),
     field(LAPLACE, "scale", [0.0, NAN], [1], [1e-9]),
     field(LAPLACE, "sensitivity", [0], [1.0], [1]),
     field(ABOVE, "threshold_scale", [0.0], [1], [1e-9]),
