@@ -12,6 +12,8 @@ Which formula holds follows from the sampling scheme (docs/accounting.md, "The o
 
   H_1 and H_2 those of shifts within (D2, Dinf) and within twice that. For Gaussian noise the
   replace-one Renyi bound of dp-accounting at sensitivity 2 D2 is computed as well.
+* ``Allocated``: one round of each block, by a secret coin. The ratio of a block is a mean of
+  lognormal variables; dp/accounting/allocation.py computes it. All rounds of a block may fail.
 * anything unsampled counts in full, and so does everything if that is smaller.
 
 dp-accounting is imported when an epsilon is asked for: it takes seconds to load.
@@ -26,12 +28,19 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from dp.accounting.accountant import DominationAccountant, mu_squared
+from dp.accounting.allocation import allocated_ratio
 from dp.accounting.base import EventCounter, Release, is_tabulated, law_of
 from dp.accounting.domination import MAX_DELTA0, effective_sigma
 from dp.accounting.gaussian import gaussian_delta
 from dp.accounting.laws import FloatArray
 from dp.event_kinds import Event, IntegerRelease, NoisyRelease
-from dp.events import FixedSizeSampled, GaussianRelease, NonPrivateRelease, PoissonSampled
+from dp.events import (
+    Allocated,
+    FixedSizeSampled,
+    GaussianRelease,
+    NonPrivateRelease,
+    PoissonSampled,
+)
 
 INTERVAL: Final = 1e-4
 """Grid of privacy losses, nats; dp-accounting rounds against us."""
@@ -83,16 +92,16 @@ class OutsiderAccountant(EventCounter):
 
     def _delta0(self, delta: float) -> float:
         """Return the failure probability of each integer release."""
-        failing = sum(n for _, inner, n in self._inner() if isinstance(inner, IntegerRelease))
+        failing = sum(n * _failing_rounds(event) for event, _, n in self._inner())
         share = math.floor(math.log2(delta / max(failing, 1))) - _FAILURE_SHARE
         return min(2.0**share, MAX_DELTA0 / 2.0)
 
     def _remaining(self, delta: float, delta0: float) -> float:
         """Return delta less the failures that are not inside a fixed-size profile."""
         failing = sum(
-            n
-            for event, inner, n in self._inner()
-            if isinstance(inner, IntegerRelease) and not isinstance(event, FixedSizeSampled)
+            n * _failing_rounds(event)
+            for event, _, n in self._inner()
+            if not isinstance(event, FixedSizeSampled)
         )
         return delta - failing * delta0
 
@@ -128,6 +137,13 @@ class OutsiderAccountant(EventCounter):
         return float(rdp.compute_epsilon(_ORDERS, total, remaining)[0])
 
 
+def _failing_rounds(event: Release) -> int:
+    """Return how many rounds of one event may fail openly: those with integer noise."""
+    if not isinstance(event.released, IntegerRelease):
+        return 0
+    return event.rounds if isinstance(event, Allocated) else 1
+
+
 def _multiplier(inner: NoisyRelease, delta0: float) -> float:
     """Return sigma_eff / D2, or 0 if nothing can be promised."""
     squared = mu_squared(inner, delta0)
@@ -148,6 +164,8 @@ def _loss_distribution(event: Release, inner: NoisyRelease, delta0: float) -> An
         return losses.identity(value_discretization_interval=INTERVAL)
     if isinstance(event, FixedSizeSampled):
         return _fixed_size_losses(event, delta0)
+    if isinstance(event, Allocated):
+        return allocated_ratio(1.0 / multiplier, event.rounds).to_pld()
     rate = event.rate if isinstance(event, PoissonSampled) else 1.0
     return losses.from_gaussian_mechanism(
         multiplier, value_discretization_interval=INTERVAL, sampling_prob=rate
