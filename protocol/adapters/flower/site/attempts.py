@@ -6,6 +6,7 @@ the first training leaves behind, the second looks for.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -19,6 +20,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 app = ClientApp()
+SHARED = ("/tmp", "/dev/shm", "/var/tmp", "/run")  # noqa: S108 - others look there
 
 
 def connects(family: int, place: tuple[str, int] | str) -> bool:
@@ -43,34 +45,37 @@ def signals(number: int, expected: str) -> bool:
 
 
 def writes(folder: str, name: str) -> bool:
-    """Whether a file can be made, and kept."""
-    pathlib.Path(folder, name).write_bytes(b"1")
+    """Whether a file can be made."""
+    path = pathlib.Path(folder, name)
+    path.write_bytes(b"1")
+    path.unlink()
     return True
 
 
-def stays(address: str, seconds: float) -> bool:
-    """Leave a process that answers on an abstract socket; not a success by itself."""
-    if os.fork() == 0:
+def stays(address: str, seconds: float) -> None:
+    """Leave a process that answers on an abstract socket."""
+    if os.fork():
+        return
+    try:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(address)
             server.listen(4)
             time.sleep(seconds)
+    finally:
         os._exit(0)
-    return False
 
 
-def left(folders: list[str], name: str) -> bool:
-    """Whether an earlier training's file is still there."""
-    return any(os.path.exists(os.path.join(each, name)) for each in folders)
+def places(home: str, mark: str) -> list[pathlib.Path]:
+    """Where a training leaves files."""
+    return [pathlib.Path(each, f"{mark}-left") for each in (*SHARED, home)]
 
 
 def attempts(told: Mapping[str, object]) -> dict[str, Callable[[], bool]]:
     """All attempts by name."""
     text = {key: str(value) for key, value in told.items()}
     home, mark, port = text["home"], text["mark"], int(text["port"])
-    kept = ["/tmp", "/dev/shm", "/var/tmp", "/run", home]  # noqa: S108 - others look there
     return {
         "a port of this machine": lambda: connects(socket.AF_INET, ("127.0.0.1", port)),
         "an abstract socket of this machine": lambda: connects(socket.AF_UNIX, "\0" + mark),
@@ -83,31 +88,27 @@ def attempts(told: Mapping[str, object]) -> dict[str, Callable[[], bool]]:
         "the site's process": lambda: signals(int(text["process"]), text["command"]),
         "the site's user": lambda: str(os.getuid()) == text["user"],
         "the packages that trainings run": lambda: writes(sys.prefix, mark),
-        "a file of an earlier training": lambda: left(kept, mark + "-left"),
+        "a file of an earlier training": lambda: any(p.exists() for p in places(home, mark)),
         "a process of an earlier training": lambda: connects(socket.AF_UNIX, f"\0{mark}-left"),
     }
 
 
 @app.train()  # type: ignore[untyped-decorator]  # flwr is not typed
 def train(message: Message, context: Context) -> Message:
-    """Try everything; the outcome is the model."""
+    """Try everything; the outcome is the model, behind a 1 that says that this was run."""
     ((name, _),) = message.content.items()
     told = context.run_config
-    found = []
+    found = [True]
     for attempt in attempts(told).values():
         try:
             found.append(attempt())
         except Exception:  # an attempt that fails is what is hoped for
             found.append(False)
     mark = str(told["mark"])
-    for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run", str(told["home"])):  # noqa: S108
-        try:
-            writes(folder, mark + "-left")
-        except OSError:
-            continue
-    try:
+    for path in places(str(told["home"]), mark):
+        with contextlib.suppress(OSError):
+            path.write_bytes(b"1")
+    with contextlib.suppress(OSError):  # no process to be had
         stays(f"\0{mark}-left", 30.0)
-    except OSError:
-        pass
     model = ArrayRecord({"found": Array(np.array(found, np.uint8))})
     return Message(RecordDict({name: model}), reply_to=message)

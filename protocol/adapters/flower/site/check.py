@@ -20,6 +20,7 @@ from protocol.adapters.flower.site import attempts
 from protocol.adapters.flower.site.request import Request, Scalars, expected_bytes, read_arrays
 from protocol.adapters.flower.site.rules import SiteRules
 from protocol.adapters.flower.site.trainer import Trainer
+from protocol.errors import TrainingFailedError
 
 _APP = """\
 [project]
@@ -42,7 +43,7 @@ def reached(home: Path, rules: SiteRules, trainings: int = 2) -> dict[str, bool]
     found: dict[str, bool] = {}
     with _within_reach(home) as told:
         names = list(attempts.attempts(told))
-        model = ArrayRecord({"found": Array(np.zeros(len(names), np.uint8))})
+        model = ArrayRecord({"found": Array(np.zeros(1 + len(names), np.uint8))})
         context = Context(0, 0, {}, RecordDict(), dict(told))
         header = shown_header(MessageType.TRAIN, "", context)
         message = Message(metadata=header, content=RecordDict({"arrays": model}))
@@ -50,7 +51,10 @@ def reached(home: Path, rules: SiteRules, trainings: int = 2) -> dict[str, bool]
         for _ in range(trainings):
             trainer = Trainer(rules.trainer, rules.training_seconds, rules.sandbox)
             answer = read_arrays(trainer.run(request, expected_bytes(model)), model)
-            for name, value in zip(names, answer["found"].numpy(), strict=True):
+            ran, *values = answer["found"].numpy().tolist()
+            if ran != 1:
+                raise TrainingFailedError("the sandbox sent back what it was given")
+            for name, value in zip(names, values, strict=True):
                 found[name] = found.get(name, False) or bool(value)
     return found
 
@@ -69,6 +73,8 @@ def _within_reach(home: Path) -> Iterator[Scalars]:
     """Things that an app would reach without a sandbox, and where they are."""
     mark = f"veilsum-{secrets.token_hex(8)}"
     with ExitStack() as stack:
+        for place in attempts.places(str(home), mark):
+            stack.callback(place.unlink, missing_ok=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
         port = stack.enter_context(socket.create_server(("127.0.0.1", 0)))

@@ -33,6 +33,7 @@ from protocol.adapters.flower import client
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.home import ClientHome
 from protocol.adapters.flower.site import inside, tasks
+from protocol.adapters.flower.site.check import reached
 from protocol.adapters.flower.site.request import Request, expected_bytes, read_arrays, written
 from protocol.adapters.flower.site.rules import SiteRules, read_rules
 from protocol.adapters.flower.site.serving import Site, Training
@@ -433,6 +434,17 @@ def test_training_ends_when_the_site_hangs_up(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="in time"):
         Trainer([], 12.0, str(tmp_path / "socket")).run(of_example(app), 100)
     assert ended(process)
+
+
+def test_without_a_sandbox_everything_is_in_reach(tmp_path: Path) -> None:
+    """The twin of `make test-sandbox`."""
+    (tmp_path / "identity.key").write_text("00" * 32)
+    found = reached(tmp_path, rules())
+    assert len(found) == 13 and all(found.values()), found
+    assert os.listdir(tmp_path) == ["identity.key"]
+    echoing = rules("import sys; sys.stdin.buffer.read(); sys.stdout.buffer.write(bytes(14))")
+    with pytest.raises(TrainingFailedError, match="what it was given"):
+        reached(tmp_path, echoing)
 
 
 def test_an_app_stays_in_its_folder(tmp_path: Path) -> None:
