@@ -57,7 +57,7 @@ dist: $(STAMP)
 	$(BIN)/python -m build --no-isolation
 
 # Each adapter with its framework, in an environment of its own that is made when it is missing.
-test-adapters: test-flower test-nvflare test-pfl
+test-adapters: test-flower test-nvflare test-pfl test-sandbox
 
 # The lowest versions that pyproject.toml allows, of what the core and the command line need. Typer's
 # lowest asks click, as it is today, for names that click deprecates.
