@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import protocol
 from protocol.adapters.flower.site.rules import SiteRules
 from protocol.adapters.flower.site.trainer import INSIDE
 from protocol.errors import ConfigurationError
@@ -118,7 +117,7 @@ class Services:
 
 def _programs() -> list[str]:
     """Where this Python and its packages are, if not among the machine's own."""
-    places = {Path(sys.prefix), Path(sys.base_prefix), Path(protocol.__file__).parents[1]}
+    places = {Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]}
     return [str(p) for p in sorted(places) if not any(p.is_relative_to(each) for each in _SYSTEM)]
 
 
