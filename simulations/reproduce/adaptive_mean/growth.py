@@ -21,14 +21,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulations.reproduce.engine.claims import (
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNDECIDED,
-    Claim,
-    Interval,
-    every,
-)
+from simulations.reproduce.engine.claims import Claim, Interval, decided, every
 from simulations.reproduce.engine.plots import curves, dress, panels, style
 from simulations.reproduce.engine.render import Column
 from simulations.reproduce.engine.rows import Figures, Row, distinct, where
@@ -48,13 +41,6 @@ STATEMENTS: Final = {
 }
 
 
-def verdict(power: Interval, rest: Interval, allowed: float) -> str:
-    """Return the verdict on growth like a logarithm to at most a power."""
-    if power.above(allowed):
-        return NOT_REPRODUCED
-    return REPRODUCED if power.below(allowed) and rest.below(RISE) else UNDECIDED
-
-
 def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
     """Return power and rest of `error` or `sent` for each form and family, and a verdict."""
     found = []
@@ -62,6 +48,7 @@ def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
         mine = where(runs, form=form, family=family)
         pairs = [_slopes(where(mine, seed=seed), what) for seed in sorted(distinct(mine, "seed"))]
         power, rest = (Interval.of(values) for values in zip(*pairs, strict=True))
+        slow = power.below(POWERS[what]) and rest.below(RISE)
         found.append(
             {
                 "what": what,
@@ -71,7 +58,7 @@ def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
                 "power_half_width": power.half(),
                 "rest": rest.mean,
                 "rest_half_width": rest.half(),
-                "verdict": verdict(power, rest, POWERS[what]),
+                "verdict": decided(slow, power.above(POWERS[what])),
             }
         )
     return found

@@ -25,7 +25,7 @@ from simulations.learning.configuration import RunConfig
 from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.learning.noise_schedule import training_plan
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import OURS, Claim, above, gain, half_width
+from simulations.reproduce.engine.claims import OURS, Claim, gain, half_width
 from simulations.reproduce.engine.federated import data_of, run_of
 from simulations.reproduce.engine.plots import Style, curves, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, rates_table, table
@@ -271,9 +271,7 @@ def claims(figures: Figures) -> Iterator[Claim]:
         return found
 
     def claim(said: str, one: list[float], other: list[float], slack: float = 0.0) -> Claim:
-        found = gain(one, other)
-        verdict = above(found, -slack)
-        return Claim.about(said, OURS, found, verdict, "same seeds", tolerance=slack)
+        return Claim.more(said, OURS, gain(one, other), "same seeds", margin=-slack)
 
     said = "without attackers, validated sums are as accurate as plain ones"
     yield claim(said, of(VALIDATED), of(PLAIN), SLACK)

@@ -231,7 +231,7 @@ def _linear(slope: float, where: str) -> Claim:
     )
 
 
-def _log_ratios(above: Sequence[float], below: Sequence[float]) -> Interval:
+def log_ratios(above: Sequence[float], below: Sequence[float]) -> Interval:
     """Return the interval of the logarithm of one rate over the other, seed by seed."""
     return Interval.of([math.log(a / b) for a, b in zip(above, below, strict=True)])
 
@@ -239,13 +239,11 @@ def _log_ratios(above: Sequence[float], below: Sequence[float]) -> Interval:
 def _genie_is_ahead(row: Row, where: str) -> Claim:
     """By the fixed rate that each seed by itself would choose, so that the choice is in doubt."""
     cell = row["arms"][PAPER_ARM]
-    rates = _log_ratios(row["genie_by_seed"], cell["rates"])
     chosen = ", ".join(f"{rate:g}" for rate in row["genie_by_seed"])
-    return Claim.about(
+    return Claim.more(
         f"{where}: the Genie's rate is above that of Adapt Norm at gamma = {PAPER_GAMMA:g}",
         TABLES,
-        rates,
-        above(rates, 0.0),
+        log_ratios(row["genie_by_seed"], cell["rates"]),
         f"{chosen}, seed by seed, and {cell['rate']:.1f}; log of the ratio",
     )
 
@@ -254,13 +252,11 @@ def _of_two_stage(cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
     """Whether Two Stage has the lower rate that the paper found, beside Adapt Norm's."""
     if TWO_STAGE in cells:
         usual, cell = cells[PAPER_ARM], cells[TWO_STAGE]
-        ratios = _log_ratios(usual["rates"], cell["rates"])
         lost = gain(usual["accuracies"], cell["accuracies"])
-        yield Claim.about(
+        yield Claim.more(
             f"{where}: Two Stage has a lower rate than Adapt Norm at gamma = {PAPER_GAMMA:g}",
             "section 5",
-            ratios,
-            above(ratios, 0.0),
+            log_ratios(usual["rates"], cell["rates"]),
             f"{cell['rate']:.1f} beside {usual['rate']:.1f}, and {points(lost.mean, lost.width())} "
             "points less accurate; log of the ratio",
         )
@@ -270,14 +266,12 @@ def _of_tail(cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
     """Whether Adapt Tail compresses so hard that it costs accuracy, as Appendix H says."""
     if TAIL in cells:
         usual, cell = cells[PAPER_ARM], cells[TAIL]
-        lost = gain(usual["accuracies"], cell["accuracies"])
-        yield Claim.about(
+        yield Claim.more(
             f"{where}: Adapt Tail compresses too hard, and is less accurate than Adapt Norm",
             "Appendix H",
-            lost,
-            above(lost, SLACK),
+            gain(usual["accuracies"], cell["accuracies"]),
             f"sketch's error {cell['share']:.3f} of the noise's, beside {usual['share']:.3f}",
-            tolerance=SLACK,
+            margin=SLACK,
         )
 
 
@@ -290,11 +284,7 @@ def _as_accurate(rows: Sequence[Row], where: str) -> Claim:
     ]
     ours, theirs = (points(float(np.mean(mean)), half_width(mean)) for mean in means)
     text = f"{where}: Adapt Norm at gamma = {PAPER_GAMMA:g} is as accurate as no compression"
-    return _no_worse(text, TABLES, gained, f"{ours} %, without {theirs} %")
-
-
-def _no_worse(text: str, source: str, gained: Interval, seen: str) -> Claim:
-    return Claim.about(text, source, gained, above(gained, -SLACK), seen, tolerance=SLACK)
+    return Claim.more(text, TABLES, gained, f"{ours} %, without {theirs} %", margin=-SLACK)
 
 
 def _as_in_the_tables(rows: Sequence[Row], published: float) -> Claim:
@@ -329,7 +319,8 @@ def _as_fixed_rates(rows: Sequence[Row], gamma: float) -> Claim:
     """Whether tuning costs accuracy at equal bytes."""
     found = _over_noise([row["beside_fixed"][f"{ARRIVING} {gamma:g}"] for row in rows])
     text = f"{ALL}: gamma = {gamma:g} is as accurate as a fixed rate that sends as much"
-    return _no_worse(text, OURS, found, "accuracy beside that rate's, interpolated")
+    seen = "accuracy beside that rate's, interpolated"
+    return Claim.more(text, OURS, found, seen, margin=-SLACK)
 
 
 def _of_arrival(gammas: Sequence[float], cells: Mapping[str, Row], where: str) -> Iterator[Claim]:
@@ -338,13 +329,11 @@ def _of_arrival(gammas: Sequence[float], cells: Mapping[str, Row], where: str) -
         new, old = (cells.get(f"{family} {gamma:g}") for family in (ARRIVING, PUBLISHED))
         if new is None or old is None:
             continue
-        more = _log_ratios(new["rates"], old["rates"])
-        yield Claim.about(
+        yield Claim.more(
             f"{where}, gamma = {gamma:g}: to begin at the plan's size, and arrive, raises the "
             "rate over the whole run",
             OURS,
-            more,
-            above(more, 0.0),
+            log_ratios(new["rates"], old["rates"]),
             f"{old['rate']:.1f} by the published rule, {new['rate']:.1f} now; second half "
             f"{old['late_rate']:.1f} and {new['late_rate']:.1f}; log of the ratio",
         )

@@ -19,14 +19,13 @@ from scipy.stats import spearmanr
 from simulations.learning.example_level.accounting import Account
 from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.reproduce.engine.claims import (
-    NOT_REPRODUCED,
     OURS,
-    REPRODUCED,
     UNDECIDED,
     Claim,
     Interval,
     above,
     close,
+    decided,
     every,
     fact,
 )
@@ -272,11 +271,8 @@ def _decided(
 ) -> Claim:
     """Decide a claimed gain in points; half of what was claimed is enough."""
     goal = 0.0 if published is None else published / 2.0
-    verdict = UNDECIDED
-    if found.above(0.0, DOUBT) and found.mean >= goal:
-        verdict = REPRODUCED
-    elif found.below(goal, DOUBT) or found.mean + found.half(DOUBT) <= 0.0:
-        verdict = NOT_REPRODUCED
+    enough = found.above(0.0, DOUBT) and found.mean >= goal
+    verdict = decided(enough, found.below(goal, DOUBT) or found.mean + found.half(DOUBT) <= 0.0)
     seen = f"{why}; {_basis(figures)}"
     numbers: dict[str, Any] = {"published": published, "tolerance": goal, "doubt": DOUBT}
     return Claim.about(statement, source, found, verdict, seen, **numbers)

@@ -25,7 +25,7 @@ from simulations.reproduce.cpsgd import mean_estimation
 from simulations.reproduce.cpsgd.mean_estimation import Setting
 from simulations.reproduce.cpsgd_training.training import Plan, Training, runs, trained
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import OURS, Claim, Interval, above, gain, half_width
+from simulations.reproduce.engine.claims import OURS, Claim, gain, half_width
 from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
 from simulations.reproduce.engine.render import (
     Column,
@@ -137,11 +137,9 @@ def _above(
 
 def _gain(text: str, source: str, one: Row, other: Row) -> Claim:
     """One row is more accurate than another, seed by seed; half a point is within the test set."""
-    found: Interval = gain(one["accuracies"], other["accuracies"])
-    seen = (
-        f"{points(fmean(one['accuracies']), None)} and {points(fmean(other['accuracies']), None)} %"
-    )
-    return Claim.about(text, source, found, above(found, 0.0, 0.1 * POINT), seen)
+    pair = [row["accuracies"] for row in (one, other)]
+    seen = " and ".join(points(fmean(accuracies), None) for accuracies in pair)
+    return Claim.more(text, source, gain(*pair), f"{seen} %", negligible=0.1 * POINT)
 
 
 WAYS = {

@@ -98,10 +98,30 @@ class Claim:
         width = found.width(doubt)
         return cls(statement, source, verdict, seen, measured=found.mean, half_width=width, **more)
 
+    @classmethod
+    def more(
+        cls,
+        statement: str,
+        source: str,
+        found: Interval,
+        seen: str = "",
+        *,
+        margin: float = 0.0,
+        negligible: float | None = None,
+    ) -> Claim:
+        """Return the claim that a mean is more than the margin, with the verdict of `above`."""
+        verdict = above(found, margin, negligible)
+        return cls.about(statement, source, found, verdict, seen, tolerance=abs(margin))
+
 
 def fact(holds: bool) -> str:
     """Return the verdict on what is computed or exact."""
     return REPRODUCED if holds else NOT_REPRODUCED
+
+
+def decided(holds: bool, fails: bool) -> str:
+    """Return the verdict on what surely holds, or surely fails, or neither."""
+    return REPRODUCED if holds else NOT_REPRODUCED if fails else UNDECIDED
 
 
 def close(ours: float, published: float, tolerance: float) -> str:
@@ -113,17 +133,19 @@ def above(
     found: Interval, margin: float, negligible: float | None = None, doubt: float = DOUBT
 ) -> str:
     """Return the verdict on "more than the margin"; what is surely `negligible` is against it."""
-    if found.above(margin, doubt):
-        return REPRODUCED
-    against = found.below(margin if negligible is None else negligible, doubt)
-    return NOT_REPRODUCED if against else UNDECIDED
+    against = margin if negligible is None else negligible
+    return decided(found.above(margin, doubt), found.below(against, doubt))
+
+
+def below(found: Interval, limit: float) -> str:
+    """Return the verdict on "less than the limit"."""
+    return decided(found.below(limit), found.above(limit))
 
 
 def within(found: Interval, margin: float) -> str:
     """Return the verdict on "no more than the margin apart"."""
-    if found.above(-margin) and found.below(margin):
-        return REPRODUCED
-    return NOT_REPRODUCED if found.below(-margin) or found.above(margin) else UNDECIDED
+    inside = found.above(-margin) and found.below(margin)
+    return decided(inside, found.below(-margin) or found.above(margin))
 
 
 def every(verdicts: Iterable[str]) -> str:

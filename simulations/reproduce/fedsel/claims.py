@@ -12,16 +12,7 @@ from typing import Final
 
 from scipy import stats
 
-from simulations.reproduce.engine.claims import (
-    DOUBT,
-    NOT_REPRODUCED,
-    OURS,
-    REPRODUCED,
-    UNDECIDED,
-    Claim,
-    Interval,
-    fact,
-)
+from simulations.reproduce.engine.claims import DOUBT, OURS, Claim, Interval, decided, fact
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
 from simulations.reproduce.fedsel.figures import EARLY
 from simulations.reproduce.fedsel.plan import HONEST
@@ -178,8 +169,8 @@ def judge(statement: str, source: str, gains: Sequence[Interval]) -> Claim | Non
 
 def counted(statement: str, source: str, cases: int, more: int, against: int) -> Claim:
     """Return what so many cases for and against a claim come to."""
-    undecided = REPRODUCED if cases and more == cases else UNDECIDED
-    verdict = NOT_REPRODUCED if against else undecided
+    # A gain may be surely above zero and surely negligible: that is against it.
+    verdict = decided(more == cases > 0 == against, against > 0)
     seen = f"{cases} cases, {more} for it, {against} against"
     return Claim(statement, source, verdict, seen, tolerance=NEGLIGIBLE)
 

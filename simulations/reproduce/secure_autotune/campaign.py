@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
-from math import log
 from statistics import fmean
 from typing import Any, Final
 
@@ -24,21 +23,12 @@ from simulations.learning.run.experiment import run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.overrides import changed
 from simulations.reports.account.ledger import REPLAY_ROOM, account_ledger
-from simulations.reproduce.autotune.findings import harmonic
+from simulations.reproduce.autotune.findings import harmonic, log_ratios
 from simulations.reproduce.autotune.plan import EMBEDDED, base_of, point_config
 from simulations.reproduce.autotune.plan import Plan as Autotune
 from simulations.reproduce.autotune.training import course
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import (
-    OURS,
-    Claim,
-    Interval,
-    above,
-    fact,
-    gain,
-    half_width,
-    within,
-)
+from simulations.reproduce.engine.claims import OURS, Claim, fact, gain, half_width, within
 from simulations.reproduce.engine.federated import Ran, data_of, run_folder
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, table
@@ -203,26 +193,13 @@ def claims(figures: Figures) -> Iterator[Claim]:
         return [float(run[key]) for run in runs[arm]]
 
     for arm in SECURE:
-        ratios = [log(a / b) for a, b in zip(of(arm, "rate"), of(TRUSTED, "rate"), strict=True)]
-        found = Interval.of(ratios)
-        yield Claim.about(
-            f"{arm}: the controller chooses the sizes that it chooses behind a trusted server",
-            OURS,
-            found,
-            within(found, APART),
-            "log of the ratio of rates, same seeds",
-            tolerance=APART,
-        )
+        said = f"{arm}: the controller chooses the sizes that it chooses behind a trusted server"
+        ratios = log_ratios(of(arm, "rate"), of(TRUSTED, "rate"))
+        seen, verdict = "log of the ratio of rates, same seeds", within(ratios, APART)
+        yield Claim.about(said, OURS, ratios, verdict, seen, tolerance=APART)
     for arm, other in (*((arm, TRUSTED) for arm in SECURE), (TRUSTED, FREE)):
-        found = gain(of(arm), of(other))
-        yield Claim.about(
-            f"{arm}: as accurate as {other}",
-            OURS,
-            found,
-            above(found, -SLACK),
-            "same seeds",
-            tolerance=SLACK,
-        )
+        said = f"{arm}: as accurate as {other}"
+        yield Claim.more(said, OURS, gain(of(arm), of(other)), "same seeds", margin=-SLACK)
     for arm in SECURE:
         inside = all(run["ledger"]["epsilon"] <= REPLAY_ROOM * run["epsilon"] for run in runs[arm])
         whole = all(run["ledger"]["releases"] == run["rounds"] for run in runs[arm])

@@ -16,13 +16,12 @@ from typing import Final
 
 from dp.local import ReconstructionProtection
 from simulations.reproduce.engine.claims import (
-    NOT_REPRODUCED,
     OURS,
-    REPRODUCED,
     UNDECIDED,
     Claim,
     Interval,
     above,
+    decided,
     every,
     fact,
     gain,
@@ -90,7 +89,7 @@ def _epsilons(figures: Figures) -> Iterator[Claim]:
     found = _gain(rows[-1], rows[0])
     pair = f"epsilon = {rows[-1]['epsilon']:g} over {rows[0]['epsilon']:g}"
     text = "a larger epsilon is needed to train well"
-    yield _better(text, "Figure 2", found, SIGNIFICANT, f"{pair}: {shown(found)}")
+    yield Claim.more(text, "Figure 2", found, f"{pair}: {shown(found)}", margin=SIGNIFICANT)
 
 
 def _trade(figures: Figures) -> Iterator[Claim]:
@@ -104,7 +103,7 @@ def _trade(figures: Figures) -> Iterator[Claim]:
     yield Claim(
         "more levels and fewer coordinates, at equal bits, do not always raise accuracy",
         "Figure 5",
-        REPRODUCED if falls else NOT_REPRODUCED if rises else UNDECIDED,
+        decided(falls, rises),
         "; ".join(
             f"K = {more['levels']} over {fewer['levels']}: {shown(each)}"
             for (fewer, more), each in zip(pairs, found, strict=True)
@@ -122,12 +121,12 @@ def _baselines(figures: Figures) -> Iterator[Claim]:
             found = _gain(own, piecewise)
             text = f"sqSGD beats the Piecewise Mechanism significantly, {at}, equal bits, own rates"
             seen = f"{shown(found)}; the same residual, and no scaling, for both"
-            yield _better(text, "Figure 3", found, SIGNIFICANT, seen)
+            yield Claim.more(text, "Figure 3", found, seen, margin=SIGNIFICANT)
         if scaled := rows.get(("piecewise-scaled", epsilon)):
             found = _gain(own, scaled)
             text = f"the same against the Piecewise Mechanism as published, {at}"
             seen = f"{shown(found)}{_end(scaled)}"
-            yield _better(text, "Figure 3", found, SIGNIFICANT, seen)
+            yield Claim.more(text, "Figure 3", found, seen, margin=SIGNIFICANT)
         if vertices := rows.get(("equal-vqsgd", epsilon)):
             found, spent = _gain(own, vertices), vertices["epsilon_report"]
             text = f"vqSGD is comparable on the smaller model, {at}, its repeats not paid for"
@@ -138,14 +137,14 @@ def _baselines(figures: Figures) -> Iterator[Claim]:
             found = _gain(own, paid)
             text = f"sqSGD beats vqSGD at the same true epsilon, {at}"
             seen = f"{shown(found)}, at {own['bits']:,} and {paid['bits']:,} bits"
-            yield _better(text, OURS, found, 0.0, seen)
+            yield Claim.more(text, OURS, found, seen)
     narrow = first(figures["runs"], way="sqsgd-narrow")
     usual = narrow and rows.get(("sqsgd", narrow["epsilon"]))
     if usual:
         found = _gain(narrow, usual)
         text = f"a tenth of U = 10 and the best division of epsilon at K = {narrow['levels']}"
         text += f" beat the paper's choice at K = {usual['levels']}"
-        yield _better(text, OURS, found, 0.0, shown(found))
+        yield Claim.more(text, OURS, found, shown(found))
 
 
 def _theory(figures: Figures) -> Iterator[Claim]:
@@ -175,10 +174,6 @@ def _theory(figures: Figures) -> Iterator[Claim]:
 
 def _protects(statement: str, closeness: float | None, seen: str) -> Claim:
     return Claim(statement, "Theorem 1", fact(closeness is not None), seen)
-
-
-def _better(text: str, source: str, found: Interval, margin: float, seen: str) -> Claim:
-    return Claim.about(text, source, found, above(found, margin), seen, tolerance=margin)
 
 
 def _of(figures: Figures, number: int) -> list[Row]:
