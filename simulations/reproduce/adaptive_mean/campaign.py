@@ -138,11 +138,7 @@ FAMILIES: Final = {
     "tail": ("clients", "clients; the mean is a power law"),
 }
 
-POINT: Final = (
-    Column("mean", "family"),
-    Column("n", "clients"),
-    Column("norm", "norm", "g"),
-)
+POINT: Final = (Column("mean", "family"), Column("n", "clients"), Column("norm", "norm", "g"))
 RATIOS: Final = (
     Column("method", "method"),
     *(Column(f"{form} form", f"{form}.text") for form in FORMS),

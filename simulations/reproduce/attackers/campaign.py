@@ -22,11 +22,10 @@ from protocol.planning.deployment import plan_deployment
 from protocol.schemes.validated import BoundChoice
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK, SKY
 from simulations.learning.configuration import RunConfig
-from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.learning.noise_schedule import training_plan
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import OURS, Claim, gain, half_width
-from simulations.reproduce.engine.federated import data_of, run_of
+from simulations.reproduce.engine.federated import data_of, model_of, run_of
 from simulations.reproduce.engine.plots import Style, curves, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, rates_table, table
 from simulations.reproduce.engine.rows import Figures, Row, where
@@ -133,10 +132,8 @@ class Plan:
 
 def bound_of(config: RunConfig) -> BoundChoice:
     """Return the bounds of validated rounds, in clipping norms."""
-    options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
-    task = build_task(config.task.model, DataShape.of(data_of(config)), options)
-    plan = training_plan(config)
-    first_sketch = config.sketch.build(config.rounds).initial(task.dimension, plan.prior).spec
+    plan, dimension = training_plan(config), model_of(config, data_of(config)).dimension
+    first_sketch = config.sketch.build(config.rounds).initial(dimension, plan.prior).spec
     return of_kind("priced", plan_deployment(plan, first_sketch).priced, BoundChoice)
 
 
@@ -168,7 +165,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         dict.fromkeys(plan.arms, plan.first_rate),
         cell,
         factor=2.0,
-        search=lambda: climb(0, plan.steps),
+        search=lambda start: climb(start, plan.steps),
     )
     checked = [arm for arm in (VALIDATED, RETURNED) if arm in plan.arms]
     bounds = {arm: bound_of(plan.config(arm, plan.first_rate, study.seed)) for arm in checked}
@@ -263,12 +260,9 @@ def claims(figures: Figures) -> Iterator[Claim]:
     """Yield what validation costs where nobody attacks, and what it saves where somebody does."""
     fractions = figures["plan"]["fractions"]
 
-    def of(
-        arm: str, attack: str = "nobody", place: int = 0, what: str = "accuracies"
-    ) -> list[float]:
+    def of(arm: str, attack: str = "nobody", place: int = 0, what: str = "accuracies") -> Any:
         # Rows are in the order of the plan's fractions.
-        found: list[float] = where(figures["results"], arm=arm, attack=attack)[place][what]
-        return found
+        return where(figures["results"], arm=arm, attack=attack)[place][what]
 
     def claim(said: str, one: list[float], other: list[float], slack: float = 0.0) -> Claim:
         return Claim.more(said, OURS, gain(one, other), "same seeds", margin=-slack)

@@ -19,15 +19,7 @@ from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import PRESETS, Arm, Plan, load
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import (
-    MARKERS,
-    Legend,
-    Style,
-    curve,
-    curves,
-    dress,
-    panels,
-)
+from simulations.reproduce.engine.plots import MARKERS, Legend, Style, curve, curves, dress, panels
 from simulations.reproduce.engine.render import Column, Part, pivot, table
 from simulations.reproduce.engine.rows import Figures, Row, distinct, where
 from simulations.reproduce.engine.store import Cell, plain

@@ -103,21 +103,14 @@ class Arm:
 # DGC at rate 1 is "none"
 ARMS = (
     Arm("none"),
-    Arm("dgc", 16),
-    Arm("dgc", 256),
-    Arm("powersgd", 16),
-    Arm("powersgd", 1),
-    Arm("dgc", 16, feedback=False),
-    Arm("dgc", 256, feedback=False),
-    Arm("powersgd", 16, feedback=False),
-    Arm("powersgd", 1, feedback=False),
-    Arm("denoise", 1),
-    Arm("denoise", 16),
-    Arm("denoise", 256),
+    *(
+        Arm(kind, value, feedback)
+        for feedback in (True, False)
+        for kind, value in (("dgc", 16), ("dgc", 256), ("powersgd", 16), ("powersgd", 1))
+    ),
+    *(Arm("denoise", rate) for rate in (1, 16, 256)),
     Arm("slow"),
-    Arm("printed", 1),
-    Arm("printed", 16),
-    Arm("printed", 256),
+    *(Arm("printed", rate) for rate in (1, 16, 256)),
     Arm("printed_slow"),
     Arm("printed_average"),
     Arm("least"),

@@ -7,7 +7,8 @@ and the best is evaluated on the test data.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from operator import itemgetter
 from statistics import fmean
 from typing import Any, Final
@@ -25,30 +26,36 @@ from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import Legend, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
 from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
-from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import (
-    Outcome,
-    Way,
-    climb,
-    smallest_best,
-    tune_then_evaluate,
-)
+from simulations.reproduce.engine.tuning import Outcome, by_steps, climb
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Seek the rate of every setting, evaluate it, and compare."""
     plan = study.plan
-    settings = list(plan.settings())
-    for setting in settings:
-        plan.config(setting, plan.first_power(setting), study.seed).check()
+    starts = {setting: plan.first_power(setting) for setting in plan.settings()}
+    for setting, power in starts.items():
+        plan.config(setting, power, study.seed).check()
+
+    def cell(of: Setting, power: int, seed: int, trial: bool) -> Cell:
+        """Return a run; a trial is of the arm that is tuned for it, on a part of the data."""
+        of = replace(of, arm=of.of.tuned_as) if trial else of
+        more = (plan.validation,) if trial else ()
+        return Cell(f"{of.title} {power} {seed}", run, (plan.config(of, power, seed), *more))
+
     found: dict[Setting, Outcome[int]] = {}
     # Averages second: they look at runs that are already there.
     for score in ("accuracy", "averaged"):
-        ways = {each: _way(study, each) for each in settings if each.score == score}
-        found |= tune_then_evaluate(study, ways, itemgetter(score))
-    rows = [_row(study, setting, found[setting]) for setting in settings]
+        found |= by_steps(
+            study,
+            {each: start for each, start in starts.items() if each.score == score},
+            cell,
+            partial(climb, most=plan.climb),
+            trials=plan.tuning_seeds,
+            score=itemgetter(score),
+        )
+    rows = [_row(study, setting, found[setting]) for setting in starts]
     tasks = {
         name: {
             "title": TASKS[name].title,
@@ -60,24 +67,6 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         for name in plan.tasks
     }
     return {"tasks": tasks, "rows": rows, "comparisons": comparisons(rows)}
-
-
-def _way(study: Study[Plan], setting: Setting) -> Way[int]:
-    plan = study.plan
-    tuned = Setting(setting.task, setting.of.tuned_as, setting.epsilon, setting.schedule)
-
-    def cells(of: Setting, power: int, seeds: tuple[int, ...], *more: float) -> list[Cell]:
-        """Return runs; with more, on a part of the training data."""
-        configs = [(seed, plan.config(of, power, seed)) for seed in seeds]
-        return [Cell(f"{of.title} {power} {seed}", run, (each, *more)) for seed, each in configs]
-
-    return Way(
-        climb(plan.first_power(setting), plan.climb),
-        # Those of the arm that is tuned for it.
-        lambda power: cells(tuned, power, tried(study.seed, plan.tuning_seeds), plan.validation),
-        lambda power: cells(setting, power, study.seeds),
-        smallest_best,
-    )
 
 
 def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[str, Any]:
@@ -104,13 +93,12 @@ def _row(study: Study[Plan], setting: Setting, outcome: Outcome[int]) -> dict[st
     }
 
 
-def _spent(row: Row) -> float | None:
+def _spent(row: Row) -> Any:
     """Return epsilon against the server if nobody is trusted, else against outsiders."""
     if not ARMS[row["arm"]].private or row["epsilons"] is None:
         return None
     server = row["epsilons"]["server"]
-    spent: float = row["epsilons"]["outsider"] if server == "inf" else server
-    return spent
+    return row["epsilons"]["outsider"] if server == "inf" else server
 
 
 def _measured(row: Row) -> float | None:

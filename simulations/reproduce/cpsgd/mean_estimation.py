@@ -69,10 +69,6 @@ class Setting:
         clip = rotated_clip(NORM, self.dimension, self.clients, self.delta / 3.0)
         return LevelMechanism(NORM, clip, levels, coins, rotated=True)
 
-    def level_error(self, levels: int, coins: int) -> float:
-        """Return the largest error of the paper's mechanism where no coordinate is clipped."""
-        return level_mse_bound(self.levels(levels, coins), self.dimension, self.clients)
-
     def gaussian_error(self, epsilon: float) -> float:
         """Return the error of a Gaussian mean by the exact condition: d (2 D sigma / n)^2."""
         multiplier = noise_multiplier_for_epsilon(epsilon, self.delta)
@@ -204,8 +200,8 @@ def by_domination(setting: Setting, bounds: Bounds, epsilon: float) -> int | Non
 
 def conditional_at(
     setting: Setting, epsilon: float, fits: Callable[[Conditional, int], bool], *, finest: bool
-) -> tuple[Conditional, int] | None:
-    """Return our mechanism at the finest (or coarsest) scale that fits, and its coins.
+) -> dict[str, Any] | None:
+    """Return figures of our mechanism at the finest (or coarsest) scale that fits.
 
     The scale is predicted from the Gaussian of equal variance, and moved by 1/2 % until the coins
     that the accountant asks for fit too. What fits changes once as the scale grows.
@@ -219,12 +215,13 @@ def conditional_at(
     low, high = bracketed(beyond, 1.0, 2.0**20, geometric=True)
     scale = low if finest else high
     for _ in range(_MOST_STEPS):
-        candidate = Conditional(setting, scale)
-        coins = by_domination(setting, candidate.bounds, epsilon)
+        ours = Conditional(setting, scale)
+        coins = by_domination(setting, ours.bounds, epsilon)
         if coins is None:
             return None
-        if fits(candidate, coins):
-            return candidate, coins
+        if fits(ours, coins):
+            figures = _figures(coins, ours.alphabet(coins), ours.error(coins))
+            return {**figures, "scale": ours.scale, "linf": ours.linf}
         scale *= 1.0 / _STEP if finest else _STEP
     return None
 
@@ -244,15 +241,13 @@ def point(setting: Setting, levels: int, epsilon: float) -> dict[str, Any]:
     equal_error: dict[str, Any] = {"coupled": None, "conditional": None}
     if paper is not None:
         alphabet, error = paper["alphabet"], paper["error"]
-        fitting = conditional_at(
+        ways["conditional"] = conditional_at(
             setting, epsilon, lambda ours, m: ours.alphabet(m) <= alphabet, finest=True
         )
-        ways["conditional"] = _conditional_figures(fitting)
         equal_error["coupled"] = fewest_levels(setting, epsilon, error, levels)
-        fitting = conditional_at(
+        equal_error["conditional"] = conditional_at(
             setting, epsilon, lambda ours, m: ours.error(m) <= error, finest=False
         )
-        equal_error["conditional"] = _conditional_figures(fitting)
     return {
         "levels": levels,
         "epsilon": epsilon,
@@ -261,14 +256,12 @@ def point(setting: Setting, levels: int, epsilon: float) -> dict[str, Any]:
         "gaussian_error": setting.gaussian_error(epsilon),
         "theorem2_error": setting.theorem2_error(epsilon),
         "error_ratio": {
-            way: paper["error"] / found["error"]
-            for way, found in ways.items()
-            if paper is not None and found is not None
+            way: paper["error"] / found["error"] for way, found in ways.items() if paper and found
         },
         "bits_saved": {
             way: paper["bits"] - found["bits"]
             for way, found in equal_error.items()
-            if paper is not None and found is not None
+            if paper and found
         },
     }
 
@@ -278,35 +271,27 @@ def fewest_levels(
 ) -> dict[str, Any] | None:
     """Return the paper's mechanism with the fewest levels whose error, by our count, is enough."""
 
-    def figures(levels: int) -> dict[str, Any] | None:
+    def figures(above: int) -> dict[str, Any] | None:
+        levels = above + 1
         coins = by_domination(setting, coupled(setting, levels), epsilon)
         return _level_figures(setting, levels, coins)
 
-    def enough(levels: int) -> bool:
-        found = figures(levels)
+    def enough(above: int) -> bool:
+        found = figures(above)
         return found is not None and bool(found["error"] <= error)
 
-    levels = smallest(lambda above: enough(above + 1), max(1, most // 8), most - 1)
-    return None if levels is None else figures(levels + 1)
+    above = smallest(enough, max(1, most // 8), most - 1)
+    return None if above is None else figures(above)
 
 
 def _level_figures(setting: Setting, levels: int, coins: int | None) -> dict[str, Any] | None:
-    """Figures of the paper's mechanism; None if no number of coins is known."""
+    """Figures of the paper's mechanism, none of whose coordinates is clipped; None for no coins."""
     if coins is None:
         return None
-    figures = _figures(coins, levels + coins, setting.level_error(levels, coins))
-    return {**figures, "levels": levels}
+    error = level_mse_bound(setting.levels(levels, coins), setting.dimension, setting.clients)
+    return {**_figures(coins, levels + coins, error), "levels": levels}
 
 
 def _figures(coins: int, alphabet: int, error: float) -> dict[str, Any]:
     """Coins of a client, values and bits of a coordinate, and the error."""
     return {"coins": coins, "alphabet": alphabet, "bits": math.log2(alphabet), "error": error}
-
-
-def _conditional_figures(found: tuple[Conditional, int] | None) -> dict[str, Any] | None:
-    """The same for our mechanism, with its scale."""
-    if found is None:
-        return None
-    ours, coins = found
-    figures = _figures(coins, ours.alphabet(coins), ours.error(coins))
-    return {**figures, "scale": ours.scale, "linf": ours.linf}

@@ -63,7 +63,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         return Cell(title, trained, (course, known[name], rate, seed, validating))
 
     firsts = {run.name: plan.rate if run.clipped else plan.plain_rate for run in chosen}
-    search = partial(climb, 0, plan.doublings)
+    search = partial(climb, most=plan.doublings)
     found = at_own_rates(study, firsts, cell, factor=2.0, search=search)
     return {
         "data": plan.data,
@@ -155,14 +155,8 @@ LEVELS = {
 TITLES = {way: look.label for way, look in (LEVELS | WAYS).items()}
 
 
-def _levels(row: Row) -> int | str | None:
-    levels: int | None = row["levels"]
-    return levels if row["way"] != "conditional" else f"(as {levels})"
-
-
-def _bits(row: Row) -> float | str:
-    bits: float = row["bits"]
-    return "32 (float)" if row["way"] in LEVELS else bits
+def _levels(row: Row) -> Any:
+    return f"(as {row['levels']})" if row["way"] == "conditional" else row["levels"]
 
 
 def _mean(row: Row) -> float:
@@ -178,7 +172,7 @@ RUNS = (
     Column("k", _levels),
     Column("coins by", lambda row: TITLES[row["way"]]),
     Column("m", "coins", ",d"),
-    Column("bits", _bits, ".2f"),
+    Column("bits", lambda row: "32 (float)" if row["way"] in LEVELS else row["bits"], ".2f"),
     Column("error / D^2", "error", ".4g"),
     Column("rate", "rate", "g"),
     Column("test accuracy, %", lambda row: points(_mean(row), _half(row), ".2f")),

@@ -17,6 +17,7 @@ from simulations.common.provenance import source_of
 from simulations.learning.configuration import RunConfig
 from simulations.learning.data import Dataset
 from simulations.learning.federated import load_data
+from simulations.learning.models import DataShape, ModelOptions, Task, build_task
 from simulations.learning.run.experiment import Record, run_experiment
 from simulations.learning.run.folder import RunFolder
 from simulations.reproduce.engine.study import data_dir_here, folder_here
@@ -70,6 +71,12 @@ def data_of(config: RunConfig, validation: float = 0.0) -> Dataset:
 
 
 _DATA: dict[tuple[str, Path | None], Dataset] = {}
+
+
+def model_of(config: RunConfig, data: Dataset) -> Task:
+    """Return the model of a configuration."""
+    options = ModelOptions(hidden=config.task.hidden, l2=config.task.l2)
+    return build_task(config.task.model, DataShape.of(data), options)
 
 
 @contextmanager

@@ -22,9 +22,8 @@ def rng_of(seed: int, *labels: int | str) -> np.random.Generator:
 
 
 def spawned(seed: int, number: int) -> np.random.Generator:
-    """Return ``default_rng(seed).spawn(number + 1)[number]``: NumPy pads a seed to four words."""
-    words = max(1, -(-seed.bit_length() // 32))
-    return rng_of(seed, *[0] * (4 - words), number)
+    """Return the generator of one of the streams that NumPy spawns from a seed."""
+    return np.random.default_rng(seed).spawn(number + 1)[number]
 
 
 def bytes_of(*labels: object) -> bytes:

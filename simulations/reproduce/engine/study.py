@@ -117,14 +117,8 @@ class Study(Generic[P]):
     def results(self, cells: Iterable[Cell]) -> list[Any]:
         """Return the results of cells, in their order; one that is asked for twice is made once."""
         asked = list(cells)
-        known: dict[str, Result] = {}
-        missing: dict[str, Cell] = {}
-        for cell in asked:
-            found = self._store.find(cell)
-            if found is not None:
-                known[cell.key] = found
-            else:
-                missing[cell.key] = cell
+        known = {cell.key: found for cell in asked if (found := self._store.find(cell))}
+        missing = {cell.key: cell for cell in asked if cell.key not in known}
         self._announce(len(known), list(missing.values()))
         for cell, result in self._run(list(missing.values())):
             self._store.keep(cell, result)

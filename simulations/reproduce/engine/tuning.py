@@ -105,6 +105,35 @@ def grouped(study: Study[Any], groups: Sequence[Sequence[Cell]]) -> list[list[An
     return [[next(results) for _ in group] for group in groups]
 
 
+def by_steps(
+    study: Study[Any],
+    starts: Mapping[K, int],
+    cell: Callable[[K, int, int, bool], Cell],
+    search: Callable[[int], Search[int]],
+    *,
+    trials: int = 1,
+    choose: Callable[[dict[int, float]], int] = smallest_best,
+    score: Callable[[Any], float] | None = None,
+) -> dict[K, Outcome[int]]:
+    """Seek the exponent of a rate for all ways, each from its start; then run them at the best.
+
+    A cell is made of a way, an exponent, a seed, and whether it is a trial: on data for validation.
+    """
+
+    def way(key: K, start: int) -> Way[int]:
+        def cells(exponent: int, seeds: Sequence[int], trial: bool) -> list[Cell]:
+            return [cell(key, exponent, seed, trial) for seed in seeds]
+
+        return Way(
+            search(start),
+            lambda exponent: cells(exponent, tried(study.seed, trials), True),
+            lambda exponent: cells(exponent, study.seeds, False),
+            choose,
+        )
+
+    return tune_then_evaluate(study, {key: way(key, start) for key, start in starts.items()}, score)
+
+
 @dataclass(frozen=True, slots=True)
 class Rated:
     """What a way came to at a learning rate of its own."""
@@ -120,28 +149,19 @@ def at_own_rates(
     cell: Callable[[K, float, int, bool], Cell],
     *,
     factor: float,
-    search: Callable[[], Search[int]],
+    search: Callable[[int], Search[int]],
     trials: int = 1,
 ) -> dict[K, Rated]:
-    """Seek a rate for all ways, in steps of a factor from the first one; then run them.
-
-    A cell is made of a way, a rate, a seed, and whether it is a trial: on data for validation.
-    """
+    """Seek a rate for all ways, in steps of a factor from the first one; see `by_steps`."""
 
     def rate(key: K, exponent: int) -> float:
         return float(f"{firsts[key] * factor**exponent:.3g}")
 
-    def way(key: K) -> Way[int]:
-        def cells(exponent: int, seeds: Sequence[int], trial: bool) -> list[Cell]:
-            return [cell(key, rate(key, exponent), seed, trial) for seed in seeds]
+    def at(key: K, exponent: int, seed: int, trial: bool) -> Cell:
+        return cell(key, rate(key, exponent), seed, trial)
 
-        return Way(
-            search(),
-            lambda exponent: cells(exponent, tried(study.seed, trials), True),
-            lambda exponent: cells(exponent, study.seeds, False),
-        )
-
-    found = tune_then_evaluate(study, {key: way(key) for key in firsts})
+    starts = dict.fromkeys(firsts, 0)
+    found = by_steps(study, starts, at, search, trials=trials, choose=first_best)
     return {
         key: Rated(
             rate(key, each.chosen), [[rate(key, e), a] for e, a in each.tried.items()], each.runs

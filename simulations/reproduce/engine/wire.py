@@ -49,9 +49,7 @@ def mean_bytes(
     each number that is sent.
     """
     planned, rows = speaking(config, protocol), config.sketch.rows
-    powers = {1 << size.bit_length() for size in sizes} | {
-        1 << size.bit_length() - 1 for size in sizes
-    }
+    powers = {1 << size.bit_length() - less for size in sizes for less in (0, 1)}
     lengths = {spec_for_size(dimension, min(max(n, rows), dimension), rows).size for n in powers}
     counted = [
         deployed(planned, spec_for_size(dimension, length, rows)).bytes_per_client

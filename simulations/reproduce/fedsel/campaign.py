@@ -69,11 +69,17 @@ def _error(row: Row) -> str:
 
 
 def _by_arm(
-    title: str, labels: tuple[Column, ...], arms: Mapping[str, str], cell: Any, rows: Sequence[Row]
+    title: str,
+    labels: tuple[Column, ...],
+    cell: Any,
+    rows: Sequence[Row],
+    arms: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Return a table with a column for each arm, which has a head of its own."""
+    """Return a table with a column for each arm; of some arms, by the heads that they have."""
+    if arms is None:
+        return pivot(title, labels, "arm", Column("", cell), rows, head=str)
     found = [row for row in rows if row["arm"] in arms]
-    return pivot(title, labels, "arm", Column("", cell), found, head=lambda arm: arms[arm])
+    return pivot(title, labels, "arm", Column("", cell), found, head=arms.__getitem__)
 
 
 SPENT = (
@@ -127,13 +133,13 @@ def _parts(figures: Figures) -> Iterator[Part]:
         rate = "own rates" if mode == OWN else f"common rate {mode}"
         here = where(rows, mode=mode)
         title = f"Gain / loss, points, {rate}"
-        yield _by_arm(title, (TABLE, MODEL), controls, _gain_and_loss, here)
+        yield _by_arm(title, (TABLE, MODEL), _gain_and_loss, here, controls)
     plain = ("NP", "PM", "RND-PM", *(f"{name}-PM" for name in HONEST), "PE-printed-PM")
     majority = {name: each["majority"] for name, each in figures["tables"].items()}
     constant = Column("constant", lambda row: f"{100 * majority[row['table']]:.1f} / 50")
     labels = (TABLE, MODEL, RATE, constant)
     title = "Accuracy / balanced accuracy, %"
-    yield _by_arm(title, labels, {name: name for name in plain}, _both, rows)
+    yield _by_arm(title, labels, _both, rows, {name: name for name in plain})
     spent = [row for row in figures["spent"] if row["arm"].startswith("PE")]
     features = {name: each["features"] for name, each in figures["tables"].items()}
     listed = [{**row, "features": features[row["table"]]} for row in spent]
@@ -142,29 +148,25 @@ def _parts(figures: Figures) -> Iterator[Part]:
     two_stages = {"PM": "PM", **{f"{name}-PM": name for name in HONEST}}
     for part, epochs in (("figure2f", "one epoch"), ("figure2g", "two epochs")):
         title = f"By epsilon, {epochs}: accuracy, % (above PM, points)"
-        yield _by_arm(title, swept, two_stages, _beside_pm, figures[part])
-    others = figures["figure2hi"]
-    arms = {row["arm"]: row["arm"] for row in others}
-    yield _by_arm("Misclassified, and deviation, %", (TABLE, RATE), arms, _error, others)
-    chosen = figures["figure2ad"]
-    arms = {row["arm"]: row["arm"] for row in chosen}
+        yield _by_arm(title, swept, _beside_pm, figures[part], two_stages)
+    title = "Misclassified, and deviation, %"
+    yield _by_arm(title, (TABLE, RATE), _error, figures["figure2hi"])
     title = "Exact values: accuracy, % (above NP-RS, points)"
-    yield _by_arm(title, CHOSEN, arms, _beside_pm, chosen)
+    yield _by_arm(title, CHOSEN, _beside_pm, figures["figure2ad"])
     times = [{**row, "time": 1e6 * fmean(row["seconds"])} for row in figures["times"]]
     cell = Column("", "time", ".1f")
     yield pivot("Microseconds of a choice, by d", (ARM,), "dimension", cell, times)
     title = "Kept times the rate (-O): accuracy, % (points that keeping it plain gains)"
-    arms = {row["arm"]: row["arm"] for row in figures["figure3a"]}
     kept = [{**row, "gain": row["by_plain"]} for row in figures["figure3a"]]
-    yield _by_arm(title, (TABLE, RATE), arms, _beside_pm, kept)
+    yield _by_arm(title, (TABLE, RATE), _beside_pm, kept)
     shared = (TABLE, Column("epsilon", "epsilon", "g"), Column("mu", "share", "g"))
     title = "By mu: accuracy, % (above PM, points)"
-    yield _by_arm(title, shared, two_stages, _beside_pm, figures["figure3b"])
+    yield _by_arm(title, shared, _beside_pm, figures["figure3b"], two_stages)
     batches = figures["figure3c"]
     shares = {row["batch"]: row["share"] for row in batches if row["share"] is not None}
     listed = [{**row, "share": shares[row["batch"]]} for row in batches]
     title = "By users of a step: accuracy, % (above PM, points)"
-    yield _by_arm(title, BATCHES, two_stages, _beside_pm, listed)
+    yield _by_arm(title, BATCHES, _beside_pm, listed, two_stages)
     yield table("Noise by dimension", NOISE, figures["noise"])
 
 

@@ -7,6 +7,7 @@ best is evaluated.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any, Final
 
@@ -15,25 +16,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
-from simulations.learning.data import Dataset
-from simulations.learning.models import DataShape, ModelOptions, build_task
 from simulations.reproduce.engine.campaign import Campaign
 from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.federated import data_of, outcome
+from simulations.reproduce.engine.federated import data_of, model_of, outcome
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, percent, pivot, table, with_lost
 from simulations.reproduce.engine.rows import Figures, Row, where
-from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import (
-    Outcome,
-    Way,
-    climb,
-    grouped,
-    smallest_best,
-    tune_then_evaluate,
-)
+from simulations.reproduce.engine.tuning import Outcome, by_steps, climb
 from simulations.reproduce.secure_compression.bytes import matched_sketches, round_bytes
 from simulations.reproduce.secure_compression.claims import (
     alone,
@@ -61,8 +52,9 @@ DENOISED_STEP: Final = 1
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Seek a learning rate for every way, evaluate all of them, and compare."""
     plan = study.plan
-    data = data_of(plan.config(Point(UNCOMPRESSED), 1.0, study.seed))
-    layers = layers_of(plan, data)
+    plain = plan.config(Point(UNCOMPRESSED), 1.0, study.seed)
+    data = data_of(plain)
+    layers = LayerShapes(model_of(plain, data).layout.shapes)
     matched = matched_sketches(plan, layers, study.seed)
     listed = list(plan.points(matched))
     for point in listed:
@@ -97,44 +89,25 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     return figures | {"conclusions": {"comparisons": compared, "verdicts": verdicts(compared)}}
 
 
-def layers_of(plan: Plan, data: Dataset) -> LayerShapes:
-    """Return the layers of the plan's model."""
-    task = plan.config(Point(UNCOMPRESSED), 1.0, 0).task
-    options = ModelOptions(hidden=task.hidden, l2=task.l2)
-    return LayerShapes(build_task(task.model, DataShape.of(data), options).layout.shapes)
-
-
-def _cells(
-    study: Study[Plan], point: Point, exponent: int, seeds: Sequence[int], *more: float
-) -> list[Cell]:
-    """Return runs at a rate of two to a power; with more, tested on a part of the training data."""
-    configs = [(seed, study.plan.config(point, 2.0**exponent, seed)) for seed in seeds]
-    return [
-        Cell(f"{point.name} {exponent} {seed}", outcome, (config, *more))
-        for seed, config in configs
-    ]
+def _cell(plan: Plan, point: Point, exponent: int, seed: int, trial: bool) -> Cell:
+    """Return a run at a rate of two to a power; a trial is tested on training data held out."""
+    more = (plan.validation,) if trial else ()
+    given = (plan.config(point, 2.0**exponent, seed), *more)
+    return Cell(f"{point.name} {exponent} {seed}", outcome, given)
 
 
 def _tuned(study: Study[Plan], starts: dict[Point, int]) -> dict[Point, Outcome[int]]:
     """Seek the learning rates of points, each from its start, and evaluate the best."""
-    trials = tried(study.seed, study.plan.tuning_seeds)
-
-    def way(point: Point, start: int) -> Way[int]:
-        return Way(
-            climb(start, study.plan.climb),
-            lambda exponent: _cells(study, point, exponent, trials, study.plan.validation),
-            lambda exponent: _cells(study, point, exponent, study.seeds),
-            smallest_best,
-        )
-
-    return tune_then_evaluate(study, {point: way(point, at) for point, at in starts.items()})
+    plan = study.plan
+    search = partial(climb, most=plan.climb)
+    return by_steps(study, starts, partial(_cell, plan), search, trials=plan.tuning_seeds)
 
 
 def _common(study: Study[Plan], layers: LayerShapes, exponent: int) -> list[dict[str, Any]]:
     """Return all clips at the learning rate of the right one: nobody sought theirs."""
     plan, families = study.plan, (Family.CLIP, Family.FOLLOWING)
     clips = [Point(arm) for arm in plan.arms() if arm.family in families]
-    runs = grouped(study, [_cells(study, point, exponent, study.seeds) for point in clips])
+    runs = study.by_arm(clips, lambda point, seed: _cell(plan, point, exponent, seed, False))
     return [
         _evaluated(plan, layers, point, exponent, found)
         for point, found in zip(clips, runs, strict=True)

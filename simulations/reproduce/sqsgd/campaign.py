@@ -7,7 +7,6 @@ Section 4.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from itertools import chain
 from statistics import fmean
 from typing import Any
@@ -67,9 +66,14 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         return Cell(title, trained, given)
 
     # All of them: near chance a climb would stop at the first one that happens to be worse.
-    search, trials = partial(grid, range(plan.steps + 1)), plan.tuning_seeds
-    firsts = dict.fromkeys(known, plan.rate)
-    found = at_own_rates(study, firsts, cell, factor=10.0**0.5, search=search, trials=trials)
+    found = at_own_rates(
+        study,
+        dict.fromkeys(known, plan.rate),
+        cell,
+        factor=10.0**0.5,
+        search=lambda _: grid(range(plan.steps + 1)),
+        trials=plan.tuning_seeds,
+    )
     rows = [
         {
             "name": run.name,
@@ -146,13 +150,8 @@ def _parts(figures: Figures) -> Iterator[Part]:
 def _curve(row: Row) -> list[dict[str, Any]]:
     """Return mean accuracy over seeds after each epoch."""
     curves = [[point["accuracy"] for point in result["curve"]] for result in row["results"]]
-    return [
-        {
-            "epoch": epoch,
-            "mean": fmean(each),
-        }
-        for epoch, each in enumerate(zip(*curves, strict=True), 1)
-    ]
+    by_epoch = enumerate(zip(*curves, strict=True), 1)
+    return [{"epoch": epoch, "mean": fmean(each)} for epoch, each in by_epoch]
 
 
 def plot(figures: Figures) -> Figure:

@@ -82,9 +82,8 @@ class Plan:
     steps: int = 5  # of that kind
     bound: float = 10.0  # U, norm of an update and largest coordinate of a report
     ratio: float = 0.005  # r, coordinates that are sent, of all
-    epochs: int = (
-        10  # of every run; an epoch is as many rounds as it takes to see all examples once
-    )
+    # Of every run; an epoch is as many rounds as it takes to see all examples once
+    epochs: int = 10
     levels: tuple[int, ...] = (2, 8, 32)  # K of Figure 1
     epsilons: tuple[float, ...] = (200.0, 300.0, 400.0)  # of Figure 2
     middle: int = 16  # K of Figure 2
@@ -171,16 +170,16 @@ def runs(plan: Plan, dimension: int) -> list[Run]:
     varied = [(1, levels, plan.figure1_epsilon) for levels in plan.levels]
     varied += [(2, plan.middle, epsilon) for epsilon in plan.epsilons]
     for figure, levels, epsilon in varied:
-        run = _sqsgd(plan, dimension, kept, levels, epsilon, "sqsgd")
-        before = found.get(run.name)
-        figures = (figure,) if before is None else (*before.figures, figure)
-        found[run.name] = replace(run, figures=figures)
+        run = _sqsgd(plan, dimension, kept, levels, epsilon, "sqsgd", (figure,))
+        # One of Figure 2 may be of Figure 1, too.
+        before = found[run.name].figures if run.name in found else ()
+        found[run.name] = replace(run, figures=(*before, figure))
     for epsilon in plan.compared:
         found |= {run.name: run for run in _compared(plan, dimension, epsilon)}
     for levels in plan.traded:
         few = min(dimension, kept * bits_of(plan.middle) // bits_of(levels))
-        run = _sqsgd(plan, dimension, few, levels, plan.figure1_epsilon, "traded-sqsgd")
-        found[run.name] = replace(run, figures=(5,))
+        run = _sqsgd(plan, dimension, few, levels, plan.figure1_epsilon, "traded-sqsgd", (5,))
+        found[run.name] = run
     found |= {run.name: run for run in _beside(plan, dimension, max(plan.compared))}
     return list(found.values())
 
@@ -199,7 +198,7 @@ def _compared(plan: Plan, dimension: int, epsilon: float) -> Iterator[Run]:
     """Figure 3 at one epsilon: the same residual and the same bits for those who sample."""
     bits, levels = equal_bits(epsilon, dimension), plan.compared_levels
     kept = min(dimension, bits // bits_of(levels))
-    yield replace(_sqsgd(plan, dimension, kept, levels, epsilon, "equal-sqsgd"), figures=(3,))
+    yield _sqsgd(plan, dimension, kept, levels, epsilon, "equal-sqsgd", (3,))
     count = sampled_count(dimension, epsilon)
     each = Piecewise(shared_epsilon(epsilon, count))
     randomizer = SampledCoordinates(count, epsilon, count, each)
@@ -238,10 +237,11 @@ def _sqsgd(
     levels: int,
     epsilon: float,
     way: str,
+    figures: tuple[int, ...] = (),
     *,
     best: bool = False,
 ) -> Run:
-    """sqSGD; `figures` are filled in by the caller."""
+    """sqSGD, by the paper's division of epsilon or by the best one."""
     calibrate = best_priv_quant if best else printed_priv_quant
     randomizer = calibrate(kept, levels, 1.0, epsilon)
     algorithm = SqSgd(dimension, randomizer, plan.bound)
@@ -255,7 +255,7 @@ def _sqsgd(
         "error": kept * plan.bound**2 * float(randomizer.variance(np.zeros(1))[0]),
     }
     known = _facts(way, algorithm, epsilon, **facts)
-    return Run(f"{way}-k{levels}-{epsilon:g}", (), algorithm, known)
+    return Run(f"{way}-k{levels}-{epsilon:g}", figures, algorithm, known)
 
 
 def _vqsgd(

@@ -43,14 +43,26 @@ def planned(survey: Survey, clients: int, epsilon: float, rounds: int = 1) -> Pl
     return PlannedSurvey.of(survey, plan)
 
 
-def whole(
-    survey: Survey, tables: Sequence[Mapping[str, Any]], rng: np.random.Generator
-) -> np.ndarray:
-    """Return the sum without noise: float64[length]; tokens, votes and rounding are drawn."""
-    total = np.zeros(survey.length)
-    for table in tables:
-        total += survey.encode(table, rng.bytes)
-    return total
+class Asked:
+    """A planned survey of all clients, whose noise is drawn as often as it is answered."""
+
+    def __init__(
+        self, ours: PlannedSurvey, tables: Sequence[Mapping[str, Any]], rng: np.random.Generator
+    ) -> None:
+        self._ours, self._tables, self._rng = ours, tables, rng
+        self._deviation = ours.deviation(len(tables))
+        self.round_anew()
+
+    def round_anew(self) -> None:
+        """Draw tokens, votes and rounding of the sum, which has no noise yet."""
+        self._sums = np.zeros(self._ours.survey.length)
+        for table in self._tables:
+            self._sums += self._ours.survey.encode(table, self._rng.bytes)
+
+    def answers(self) -> list[Answer]:
+        """Answer all questions, with fresh noise."""
+        noisy = self._sums + self._rng.normal(0.0, self._deviation, self._sums.size)
+        return self._ours.survey.answers(noisy, self._deviation, len(self._tables))
 
 
 def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: int) -> list[Any]:
@@ -60,13 +72,9 @@ def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: in
     question = Histogram(name="x", bins=BINS, range=(low, high + 1.0))
     ours = planned(Survey(questions=(question,)), clients, epsilon)
     rng = np.random.default_rng([seed, clients, round(100 * epsilon)])
-    sums, deviation = whole(ours.survey, [{"x": v} for v in values], rng), ours.deviation(clients)
+    asked = Asked(ours, [{"x": v} for v in values], rng)
     sigma = noise_multiplier_for_epsilon(epsilon, DELTA, 1)
     odds = 1.0 / (1.0 + math.exp(epsilon))  # of a one that is none
-
-    def survey() -> np.ndarray:
-        noise = rng.normal(0.0, deviation, sums.size)
-        return np.asarray(ours.survey.answers(sums + noise, deviation, clients)[0].value)
 
     def unary() -> np.ndarray:
         # A one is sent as such half of the time.
@@ -74,7 +82,7 @@ def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: in
         return (ones - clients * odds) / (0.5 - odds)
 
     ways: dict[str, Callable[[], np.ndarray]] = {
-        "survey": survey,
+        "survey": lambda: np.asarray(asked.answers()[0].value),
         "central Gaussian": lambda: truth + rng.normal(0.0, math.sqrt(2.0) * sigma, BINS),
         "central Laplace": lambda: truth + rng.laplace(0.0, 2.0 / epsilon, BINS),
         "local OUE": unary,
@@ -103,13 +111,8 @@ def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) ->
         return float(max(first - middle, middle - last, 0.0)) / sigma
 
     def asked(question: Question, value_of: Callable[[Answer], float]) -> list[float]:
-        ours = planned(Survey(questions=(question,)), clients, epsilon)
-        sums, deviation = whole(ours.survey, tables, rng), ours.deviation(clients)
-        found = []
-        for _ in range(repeats):
-            noisy = sums + rng.normal(0.0, deviation, sums.size)
-            found.append(off(value_of(ours.survey.answers(noisy, deviation, clients)[0])))
-        return found
+        survey = Asked(planned(Survey(questions=(question,)), clients, epsilon), tables, rng)
+        return [off(value_of(survey.answers()[0])) for _ in range(repeats)]
 
     def of_bins(answer: Answer) -> float:
         below = np.cumsum(answer.value)
@@ -148,10 +151,7 @@ def items(source: str, epsilon: float, votes: int, seed: int) -> list[Any]:
         plan = planned(Survey(questions=(Count(name="x"),)), clients, epsilon, rounds).plan
 
         def ask(survey: Survey, share: float) -> list[Answer]:
-            ours = PlannedSurvey.of(survey, plan, share=share)
-            sums, deviation = whole(ours.survey, tables, rng), ours.deviation(clients)
-            noisy = sums + rng.normal(0.0, deviation, sums.size)
-            return ours.survey.answers(noisy, deviation, clients)
+            return Asked(PlannedSurvey.of(survey, plan, share=share), tables, rng).answers()
 
         return ask
 
@@ -210,32 +210,20 @@ def coverage(source: str, clients: int, epsilon: float, repeats: int, seed: int)
         truths["evaluation", "accuracy"] = np.mean((said >= 0.5) == (mine == 1))
     rng, rows = np.random.default_rng([seed, clients, round(100 * epsilon), 1]), []
     for question in questions:
-        ours = planned(Survey(questions=(question,)), clients, epsilon)
-        deviation, asked = ours.deviation(clients), [k for k in truths if k[0] == question.name]
-        tallies = {each: [0, 0, 0] for each in asked}
+        asked = Asked(planned(Survey(questions=(question,)), clients, epsilon), tables, rng)
+        tallies = {each: np.zeros(3, np.int64) for each in truths if each[0] == question.name}
         for number in range(repeats):
-            if number % 50 == 0:  # rounding is drawn anew
-                sums = whole(ours.survey, tables, rng)
-            noisy = sums + rng.normal(0.0, deviation, sums.size)
-            (answer,) = ours.survey.answers(noisy, deviation, clients)
-            for each in asked:
+            if number and number % 50 == 0:
+                asked.round_anew()
+            (answer,) = asked.answers()
+            for each, tally in tallies.items():
                 estimate = answer.parts[each[1]] if each[1] else answer.estimate
-                ends = estimate.interval()
-                held = (ends[0] <= truths[each]) & (truths[each] <= ends[1])
+                low_end, high_end = estimate.interval()
+                held = (low_end <= truths[each]) & (truths[each] <= high_end)
                 told = np.isfinite(np.asarray(estimate.value, np.float64))
-                tally = tallies[each]
-                tally[0] += int(np.sum(held & told))
-                tally[1] += int(np.sum(told))
-                tally[2] += int(np.size(told))
-        for (name, part), (held_of, told_of, of) in tallies.items():
-            rows.append(
-                {
-                    "number": part if part and name != "mean" else f"{name} {part}".strip(),
-                    "clients": clients,
-                    "epsilon": epsilon,
-                    "held": held_of,
-                    "told": told_of,
-                    "of": of,
-                }
-            )
+                tally += (np.sum(held & told), np.sum(told), np.size(told))
+        for (name, part), tally in tallies.items():
+            shown = part if part and name != "mean" else f"{name} {part}".strip()
+            row = {"number": shown, "clients": clients, "epsilon": epsilon}
+            rows.append(row | dict(zip(("held", "told", "of"), tally.tolist(), strict=True)))
     return rows

@@ -43,7 +43,7 @@ from simulations.reproduce.engine.claims import (
 from simulations.reproduce.engine.plots import Style, curve, dress, panels
 from simulations.reproduce.engine.render import Column, Part, Text, percent, pivot, points, table
 from simulations.reproduce.engine.rows import distinct, first, where
-from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, spawned, tried
+from simulations.reproduce.engine.seeds import bytes_of, evaluated, rng_of, seed_of, tried
 from simulations.reproduce.engine.store import Cell, Result, Store, plain
 from simulations.reproduce.engine.study import Study
 from simulations.reproduce.engine.tuning import (
@@ -267,11 +267,6 @@ class TestSeeds:
         states = {rng_of(1, *labels).random() for labels in ((), (1,), ("a",), ("b",), (1, "a"))}
         assert len(states) == 5
         assert bytes_of("a", 1) == bytes_of("a 1") != bytes_of("a", 2)
-
-    @pytest.mark.parametrize("seed", [0, 1, 2**40])
-    def test_spawned_is_what_numpy_spawns(self, seed: int) -> None:
-        theirs = np.random.default_rng(seed).spawn(3)
-        assert [spawned(seed, n).random() for n in range(3)] == [t.random() for t in theirs]
 
     def test_trials_have_seeds_of_their_own(self) -> None:
         assert evaluated(3, 2) == (3, 4) and not {*evaluated(1, 999)} & {*tried(1, 999)}
