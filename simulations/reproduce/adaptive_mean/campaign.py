@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
+from dp.checks import require_at_least
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.adaptive_mean import growth
 from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, estimated, grown
@@ -44,8 +45,7 @@ class Plan(Setting):
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` unless intervals can be made."""
-        if self.seeds < 2:
-            raise ValueError(f"seeds must be at least 2, got {self.seeds}")
+        require_at_least("seeds", self.seeds, 2)
         if self.dimensions and len(set(self.dimensions)) < 3:
             raise ValueError(f"dimensions must be at least 3 or none, got {self.dimensions}")
 
@@ -141,7 +141,7 @@ FAMILIES: Final = {
 POINT: Final = (Column("mean", "family"), Column("n", "clients"), Column("norm", "norm", "g"))
 RATIOS: Final = (
     Column("method", "method"),
-    *(Column(f"{form} form", f"{form}.text") for form in FORMS),
+    *(Column(f"{form} form", form) for form in FORMS),
 )
 
 
@@ -160,14 +160,12 @@ def _ratios(figures: Figures) -> Iterator[Row]:
     for method, look in SHOWN.items():
         row: dict[str, Any] = {"method": look.label}
         for form in FORMS:
-            pairs = []
-            for point in figures["points"]:
-                found = {each["method"]: each for each in point["forms"][form]}
-                pairs.append((found[method], found["fixed 1"]))
-            errors = [mine["error"] / plain["error"] for mine, plain in pairs]
-            sent = [mine["sent"] for mine, _ in pairs]
+            rows = _rows(figures, form)
+            mine, plain = (where(rows, method=each) for each in (method, "fixed 1"))
+            errors = [a["error"] / b["error"] for a, b in zip(mine, plain, strict=True)]
+            sent = [each["sent"] for each in mine]
             text = f"{min(errors):.3g} to {max(errors):.3g} / {min(sent):,.0f} to {max(sent):,.0f}"
-            row[form] = {"text": text}
+            row[form] = text
         yield row
 
 

@@ -31,7 +31,7 @@ from simulations.reproduce.engine.render import Column, Part, percent, pivot, ra
 from simulations.reproduce.engine.rows import Figures, Row, where
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.tuning import at_own_rates, climb, grouped
+from simulations.reproduce.engine.tuning import at_own_rates, climb
 
 PLAIN, VALIDATED, GROUPS = "secure sum", "validated sum", "median of 5 secure sums"
 RETURNED = "validated, members' noise"
@@ -186,8 +186,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         name = name.replace(" ", "-").replace(",", "").replace("'", "")
         return Cell(name, run, (parse({**config, "attackers": table}, RunConfig), False))
 
-    groups = [[attacked(*each, seed) for seed in study.seeds] for each in asked]
-    found = dict(zip(asked, grouped(study, groups), strict=True))
+    runs = study.by_arm(asked, lambda each, seed: attacked(*each, seed))
+    found = dict(zip(asked, runs, strict=True))
     clean = [_result(arm, "nobody", 0.0, rated[arm].runs) for arm in plan.arms]
     one = rated[VALIDATED].runs[0]
     return {
@@ -222,7 +222,6 @@ def _result(arm: str, attack: str, fraction: float, runs: list[Row]) -> dict[str
     }
 
 
-ACCURACY: Final = percent("", "accuracy", "half_width")
 CLEAN: Final = (
     Column("", "arm"),
     percent("accuracy, %", "accuracy", "half_width"),
@@ -231,28 +230,18 @@ CLEAN: Final = (
 
 
 def _parts(figures: Figures) -> Iterator[Part]:
-    rows = figures["results"]
+    rows, attacks = figures["results"], figures["plan"]["attacks"]
     yield table("Nobody attacks", CLEAN, where(rows, attack="nobody"), brief=True)
-    for attack in figures["plan"]["attacks"]:
-        yield pivot(
-            f"Accuracy, %: {attack}",
-            (Column("share of attackers", "arm"),),
-            "fraction",
-            ACCURACY,
-            [row for row in where(rows, attack=attack) if row["fraction"]],
-            head="{:.0%}".format,
-            brief=True,
-        )
-    if BACKDOOR in figures["plan"]["attacks"]:
-        yield pivot(
-            "Marked pictures that get the attackers' label, %",
-            (Column("share of attackers", "arm"),),
-            "fraction",
-            percent("", "backdoor", "backdoor_half_width"),
-            sorted(where(rows, attack=BACKDOOR), key=itemgetter("fraction")),
-            head="{:.0%}".format,
-            brief=True,
-        )
+    labels, head = (Column("share of attackers", "arm"),), "{:.0%}".format
+    for attack in attacks:
+        found = [row for row in where(rows, attack=attack) if row["fraction"]]
+        title, cell = f"Accuracy, %: {attack}", percent("", "accuracy", "half_width")
+        yield pivot(title, labels, "fraction", cell, found, head=head, brief=True)
+    if BACKDOOR in attacks:
+        found = sorted(where(rows, attack=BACKDOOR), key=itemgetter("fraction"))
+        title = "Marked pictures that get the attackers' label, %"
+        cell = percent("", "backdoor", "backdoor_half_width")
+        yield pivot(title, labels, "fraction", cell, found, head=head, brief=True)
     yield rates_table(figures["rates"])
 
 

@@ -218,8 +218,7 @@ def _denoise(
     for noise, control in product(loud, controls):
         found = _difference(figures, [(1, noise, f"{kind}-1"), (-1, noise, control)])
         statement = f"at noise {noise:g} {words} gains more than {controls[control]}"
-        why = "the second clip shortens steps"
-        yield _decided(statement, None, found, figures, why, OURS)
+        yield _decided(statement, None, found, figures, "the second clip shortens steps", OURS)
     if any(row["arm"] == f"{kind}-256" for row in figures["results"]):
         yield _everywhere(figures, kind, words)
 

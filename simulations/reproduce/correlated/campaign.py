@@ -244,8 +244,7 @@ def _curves(axes: Axes, row: Row) -> None:
     shown = slice(0, None, max(1, len(measured) // 15))
     look = marks(row["arm"])
     axes.plot(rounds, expected, color=look["color"], linewidth=1.0)
-    label = f"{ARMS[row['arm']].title}, measured"
-    axes.plot(rounds[shown], measured[shown], label=label, **look)
+    axes.plot(rounds[shown], measured[shown], label=f"{ARMS[row['arm']].title}, measured", **look)
 
 
 CAMPAIGN: Final = Campaign(

@@ -171,10 +171,6 @@ class Conditional:
         cut = CLIP_PROBABILITY / (d * math.log(2.0 * d / CLIP_PROBABILITY))
         return d / self.setting.clients * (1.0 + coins) / (4.0 * self.scale**2) + cut
 
-    def predicted_coins(self, epsilon: float) -> int:
-        """Return the coins of a client that a Gaussian of equal variance would need."""
-        return max(1, math.ceil(4.0 * self.bounds.sigma(epsilon) ** 2 / self.setting.clients))
-
 
 def client_coins(
     setting: Setting, epsilon_of: Callable[[int], float], epsilon: float, sigma: float
@@ -210,7 +206,8 @@ def conditional_at(
     def beyond(scale: float) -> bool:
         """Say whether a scale is on the far side of where fitting changes."""
         ours = Conditional(setting, scale)
-        return fits(ours, ours.predicted_coins(epsilon)) is not finest
+        predicted = math.ceil(4.0 * ours.bounds.sigma(epsilon) ** 2 / setting.clients)
+        return fits(ours, max(1, predicted)) is not finest
 
     low, high = bracketed(beyond, 1.0, 2.0**20, geometric=True)
     scale = low if finest else high

@@ -50,19 +50,6 @@ class Query:
         size = self.l2 * inverse
         return BinomialRelease(coins, size, math.ceil(size), self.dimension)
 
-    def gaussian_error(self, epsilon: float) -> float:
-        """Return the error of Gaussian noise by its exact condition."""
-        sigma = self.l2 * noise_multiplier_for_epsilon(epsilon, self.delta)
-        return self.dimension * sigma**2
-
-    def lemma1_error(self, epsilon: float) -> float:
-        """Return the error of Gaussian noise by Lemma 1: sigma = D2 sqrt(2 ln(1.25/delta))/eps."""
-        return self.dimension * 2.0 * math.log(1.25 / self.delta) * (self.l2 / epsilon) ** 2
-
-    def error(self, coins: int, inverse: int) -> float:
-        """Return d s^2 N/4."""
-        return self.dimension * coins / (4.0 * inverse**2)
-
 
 def theorem1_of(release: BinomialRelease | LevelRelease, delta: float) -> float:
     """Return the paper's epsilon of one release."""
@@ -76,7 +63,8 @@ def domination_of(release: BinomialRelease, delta: float) -> float:
 
 def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:
     """Return coins and errors at one scale and epsilon; None where no count of coins is known."""
-    sigma = query.l2 * inverse * noise_multiplier_for_epsilon(epsilon, query.delta)
+    d, multiplier = query.dimension, noise_multiplier_for_epsilon(epsilon, query.delta)
+    sigma = query.l2 * inverse * multiplier
 
     def coins_by(account: Callable[[BinomialRelease, float], float], limit: int) -> int | None:
         """Return the fewest coins by one accountant, looked for from those of a Gaussian on."""
@@ -89,15 +77,17 @@ def point(query: Query, inverse: int, epsilon: float) -> dict[str, Any]:
     theirs = coins_by(theorem1_of, MOST_COINS)
     ours = coins_by(domination_of, MAX_TOTAL_COINS)
     error = {
-        who: None if coins is None else query.error(coins, inverse)
+        who: None if coins is None else d * coins / (4.0 * inverse**2)
         for who, coins in (("theorem1", theirs), ("domination", ours))
     }
-    gaussian = query.gaussian_error(epsilon)
+    gaussian = d * (query.l2 * multiplier) ** 2
+    # sigma = D2 sqrt(2 ln(1.25/delta))/epsilon
+    lemma1 = d * 2.0 * math.log(1.25 / query.delta) * (query.l2 / epsilon) ** 2
     return {
         "inverse_scale": inverse,
         "epsilon": epsilon,
         "coins": {"theorem1": theirs, "domination": ours},
-        "error": {**error, "gaussian": gaussian, "lemma1": query.lemma1_error(epsilon)},
+        "error": {**error, "gaussian": gaussian, "lemma1": lemma1},
         "error_ratio": _ratio(error["theorem1"], error["domination"]),
         "bits_saved": None if theirs is None or ours is None else math.log2(theirs / ours),
         "excess_over_gaussian": _ratio(error["domination"], gaussian),

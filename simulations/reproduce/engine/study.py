@@ -110,10 +110,6 @@ class Study(Generic[P]):
         self._stack.close()
         enter(None, None)
 
-    def result(self, cell: Cell) -> Any:
-        """Return the result of one cell."""
-        return self.results([cell])[0]
-
     def results(self, cells: Iterable[Cell]) -> list[Any]:
         """Return the results of cells, in their order; one that is asked for twice is made once."""
         asked = list(cells)

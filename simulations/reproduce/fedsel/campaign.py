@@ -149,8 +149,7 @@ def _parts(figures: Figures) -> Iterator[Part]:
     for part, epochs in (("figure2f", "one epoch"), ("figure2g", "two epochs")):
         title = f"By epsilon, {epochs}: accuracy, % (above PM, points)"
         yield _by_arm(title, swept, _beside_pm, figures[part], two_stages)
-    title = "Misclassified, and deviation, %"
-    yield _by_arm(title, (TABLE, RATE), _error, figures["figure2hi"])
+    yield _by_arm("Misclassified, and deviation, %", (TABLE, RATE), _error, figures["figure2hi"])
     title = "Exact values: accuracy, % (above NP-RS, points)"
     yield _by_arm(title, CHOSEN, _beside_pm, figures["figure2ad"])
     times = [{**row, "time": 1e6 * fmean(row["seconds"])} for row in figures["times"]]

@@ -48,10 +48,8 @@ def _table3(rows: Sequence[Row]) -> Iterator[Claim | None]:
     names = [f"{selection}-PM" for selection in HONEST]
     controls = [row for row in rows if row["arm"] in [f"{name}-C" for name in names]]
     plain = [row for row in rows if row["arm"] in names]
-    text = "EXP/PE/PS-PM-C gain accuracy over PM"
-    yield judge(text, "Table 3", _read(controls, "gain"))
-    text = "what they gain is more than what they lose"
-    yield judge(text, "Table 3", _read(plain, "gain"))
+    yield judge("EXP/PE/PS-PM-C gain accuracy over PM", "Table 3", _read(controls, "gain"))
+    yield judge("what they gain is more than what they lose", "Table 3", _read(plain, "gain"))
     yield _sizes(controls)
     yield _real_models(controls)
     text = "EXP/PE/PS-PM are above RND-PM, a random choice"

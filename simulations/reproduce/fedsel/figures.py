@@ -8,8 +8,9 @@ how well the accuracy *on this table* is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any, Final
 
@@ -48,10 +49,11 @@ Tuned = tuple[str, Task, Arm]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a cell came to: float64[repeats, folds] each."""
+    """What a cell came to: float64[repeats, folds] each, and its learning rate."""
 
     accuracy: NDArray[np.float64]
     balanced: NDArray[np.float64]
+    rate: float
 
 
 @dataclass(slots=True)
@@ -75,9 +77,9 @@ class Bench:
         return self.study.plan
 
     def result(
-        self, table: str, model: Model, mode: str, arm: Arm, repeats: int, **task: Any
-    ) -> tuple[Result, float]:
-        """Return the result at the common rate, or at the arm's own, and that rate.
+        self, table: str, model: Model, mode: str, repeats: int, arm: Arm, **task: Any
+    ) -> Result:
+        """Return the result at the common rate, or at the arm's own.
 
         Own rates are those of one epoch, and of its end.
         """
@@ -92,11 +94,15 @@ class Bench:
                 rate = self.tuned[table, once, arm].chosen
         asked = cell(self.study, table, Task(model, rate, **task), arm, tuple(range(repeats)))
         if asked.name in self.results:
-            return self.results[asked.name], rate
+            return self.results[asked.name]
         if not math.isnan(rate):
             self.wanted.append(asked)
         halves = np.full((repeats, self.plan.folds), 0.5)
-        return Result(halves, halves), rate
+        return Result(halves, halves, rate)
+
+    def swept(self, table: str, mode: str, **task: Any) -> Callable[..., Result]:
+        """Return the results of arms, with more of the task, at the repetitions of the figures."""
+        return partial(self.result, table, SWEPT, mode, self.plan.sweep_repeats, **task)
 
     def tune(self) -> None:
         """Try all rates for every arm, in repetitions that count for nothing else."""
@@ -120,8 +126,8 @@ class Bench:
     def train(self) -> None:
         """Train what was asked for."""
         for asked, found in zip(self.wanted, self.study.results(self.wanted), strict=True):
-            parts = (np.array(found[name]) for name in ("accuracy", "balanced"))
-            self.results[asked.name] = Result(*parts)
+            accuracy, balanced = (np.array(found[name]) for name in ("accuracy", "balanced"))
+            self.results[asked.name] = Result(accuracy, balanced, asked.given[1].rate)
 
 
 def cell(study: Study[Plan], table: str, task: Task, arm: Arm, repeats: tuple[int, ...]) -> Cell:
@@ -130,8 +136,7 @@ def cell(study: Study[Plan], table: str, task: Task, arm: Arm, repeats: tuple[in
     how += f"{'scaled ' if task.scaled else ''}{task.batch:g} {task.steps or ''} "
     epsilons = f"{arm.choice_epsilon:g} {arm.value_epsilon:g}"
     name = f"{table} {how}{arm.name} {epsilons} {repeats[0]}-{repeats[-1]}"
-    given = (table, task, arm, repeats, study.plan.folds, study.seed)
-    return Cell(name, cross_validated, given)
+    return Cell(name, cross_validated, (table, task, arm, repeats, study.plan.folds, study.seed))
 
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
@@ -209,10 +214,10 @@ def _table3(bench: Bench) -> Rows:
     for table, model, mode in everywhere:
         rows, found = [], {}
         for arm in [*table3_arms(plan.epsilon), baseline()]:
-            result, rate = bench.result(table, model, mode, arm, plan.repeats)
-            found[arm.name] = result
-            where = {"table": table, "model": model, "mode": mode, "arm": arm.name, "rate": rate}
-            row = _row(result, found["PM"] if arm.name != "PM" else None, **where)
+            result = found[arm.name] = bench.result(table, model, mode, plan.repeats, arm)
+            where = {"table": table, "model": model, "mode": mode, "arm": arm.name}
+            reference = found["PM"] if arm.name != "PM" else None
+            row = _row(result, reference, **where, rate=result.rate)
             if arm.name.endswith("-C"):
                 row["loss"] = _difference(result, found[arm.name.removesuffix("-C")])
                 row |= _printed(table, model, arm)
@@ -275,29 +280,20 @@ def _sweep(bench: Bench, epochs: int) -> Rows:
     plan = bench.plan
     points = product(plan.tables, modes([plan.figure_rate]), sorted({*plan.sweep, plan.epsilon}))
     for table, mode, epsilon in points:
-        given = (bench, table, mode, epsilon, epochs)
-        pm, where = _swept(*given, flat("PM", epsilon))
-        yield _row(pm, None, **where)
+        result = bench.swept(table, mode, epochs=epochs)
+        known = {"table": table, "model": SWEPT, "mode": mode, "epsilon": epsilon}
+        pm = result(flat("PM", epsilon))
+        yield _row(pm, None, **known, arm="PM", rate=pm.rate)
         for selection in HONEST:
             arm = staged(selection, "PM", epsilon)
-            result, where = _swept(*given, arm)
-            row = _row(result, pm, **where)
+            mine = result(arm)
+            row = _row(mine, pm, **known, arm=arm.name, rate=mine.rate)
             if epochs > 1:
-                forgetful, _ = _swept(*given, arm, accumulate=False)
-                row["by_keeping"] = _difference(result, forgetful)
+                row["by_keeping"] = _difference(mine, result(arm, accumulate=False))
             yield row
         if epochs == 1:
-            result, where = _swept(*given, baseline())
-            yield _row(result, None, **where)
-
-
-def _swept(
-    bench: Bench, table: str, mode: str, epsilon: float, epochs: int, arm: Arm, **task: Any
-) -> tuple[Result, dict[str, Any]]:
-    repeats = bench.plan.sweep_repeats
-    result, rate = bench.result(table, SWEPT, mode, arm, repeats, epochs=epochs, **task)
-    where = {"table": table, "model": SWEPT, "mode": mode, "epsilon": epsilon}
-    return result, {**where, "arm": arm.name, "rate": rate}
+            plain = result(baseline())
+            yield _row(plain, None, **known, arm="NP", rate=plain.rate)
 
 
 def _others(bench: Bench) -> Rows:
@@ -307,13 +303,12 @@ def _others(bench: Bench) -> Rows:
     for table, mode in product(plan.tables, modes([plan.figure_rate])):
         found: dict[str, Result] = {}
         for arm in arms:
-            result, rate = bench.result(table, SWEPT, mode, arm, plan.repeats)
-            found[arm.name] = result
+            result = found[arm.name] = bench.result(table, SWEPT, mode, plan.repeats, arm)
             reference = found.get(arm.values) if arm.selection == "PS" else None
             if arm.selection == "projected":
                 reference = found["PS-PM"]
-            where = {"rate": rate, "table": table, "model": SWEPT, "mode": mode, "arm": arm.name}
-            yield _row(result, reference, **where)
+            where = {"table": table, "model": SWEPT, "mode": mode, "arm": arm.name}
+            yield _row(result, reference, **where, rate=result.rate)
 
 
 def _choices(bench: Bench) -> Rows:
@@ -321,10 +316,7 @@ def _choices(bench: Bench) -> Rows:
     plan = bench.plan
     random, top = Arm("NP-RS", "random"), Arm("NP-K", "top")
     for table, mode, steps in product(plan.tables, modes([plan.figure_rate]), (EARLY, None)):
-
-        def result(arm: Arm, at: str = table, how: str = mode, to: int | None = steps) -> Result:
-            return bench.result(at, SWEPT, how, arm, plan.sweep_repeats, steps=to)[0]
-
+        result = bench.swept(table, mode, steps=steps)
         known = {"table": table, "mode": mode, "steps": steps}
         reference = result(random)
         for arm in (baseline(), random, top):
@@ -347,10 +339,9 @@ def _kept(bench: Bench) -> Rows:
     for table, mode in product(plan.tables, modes([min(plan.common_rates)])):
         for selection in HONEST:
             arm = staged(selection, "PM", plan.epsilon)
-            given = (table, SWEPT, mode, arm, plan.sweep_repeats)
-            plain, _ = bench.result(*given, epochs=2)
-            scaled, rate = bench.result(*given, epochs=2, scaled=True)
-            known = {"table": table, "mode": mode, "arm": f"{arm.name}-O", "rate": rate}
+            result = bench.swept(table, mode, epochs=2)
+            plain, scaled = result(arm), result(arm, scaled=True)
+            known = {"table": table, "mode": mode, "arm": f"{arm.name}-O", "rate": scaled.rate}
             yield {**_row(scaled, None, **known), "by_plain": _difference(plain, scaled)}
 
 
@@ -358,11 +349,8 @@ def _shares(bench: Bench) -> Rows:
     """Yield FedSel by the share of epsilon for the choice, on the last table, at own rates."""
     plan = bench.plan
     table = plan.tables[-1]
+    result = bench.swept(table, OWN)
     for epsilon in (min((*plan.sweep, plan.epsilon)), plan.epsilon):
-
-        def result(arm: Arm) -> Result:
-            return bench.result(table, SWEPT, OWN, arm, plan.sweep_repeats)[0]
-
         pm = result(flat("PM", epsilon))
         for selection in HONEST:
             arms = [staged(selection, "PM", epsilon, share=share) for share in plan.shares]
@@ -379,13 +367,12 @@ def _batches(bench: Bench) -> Rows:
     examples = bench.tables[table]
     training = len(examples.labels) * (plan.folds - 1) // plan.folds
     for batch in plan.batches:
-        how: dict[str, Any] = {"batch": batch, "steps": plan.batch_steps}
-        given, clients = (table, SWEPT, OWN), round(batch * training)
+        result = bench.swept(table, OWN, batch=batch, steps=plan.batch_steps)
+        clients = round(batch * training)
         known = {"table": table, "batch": batch, "clients": clients}
-        pm, _ = bench.result(*given, flat("PM", plan.epsilon), plan.sweep_repeats, **how)
+        pm = result(flat("PM", plan.epsilon))
         yield _row(pm, None, **known, arm="PM", share=None)
         for selection in HONEST:
             arm = by_rule(selection, plan.epsilon, examples.inputs.shape[1], clients)
-            mine, _ = bench.result(*given, arm, plan.sweep_repeats, **how)
             share = arm.choice_epsilon / plan.epsilon
-            yield _row(mine, pm, **known, arm=arm.name, share=share)
+            yield _row(result(arm), pm, **known, arm=arm.name, share=share)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from dp.checks import require_at_least
 from dp.local.selection import (
     RankSelector,
     exponential,
@@ -165,11 +166,9 @@ class Plan:
     folds: int = 5  # of each
 
     def __post_init__(self) -> None:
-        for name, least in (("repeats", 2), ("sweep_repeats", 2), ("folds", 2)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.tuning_repeats < 1:
-            raise ValueError(f"tuning_repeats must be at least 1, got {self.tuning_repeats}")
+        for name in ("repeats", "sweep_repeats", "folds"):
+            require_at_least(name, getattr(self, name), 2)
+        require_at_least("tuning_repeats", self.tuning_repeats, 1)
 
 
 PRESETS = {

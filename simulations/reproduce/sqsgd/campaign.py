@@ -62,8 +62,7 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
     def cell(name: str, rate: float, seed: int, validating: bool) -> Cell:
         title = f"{name}, {'trial' if validating else 'run'}, rate {rate:g}, seed {seed}"
-        given = (plan.setting, known[name], name, rate, seed, validating)
-        return Cell(title, trained, given)
+        return Cell(title, trained, (plan.setting, known[name], name, rate, seed, validating))
 
     # All of them: near chance a climb would stop at the first one that happens to be worse.
     found = at_own_rates(

@@ -66,25 +66,19 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     middle = plan.clients[min(1, len(plan.clients) - 1)]
 
     def gathered(kind: str, make: Any, given: list[tuple[Any, ...]]) -> list[Any]:
-        cells = [
-            Cell(f"{kind} {' '.join(map(str, each))} {seed}", make, (*each, seed))
-            for each in given
-            for seed in study.seeds
-        ]
-        return [row for rows in study.results(cells) for row in rows]
+        def cell(each: tuple[Any, ...], seed: int) -> Cell:
+            return Cell(f"{kind} {' '.join(map(str, each))} {seed}", make, (*each, seed))
+
+        return [row for runs in study.by_arm(given, cell) for rows in runs for row in rows]
 
     sized = [(plan.source, n, e, plan.repeats) for n, e in product(plan.clients, plan.epsilons)]
     covered = [each for each in sized if each[1] <= middle]
+    halved = [(source, middle, 0.5, plan.repeats) for source in plan.sources]
+    voted = [(plan.spoken, e, plan.votes) for e in plan.epsilons]
     found = {
         "histograms": gathered("histogram", measured.histograms, sized),
-        "medians": gathered(
-            "median",
-            measured.ranks,
-            [(source, middle, 0.5, plan.repeats) for source in plan.sources],
-        ),
-        "items": gathered(
-            "items", measured.items, [(plan.spoken, e, plan.votes) for e in plan.epsilons]
-        ),
+        "medians": gathered("median", measured.ranks, halved),
+        "items": gathered("items", measured.items, voted),
         "coverage": gathered("coverage", measured.coverage, covered),
     }
     return {
@@ -128,25 +122,13 @@ ERROR: Final = Column("", "error", ".2f", width="half_width", width_form=".2f")
 
 def _parts(figures: Figures) -> Iterator[Part]:
     rows = figures["histograms"]
+    labels, head = (Column("clients", "way"),), "{:,}".format
     for epsilon in distinct(rows, "epsilon"):
-        yield pivot(
-            f"Error of a count in one of {measured.BINS} bins, epsilon {epsilon:g}",
-            (Column("clients", "way"),),
-            "clients",
-            ERROR,
-            where(rows, epsilon=epsilon),
-            head="{:,}".format,
-            brief=True,
-        )
-    yield pivot(
-        "Ranks that a median is off, over sigma, epsilon 0.5",
-        (Column("", "way"),),
-        "source",
-        ERROR,
-        figures["medians"],
-        head=str,
-        brief=True,
-    )
+        title = f"Error of a count in one of {measured.BINS} bins, epsilon {epsilon:g}"
+        found = where(rows, epsilon=epsilon)
+        yield pivot(title, labels, "clients", ERROR, found, head=head, brief=True)
+    title, labels = "Ranks that a median is off, over sigma, epsilon 0.5", (Column("", "way"),)
+    yield pivot(title, labels, "source", ERROR, figures["medians"], head=str, brief=True)
     yield table("The most frequent words", ITEMS, figures["items"], brief=True)
     yield table("Intervals of 95 %", INTERVALS, figures["coverage"], brief=True)
 

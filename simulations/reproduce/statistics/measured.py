@@ -97,8 +97,7 @@ def histograms(source: str, clients: int, epsilon: float, repeats: int, seed: in
 def ranks(source: str, clients: int, epsilon: float, repeats: int, seed: int) -> list[Any]:
     """Return errors of medians, in ranks over sigma: of a tree, equal bins, and a search."""
     values, (low, high) = column(source, clients, seed)
-    levels = 5
-    tree = Quantiles(name="x", q=(0.5,), bounds=(low, high), levels=levels, integers=True)
+    tree = Quantiles(name="x", q=(0.5,), bounds=(low, high), levels=5, integers=True)
     flat = Histogram(name="x", bins=tuple(tree.points), column="x")
     sigma = noise_multiplier_for_epsilon(epsilon, DELTA, 1)
     rng, order = np.random.default_rng(seed + 1), np.sort(values)

@@ -49,11 +49,6 @@ class Candidate:
     bound: float
     reach: float  # bound times the server's learning rate in the first round
 
-    @property
-    def learning_rate(self) -> float:
-        """Of the server, in the first round."""
-        return self.reach / self.bound
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:

@@ -120,14 +120,10 @@ class Plan:
         count = self.slow_tuning_seeds if self.tuned(setting).of.slow else self.tuning_seeds
         return tried(first, count)
 
-    def cohort_of(self, share: float) -> int:
-        """Return the clients of a round where only a share of all clients exist."""
-        return max(2, round(self.cohort * share))
-
     def config(self, setting: Setting, candidate: Candidate, seed: int) -> RunConfig:
         """Return the configuration of one run."""
-        method, cohort = setting.of, self.cohort_of(setting.share)
-        rate = candidate.learning_rate
+        method, cohort = setting.of, max(2, round(self.cohort * setting.share))
+        rate = candidate.reach / candidate.bound
         base: dict[str, Any] = {
             "seed": seed,
             "rounds": self.rounds,

@@ -29,8 +29,7 @@ def reproduced() -> Callable[..., dict[str, Any]]:
         command = ["reproduce", *map(str, arguments), "--json"]
         result = CliRunner().invoke(cli.app, command)
         assert result.exit_code == 0, result.output
-        figures: dict[str, Any] = json.loads(result.stdout)
-        return figures
+        return json.loads(result.stdout)
 
     return run
 

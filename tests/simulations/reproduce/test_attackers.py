@@ -27,8 +27,7 @@ from simulations.reproduce.engine.rows import first
 @pytest.fixture(scope="module")
 def figures(written: Callable[..., Any]) -> dict[str, Any]:
     """Three rounds of every arm."""
-    found: dict[str, Any] = written(CAMPAIGN, PRESETS["quick"])[0]
-    return found
+    return written(CAMPAIGN, PRESETS["quick"])[0]
 
 
 def test_arms_differ_in_how_updates_become_a_mean_and_in_nothing_else() -> None:

@@ -68,8 +68,7 @@ def lost_by(points: float) -> list[float]:
 
 
 def row_of(**given: Any) -> dict[str, Any]:
-    found: dict[str, Any] = compared(PLAN, 1.0, cells_of(**given))
-    return found
+    return compared(PLAN, 1.0, cells_of(**given))
 
 
 def test_a_cell() -> None:

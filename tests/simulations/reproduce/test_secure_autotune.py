@@ -22,8 +22,7 @@ from simulations.reproduce.secure_autotune.campaign import (
 @pytest.fixture(scope="module")
 def figures(written: Callable[..., Any]) -> dict[str, Any]:
     """Six rounds of both protocols, with lost clients."""
-    found: dict[str, Any] = written(CAMPAIGN, PRESETS["quick"])[0]
-    return found
+    return written(CAMPAIGN, PRESETS["quick"])[0]
 
 
 def test_arms_differ_in_who_adds_up_and_in_nothing_else() -> None:

@@ -28,8 +28,7 @@ ALPHA = 1e-6
 @pytest.fixture(scope="module")
 def figures(written: Callable[..., Any]) -> dict[str, Any]:
     """Made columns and words."""
-    found: dict[str, Any] = written(CAMPAIGN, PRESETS["quick"])[0]
-    return found
+    return written(CAMPAIGN, PRESETS["quick"])[0]
 
 
 def test_arms_have_the_noise_of_their_formulas(figures: dict[str, Any]) -> None:

@@ -203,19 +203,20 @@ def test_trials_are_tested_on_records_of_their_own(
 
 
 class TestFindings:
-    def test_a_crossing_is_read_by_the_logarithm(self) -> None:
-        found = crossing([1.0, 4.0, 16.0], [0.5, 0.6, 0.8], 0.7)
-        assert found == {"value": pytest.approx(8.0), "relation": "="}
-
-    def test_a_dip_does_not_count(self) -> None:
-        # Whoever may spend 4 can spend 1: the curve from there is that of 0.6 and 0.8.
-        found = crossing([1.0, 4.0, 16.0], [0.6, 0.5, 0.8], 0.7)
-        assert found == {"value": pytest.approx(8.0), "relation": "="}
-
-    @pytest.mark.parametrize(("target", "value", "relation"), [(0.4, 1.0, "<="), (0.9, 16.0, ">")])
-    def test_beyond_the_ends(self, target: float, value: float, relation: str) -> None:
-        found = crossing([1.0, 4.0, 16.0], [0.5, 0.6, 0.8], target)
-        assert found == {"value": value, "relation": relation}
+    @pytest.mark.parametrize(
+        ("heights", "target", "value", "relation"),
+        [
+            ([0.5, 0.6, 0.8], 0.7, 8.0, "="),  # half-way, by the logarithm
+            ([0.6, 0.5, 0.8], 0.7, 8.0, "="),  # the same, as whoever may spend 4 can spend 1
+            ([0.5, 0.6, 0.8], 0.4, 1.0, "<="),
+            ([0.5, 0.6, 0.8], 0.9, 16.0, ">"),
+        ],
+    )
+    def test_where_a_curve_crosses_a_target(
+        self, heights: list[float], target: float, value: float, relation: str
+    ) -> None:
+        found = crossing([1.0, 4.0, 16.0], heights, target)
+        assert found == {"value": pytest.approx(value), "relation": relation}
 
     def test_differences_are_of_pairs(self) -> None:
         one, other = made_up("hybrid", 1.0, [0.9, 0.8]), made_up("sqsgd", 1.0, [0.8, 0.7, 0.1])

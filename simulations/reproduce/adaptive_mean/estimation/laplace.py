@@ -22,7 +22,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from dp.checks import require_between_0_and_1, require_positive
+from dp.checks import require_at_least, require_between_0_and_1, require_positive
 from dp.errors import PrivacyError
 from dp.events import AboveThresholdRelease, LaplaceRelease
 from dp.keystream import NoiseSeed, Usage
@@ -137,8 +137,7 @@ class AboveThreshold:
 
         Source: Dwork, Roth 2014, Theorem 3.24.
         """
-        if questions < 1:
-            raise ValueError(f"questions must be at least 1, got {questions}")
+        require_at_least("questions", questions, 1)
         require_between_0_and_1("failure", failure)
         scale = self.event.query_scale * self._grid
         return 2.0 * scale * (math.log(questions) + math.log(2.0 / failure))
