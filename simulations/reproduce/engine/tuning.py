@@ -46,6 +46,11 @@ def first_best(tried: dict[C, float]) -> C:
     return max(tried, key=lambda candidate: tried[candidate])
 
 
+def largest_best(tried: dict[float, float]) -> float:
+    """Return the best; of equals the largest."""
+    return max(tried, key=lambda candidate: (tried[candidate], candidate))
+
+
 def smallest_best(tried: dict[int, float]) -> int:
     """Return the best; of equals the smallest, so that the order of trials decides nothing."""
     return max(sorted(tried), key=lambda candidate: tried[candidate])
@@ -56,10 +61,9 @@ class Way(Generic[C]):
     """Something with figures that have to be chosen."""
 
     search: Search[C]  # what is tried
-    # Cells of a candidate with the seeds of trials; their mean accuracy counts
-    trials: Callable[[C], Sequence[Cell]]
-    # Cells of the chosen candidate with the seeds that are evaluated
-    runs: Callable[[C], Sequence[Cell]]
+    # Of a candidate's trials, whose mean accuracy counts, or of the chosen one's runs that are
+    # evaluated; seeds of trials are others
+    cells: Callable[[C, bool], Sequence[Cell]]
     choose: Callable[[dict[C, float]], C] = first_best  # from the means of all candidates
 
 
@@ -83,7 +87,7 @@ def tune_then_evaluate(
     asked = {key: list(next(way.search)) for key, way in ways.items()}
     while asked:
         wanted = [(key, each) for key, candidates in asked.items() for each in candidates]
-        results = grouped(study, [ways[key].trials(each) for key, each in wanted])
+        results = grouped(study, [ways[key].cells(each, True) for key, each in wanted])
         for (key, each), found in zip(wanted, results, strict=True):
             trials[key][each], means[key][each] = found, fmean(map(measure, found))
         for key in list(asked):
@@ -92,7 +96,7 @@ def tune_then_evaluate(
             except StopIteration:
                 del asked[key]
     chosen = {key: way.choose(means[key]) for key, way in ways.items()}
-    runs = grouped(study, [way.runs(chosen[key]) for key, way in ways.items()])
+    runs = grouped(study, [way.cells(chosen[key], False) for key, way in ways.items()])
     return {
         key: Outcome(means[key], chosen[key], trials[key], found)
         for key, found in zip(ways, runs, strict=True)
@@ -121,15 +125,11 @@ def by_steps(
     """
 
     def way(key: K, start: int) -> Way[int]:
-        def cells(exponent: int, seeds: Sequence[int], trial: bool) -> list[Cell]:
+        def cells(exponent: int, trial: bool) -> list[Cell]:
+            seeds = tried(study.seed, trials) if trial else study.seeds
             return [cell(key, exponent, seed, trial) for seed in seeds]
 
-        return Way(
-            search(start),
-            lambda exponent: cells(exponent, tried(study.seed, trials), True),
-            lambda exponent: cells(exponent, study.seeds, False),
-            choose,
-        )
+        return Way(search(start), cells, choose)
 
     return tune_then_evaluate(study, {key: way(key, start) for key, start in starts.items()}, score)
 

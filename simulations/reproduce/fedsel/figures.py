@@ -21,7 +21,7 @@ from simulations.reproduce.engine.claims import Interval
 from simulations.reproduce.engine.seeds import tried
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study, data_dir_here
-from simulations.reproduce.engine.tuning import Outcome, Way, grid, tune_then_evaluate
+from simulations.reproduce.engine.tuning import Outcome, Way, grid, largest_best, tune_then_evaluate
 from simulations.reproduce.fedsel import theory
 from simulations.reproduce.fedsel.plan import (
     HONEST,
@@ -109,14 +109,12 @@ class Bench:
         plan, repeats = self.plan, tried(0, self.plan.tuning_repeats)
 
         def way(table: str, task: Task, arm: Arm) -> Way[float]:
-            return Way(
-                grid(plan.rates),
-                lambda rate: [cell(self.study, table, replace(task, rate=rate), arm, repeats)],
+            def cells(rate: float, trial: bool) -> list[Cell]:
                 # What is evaluated depends on the figure.
-                lambda rate: [],
-                # Of equals the larger rate.
-                lambda means: max(means, key=lambda rate: (means[rate], rate)),
-            )
+                at = replace(task, rate=rate)
+                return [cell(self.study, table, at, arm, repeats)] if trial else []
+
+            return Way(grid(plan.rates), cells, largest_best)
 
         ways = {key: way(*key) for key in self.asked}
         self.tuned = tune_then_evaluate(

@@ -5,7 +5,7 @@ For every setting candidates are tried, and the best is evaluated with other see
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -47,21 +47,16 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
 
 
 def _way(study: Study[Plan], setting: Setting) -> Way[Candidate]:
-    plan, seed = study.plan, study.seed
+    plan = study.plan
 
-    def cells(
-        setting: Setting, candidate: Candidate, seeds: Sequence[int], trial: bool
-    ) -> list[Cell]:
-        name = f"{setting.name} {candidate.bound:g} {candidate.reach:g}"
-        configs = [(each, plan.config(setting, candidate, each)) for each in seeds]
-        return [Cell(f"{name} {each}", run, (config, trial)) for each, config in configs]
+    def cells(candidate: Candidate, trial: bool) -> list[Cell]:
+        of = plan.tuned(setting) if trial else setting
+        seeds = (plan.trial_seeds if trial else plan.evaluation_seeds)(setting, study.seed)
+        name = f"{of.name} {candidate.bound:g} {candidate.reach:g}"
+        configs = [(seed, plan.config(of, candidate, seed)) for seed in seeds]
+        return [Cell(f"{name} {seed}", run, (config, trial)) for seed, config in configs]
 
-    other = plan.tuned(setting)
-    return Way(
-        grid(plan.candidates(setting)),
-        lambda candidate: cells(other, candidate, plan.trial_seeds(setting, seed), True),
-        lambda candidate: cells(setting, candidate, plan.evaluation_seeds(setting, seed), False),
-    )
+    return Way(grid(plan.candidates(setting)), cells)
 
 
 def _row(study: Study[Plan], setting: Setting, outcome: Outcome[Candidate]) -> dict[str, Any]:

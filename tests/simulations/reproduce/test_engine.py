@@ -6,7 +6,7 @@ import gzip
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -277,10 +277,10 @@ class TestTuning:
     def way(top: float, search: Any) -> Way[Any]:
         """Something that is best at the top."""
 
-        def cells(name: str) -> Callable[[Any], Sequence[Cell]]:
-            return lambda x: [Cell(f"{name} {top} {x}", height, (top, x))]
+        def cells(x: Any, trial: bool) -> list[Cell]:
+            return [Cell(f"{'trial' if trial else 'run'} {top} {x}", height, (top, x))]
 
-        return Way(search, cells("trial"), cells("run"))
+        return Way(search, cells)
 
     def test_a_grid_is_tried_and_its_best_is_run(self, tmp_path: Path) -> None:
         with Study(Plan(), tmp_path) as study:

@@ -195,8 +195,8 @@ def test_trials_are_tested_on_records_of_their_own(
 
     monkeypatch.setattr(training, "run_of", run_of)
     way = _way(study, Setting("central", 8.0, 1.0))
-    for cells in (way.trials, way.runs):
-        (cell, *_) = cells(Candidate(1.0, 1.0))
+    for trial in (True, False):
+        (cell, *_) = way.cells(Candidate(1.0, 1.0), trial)
         cell.make(*cell.given)
     trial, evaluated = tested
     assert (len(trial), len(evaluated)) == (120, 240) and not trial & evaluated
