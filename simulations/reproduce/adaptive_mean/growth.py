@@ -49,18 +49,10 @@ def slopes(runs: Sequence[Row], what: str) -> list[dict[str, Any]]:
         pairs = [_slopes(where(mine, seed=seed), what) for seed in sorted(distinct(mine, "seed"))]
         power, rest = (Interval.of(values) for values in zip(*pairs, strict=True))
         slow = power.below(POWERS[what]) and rest.below(RISE)
-        found.append(
-            {
-                "what": what,
-                "form": form,
-                "family": family,
-                "power": power.mean,
-                "power_half_width": power.half(),
-                "rest": rest.mean,
-                "rest_half_width": rest.half(),
-                "verdict": decided(slow, power.above(POWERS[what])),
-            }
-        )
+        row: dict[str, Any] = {"what": what, "form": form, "family": family}
+        for name, each in (("power", power), ("rest", rest)):
+            row |= {name: each.mean, f"{name}_half_width": each.half()}
+        found.append({**row, "verdict": decided(slow, power.above(POWERS[what]))})
     return found
 
 

@@ -97,16 +97,9 @@ def estimated(setting: Setting, point: Point, place: int, seed: int) -> list[dic
             estimate = _estimate(setting, task, form, algorithm, rng)
             if not estimate.spent <= setting.epsilon:
                 raise PrivacyError(f"{name} spent {estimate.spent}, more than {setting.epsilon}")
-            rows.append(
-                {
-                    "form": form,
-                    "method": name,
-                    "error": float(np.sum((estimate.update - truth) ** 2)),
-                    "sent": estimate.sent,
-                    "rounds": len(estimate.steps),
-                    "spent": estimate.spent,
-                }
-            )
+            row = {"form": form, "method": name, "error": _error(estimate, truth)}
+            row |= {"sent": estimate.sent, "rounds": len(estimate.steps), "spent": estimate.spent}
+            rows.append(row)
     return rows
 
 
@@ -130,8 +123,8 @@ def grown(setting: Setting, point: Point, seed: int) -> list[dict[str, Any]]:
         rows.append(
             {
                 "form": form,
-                "plain": float(np.sum((plain.update - truth) ** 2)),
-                "error": float(np.sum((tail.update - truth) ** 2)),
+                "plain": _error(plain, truth),
+                "error": _error(tail, truth),
                 "sent": tail.sent,
                 "needed": needed(truth, release.noise_variance),
                 "rounds": len(tail.steps),
@@ -151,6 +144,10 @@ def needed(mean: Floats, noise_variance: float) -> int:
     tails = np.cumsum(squares)[::-1]  # tails[k] leaves the k largest entries out
     enough = tails <= noise_variance * np.arange(mean.size)
     return int(np.argmax(enough)) if enough.any() else mean.size
+
+
+def _error(estimate: Estimate, truth: Floats) -> float:
+    return float(np.sum((estimate.update - truth) ** 2))
 
 
 def _data(setting: Setting, point: Point, rng: np.random.Generator) -> tuple[MeanTask, Floats]:

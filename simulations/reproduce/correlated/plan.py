@@ -182,43 +182,32 @@ class Plan:
     def config(self, setting: Setting, power: int, seed: int) -> RunConfig:
         """Return the configuration of one run at a rate of two to a power."""
         task, arm, rate = TASKS[setting.task], setting.of, 2.0**power
-        server: dict[str, Any] = {"learning_rate": rate, "average": AVERAGED}
+        raw: dict[str, Any] = {
+            "seed": seed,
+            "rounds": task.rounds,
+            "task": dict(task.table),
+            "local": dict(task.local),
+            "server": {"learning_rate": rate, "average": AVERAGED},
+            "privacy": {
+                "epsilon": 1.0 if setting.epsilon is None else setting.epsilon,
+                "delta": self.delta,
+                "clip_l2": task.clip,
+            },
+            "cohort": {
+                "size": task.cohort,
+                "tolerated_dropouts": 0,
+                "tolerated_colluders": self.colluders,
+            },
+            "noise": {"kind": arm.noise},
+            "sketch": {"controller": "fixed", "rate": 1.0},
+            "engine": {"aggregator": arm.aggregator, "workers": 1, "evaluate_every": task.rounds},
+        }
         if SCHEDULES[setting.schedule].falls:
-            server["final_learning_rate"] = LAST_RATE * rate
-        privacy: dict[str, Any] = {
-            "epsilon": 1.0 if setting.epsilon is None else setting.epsilon,
-            "delta": self.delta,
-            "clip_l2": task.clip,
-        }
-        cohort: dict[str, Any] = {
-            "size": task.cohort,
-            "tolerated_dropouts": 0,
-            "tolerated_colluders": self.colluders,
-        }
-        scheme: dict[str, Any] = {}
+            raw["server"]["final_learning_rate"] = LAST_RATE * rate
         if arm.noise == "returned" and arm.aggregator == "ideal":
             committee = {"size": self.committee, "corrupt": self.corrupt, "away": self.away}
-            scheme = {"kind": "one-shot", "committee": {"kind": "named", **committee}}
-        return parse(
-            {
-                "seed": seed,
-                "rounds": task.rounds,
-                "task": dict(task.table),
-                "local": dict(task.local),
-                "server": server,
-                "privacy": privacy,
-                "cohort": cohort,
-                "noise": {"kind": arm.noise},
-                "scheme": scheme,
-                "sketch": {"controller": "fixed", "rate": 1.0},
-                "engine": {
-                    "aggregator": arm.aggregator,
-                    "workers": 1,
-                    "evaluate_every": task.rounds,
-                },
-            },
-            RunConfig,
-        )
+            raw["scheme"] = {"kind": "one-shot", "committee": {"kind": "named", **committee}}
+        return parse(raw, RunConfig)
 
     def first_power(self, setting: Setting) -> int:
         """Return where the search of a setting begins."""

@@ -48,13 +48,9 @@ def sum_clipped(
     loss = cross_entropy(outputs[-1], examples.labels, reduction="sum")
     slopes = torch.autograd.grad(loss, outputs)
     if clip is not None:
-        squares = torch.stack(
-            [
-                u.square().sum(dim=1) * (h.square().sum(dim=1) + 1.0)
-                for u, h in zip(slopes, entering, strict=True)
-            ]
-        )
-        factors = squares.sum(dim=0).sqrt().clamp(min=clip).reciprocal().unsqueeze(1)
+        layers = zip(slopes, entering, strict=True)
+        squares = [u.square().sum(dim=1) * (h.square().sum(dim=1) + 1.0) for u, h in layers]
+        factors = torch.stack(squares).sum(dim=0).sqrt().clamp(min=clip).reciprocal().unsqueeze(1)
         slopes = tuple(u * factors for u in slopes)
     named = {}
     for layer, (u, h) in enumerate(zip(slopes, entering, strict=True)):

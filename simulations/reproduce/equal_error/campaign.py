@@ -75,14 +75,8 @@ def plot(figures: Figures) -> Figure:
     looks = {name: style(place, name) for place, name in enumerate(distinct(rows, "system"))}
     curves(axes, rows, "system", looks, "z", lambda row: float(row["epsilon"][0]))
     x, y = "error z of a coordinate of the sum, over the clip", "epsilon of one round"
-    dress(
-        axes,
-        x,
-        f"{y}, lower is better",
-        log="xy",
-        ticks=sorted(distinct(rows, "z")),
-        legend="right",
-    )
+    ticks = sorted(distinct(rows, "z"))
+    dress(axes, x, f"{y}, lower is better", log="xy", ticks=ticks, legend="right")
     return figure
 
 

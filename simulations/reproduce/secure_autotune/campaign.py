@@ -76,14 +76,8 @@ class Plan:
             gammas=(self.gamma,),
             rounds=self.rounds,
         )
-        base = changed(
-            base_of(task),
-            [
-                ("faults.dropout", self.dropout),
-                ("engine.workers", 1),
-                ("engine.aggregator", "central"),
-            ],
-        )
+        alike = [("faults.dropout", self.dropout), ("engine.workers", 1)]
+        base = changed(base_of(task), [*alike, ("engine.aggregator", "central")])
         plain, tuned = (point_config(task, base, self.noise, arm, seed) for arm in task.arms())
         real = changed(tuned, [("engine.aggregator", "real")])
         schemes = (PairwiseTable(), OneShotTable(committee=COMMITTEE))

@@ -89,9 +89,8 @@ class Training:
                 # False for NaN, too.
                 diverged = not float(np.linalg.norm(moved)) <= limit
                 model = model if diverged else moved.astype(np.float32)
-            tested = self.task.evaluate(
-                model, self._data.test, EVALUATION_BATCH, device=self._device
-            )
+            test = self._data.test
+            tested = self.task.evaluate(model, test, EVALUATION_BATCH, device=self._device)
             curve.append({"epoch": epoch, "accuracy": tested.accuracy, "loss": tested.loss})
         accuracy = curve[-1]["accuracy"]
         return {"curve": curve, "accuracy": accuracy, "rounds": rounds, "diverged": diverged}
@@ -105,15 +104,9 @@ class Training:
         number: int,
     ) -> Floats:
         """Return the mean of what the clients report in a round: float64[d], NaN if one cannot."""
-        training = LocalTraining.fed_sgd(self.setting.batch)
+        training, rng = LocalTraining.fed_sgd(self.setting.batch), rng_of(self._seed, 1, number)
         chunks = local_updates(
-            self.task,
-            model,
-            self._data.train,
-            self._members,
-            training,
-            rng_of(self._seed, 1, number),
-            device=self._device,
+            self.task, model, self._data.train, self._members, training, rng, device=self._device
         )
         updates = np.concatenate(list(chunks)).astype(np.float64)
         if not np.isfinite(updates).all():

@@ -81,13 +81,9 @@ class DistributedMeans:
 
     def noise_variance(self, spec: SketchSpec, share: float) -> float:
         """Return that of the decoded sketch's coordinates, rounding included."""
-        parameters = self.plan.calibrate(
-            spec,
-            _NO_MODEL,
-            PublicSeed(bytes(SEED_BYTES)),
-            goal=round_goal(self.plan.goal, share),
-            sketch_clip_l2=roomy_clip(self.plan.clip_l2, spec),
-        )
+        seed, clip = PublicSeed(bytes(SEED_BYTES)), roomy_clip(self.plan.clip_l2, spec)
+        goal = round_goal(self.plan.goal, share)
+        parameters = self.plan.calibrate(spec, _NO_MODEL, seed, goal=goal, sketch_clip_l2=clip)
         one = parameters.mechanism.variance + ROUNDING_VARIANCE
         return one / (self.task.clients * (parameters.scale * spec.main_weight) ** 2)
 
@@ -132,14 +128,9 @@ class DistributedMeans:
         return released, squared <= bar.height**2 + excess
 
     def _round(self, spec: SketchSpec, share: float) -> tuple[RoundEncoding, MeanRelease]:
-        sums = self._sums
-        setup = sums.setup(
-            spec,
-            self._cohort,
-            _NO_MODEL,
-            goal=round_goal(self.plan.goal, share),
-            sketch_clip_l2=roomy_clip(self.plan.clip_l2, spec),
-        )
+        sums, clip = self._sums, roomy_clip(self.plan.clip_l2, spec)
+        goal = round_goal(self.plan.goal, share)
+        setup = sums.setup(spec, self._cohort, _NO_MODEL, goal=goal, sketch_clip_l2=clip)
         outcome = sums.run(setup, sums.attempts, self.task.updates, notes={"share": share})
         return setup, Pipeline(setup).decode(outcome.total, outcome.surplus)
 
