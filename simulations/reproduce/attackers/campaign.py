@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from operator import itemgetter
 from statistics import fmean
@@ -143,11 +144,8 @@ def run(config: RunConfig, trial: bool) -> dict[str, Any]:
     last = ran.last
     return {
         "accuracy": ran.accuracy,
-        "loss": last.get("loss"),
-        "backdoor": last.get("backdoor"),
-        "dimension": last.get("dimension"),
+        **{name: last.get(name) for name in ("loss", "backdoor", "dimension", "survivors")},
         "size": last.get("sketch_size"),
-        "survivors": last.get("survivors"),
         "epsilon": last.get("epsilons", {}).get("guaranteed"),
     }
 
@@ -160,13 +158,8 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
         name = f"{arm.replace(' ', '-')}-{rate:g}-{seed}" + ("-trial" if trial else "")
         return Cell(name, run, (plan.config(arm, rate, seed), trial))
 
-    rated = at_own_rates(
-        study,
-        dict.fromkeys(plan.arms, plan.first_rate),
-        cell,
-        factor=2.0,
-        search=lambda start: climb(start, plan.steps),
-    )
+    firsts, search = dict.fromkeys(plan.arms, plan.first_rate), partial(climb, most=plan.steps)
+    rated = at_own_rates(study, firsts, cell, factor=2.0, search=search)
     checked = [arm for arm in (VALIDATED, RETURNED) if arm in plan.arms]
     bounds = {arm: bound_of(plan.config(arm, plan.first_rate, study.seed)) for arm in checked}
     asked = list(product(plan.arms, plan.attacks, plan.fractions))

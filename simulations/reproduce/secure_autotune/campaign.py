@@ -106,24 +106,21 @@ def run(name: str, config: RunConfig) -> dict[str, Any]:
 
 def figures_of(study: Study[Plan]) -> dict[str, Any]:
     """Run every arm at every seed."""
-    plan = study.plan
-    configs = {seed: plan.configs(seed) for seed in study.seeds}
-    for seed, arm in product(study.seeds, configs[study.seed]):
+    configs = {seed: study.plan.configs(seed) for seed in study.seeds}
+    usual = configs[study.seed]
+    for seed, arm in product(study.seeds, usual):
         configs[seed][arm].check()
-    data_of(configs[study.seed][FREE])
+    config = usual[FREE]
+    data_of(config)
 
     def cell(arm: str, seed: int) -> Cell:
         name = f"{arm.replace(', ', '-').replace(' ', '-')}-{seed}"
         return Cell(name, run, (name, configs[seed][arm]))
 
-    arms = list(configs[study.seed])
-    runs = dict(zip(arms, study.by_arm(arms, cell), strict=True))
-    config = configs[study.seed][FREE]
+    runs = dict(zip(usual, study.by_arm(usual, cell), strict=True))
     dimension = runs[FREE][0]["dimension"]
     identity = SketchSpec.identity(dimension)
-    whole = {
-        kind: deployed(configs[study.seed][kind], identity).bytes_per_client for kind in SECURE
-    }
+    whole = {kind: deployed(usual[kind], identity).bytes_per_client for kind in SECURE}
     return {
         "seeds": list(study.seeds),
         "task": config.task.model_dump(exclude_none=True),

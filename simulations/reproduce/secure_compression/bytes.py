@@ -72,14 +72,10 @@ def _power_bytes(config: RunConfig, shapes: FactorShapes) -> RoundBytes:
 
 
 def _sum_bytes(sums: list[DeploymentPlan], bases: int = 0) -> RoundBytes:
+    numbers = sum(each.parameters.length for each in sums)
     vectors = sum(each.bytes_each["vector"] for each in sums)
-    return RoundBytes(
-        sum(each.parameters.length for each in sums),
-        vectors,
-        sum(each.bytes_per_client for each in sums) - vectors,
-        bases,
-        len(sums),
-    )
+    others = sum(each.bytes_per_client for each in sums) - vectors
+    return RoundBytes(numbers, vectors, others, bases, len(sums))
 
 
 def matched_sketches(plan: Plan, layers: LayerShapes, seed: int) -> list[Arm]:

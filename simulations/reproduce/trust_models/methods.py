@@ -56,7 +56,7 @@ class Method:
 
     name: str  # of its rows and files
     title: str  # for readers
-    trust: Trust  # whom clients trust
+    trust: Trust = Trust.NOBODY  # whom clients trust
     changes: Changes  # to the task's configuration
     # bounds, reaches: grid of candidates
     bounds: tuple[float, ...] = ()
@@ -114,7 +114,6 @@ METHODS = (
     Method(
         name="piecewise",
         title="Piecewise, sampled coordinates",
-        trust=Trust.NOBODY,
         changes=_local("piecewise"),
         bounds=(0.06, 1.0),
         reaches=(0.03, 0.1, 0.3, 1.0),
@@ -124,7 +123,6 @@ METHODS = (
     Method(
         name="hybrid",
         title="Hybrid, sampled coordinates",
-        trust=Trust.NOBODY,
         changes=_local("hybrid"),
         knob=REPORTS,
         tuned_as="piecewise",
@@ -132,7 +130,6 @@ METHODS = (
     Method(
         name="cross_polytope",
         title="cross-polytope (vqSGD)",
-        trust=Trust.NOBODY,
         changes=_local("cross_polytope"),
         bounds=(0.5, 2.0),
         reaches=(0.001, 0.1, 1.0),
@@ -141,7 +138,6 @@ METHODS = (
     Method(
         name="sqsgd",
         title="sqSGD, K = 2",
-        trust=Trust.NOBODY,
         changes=_local("sqsgd", levels=2),
         bounds=(0.5, 1.0),
         reaches=(0.03, 0.3, 1.0),
@@ -151,7 +147,6 @@ METHODS = (
     Method(
         name="fedsel_ps",
         title="FedSel, PS",
-        trust=Trust.NOBODY,
         changes=_local("fedsel", selector="sampling"),
         bounds=(0.25, 1.0),
         reaches=(0.3, 10.0, 30.0),
@@ -161,7 +156,6 @@ METHODS = (
     Method(
         name="fedsel_pe",
         title="FedSel, PE",
-        trust=Trust.NOBODY,
         changes=_local("fedsel", selector="encoding"),
         bounds=(0.25, 1.0),
         reaches=(0.3, 10.0, 30.0),
