@@ -34,10 +34,9 @@ from simulations.reproduce.autotune.plan import (
 )
 from simulations.reproduce.autotune.training import run
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.federated import data_of
 from simulations.reproduce.engine.plots import Style, curve, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, pivot, points, table
+from simulations.reproduce.engine.render import Column, Part, pivot, points, spread, table
 from simulations.reproduce.engine.rows import Figures, Row, distinct
 from simulations.reproduce.engine.store import Cell
 from simulations.reproduce.engine.study import Study
@@ -136,8 +135,7 @@ def _rows(result: Row) -> Iterator[dict[str, Any]]:
         row["byte_rate"] = {way: free[way] / arm["wire"][way] for way in free}
         if name in result["shares"]:
             row["share_of_genie"] = result["shares"][name]
-            beside = result["beside_fixed"][name]
-            row["beside"] = points(fmean(beside), half_width(beside), "+.2f")
+            row["beside"] = spread(result["beside_fixed"][name], "+.2f")
         yield row
 
 

@@ -34,6 +34,7 @@ from simulations.reproduce.engine.render import (
     pivot,
     points,
     rates_table,
+    spread,
     table,
 )
 from simulations.reproduce.engine.rows import Figures, Row, first, where
@@ -175,7 +176,7 @@ RUNS = (
     Column("bits", lambda row: "32 (float)" if row["way"] in LEVELS else row["bits"], ".2f"),
     Column("error / D^2", "error", ".4g"),
     Column("rate", "rate", "g"),
-    Column("test accuracy, %", lambda row: points(_mean(row), _half(row), ".2f")),
+    Column("test accuracy, %", lambda row: spread(row["accuracies"], ".2f")),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Final
 
 from simulations.reproduce.engine.claims import half_width
@@ -51,6 +52,11 @@ def percent(
 def points(value: float, width: float | None, form: str = ".1f") -> str:
     """Return a share in percent, with the half-width of its interval, for use in text."""
     return percent("", "value", "width", form).cell({"value": value, "width": width})
+
+
+def spread(values: Sequence[float], form: str = ".1f") -> str:
+    """Return the mean of shares, one for each seed, in percent with its interval."""
+    return points(fmean(values), half_width(values), form)
 
 
 def with_lost(row: Row) -> str:

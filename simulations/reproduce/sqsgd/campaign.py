@@ -14,15 +14,14 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import half_width
 from simulations.reproduce.engine.plots import curve, dress, panels, style
 from simulations.reproduce.engine.render import (
     Column,
     Part,
     percent,
     pivot,
-    points,
     rates_table,
+    spread,
     table,
 )
 from simulations.reproduce.engine.rows import Figures, Row
@@ -99,13 +98,9 @@ def figures_of(study: Study[Plan]) -> dict[str, Any]:
     }
 
 
-def _spread(values: list[float]) -> str:
-    return points(fmean(values), half_width(values))
-
-
 def _final(row: Row) -> str:
     gone = sum(result["diverged"] for result in row["results"])
-    return _spread(final_accuracies(row)) + (f" ({gone} diverged)" if gone else "")
+    return spread(final_accuracies(row)) + (f" ({gone} diverged)" if gone else "")
 
 
 RUNS = (
@@ -119,7 +114,7 @@ RUNS = (
     Column("error of a report", "error", ".4g"),
     Column("rate", "rate", "g"),
     Column("accuracy, %", _final),
-    Column("mean over epochs, %", lambda row: _spread(mean_accuracies(row))),
+    Column("mean over epochs, %", lambda row: spread(mean_accuracies(row))),
 )
 
 SETTINGS = (
