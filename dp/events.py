@@ -464,14 +464,16 @@ class Allocated(SampledRelease):
 
     Mathematics: each client draws one of ``rounds`` rounds, uniformly and independently of all
     other clients, blocks and results, and is in the sum of that round only; each round does
-    ``event``. One event stands for the whole block, also if the run stopped in the middle of it
-    or the client dropped out: count it when the first round of the block begins.
+    ``event``. One event stands for the whole block, also if the client dropped out, or the run
+    stopped in the middle of it for a reason that does not follow the coins: count it when the
+    first round of the block begins.
 
     Assumptions: the adversary sees only what is released. It does not know who took part, *nor
     how many did*; sums are divided by a fixed number. The noise, the contributions of others, and
-    whether a round has a result do not depend on the client's coin. Clients keep no state between
-    blocks. ``event`` is *all* that a round releases: two sums of one round share the coin, and
-    must not be counted as two events of this kind. Rounds that differ are counted by the worst.
+    whether a round takes place and has a result do not depend on the client's coin. Clients keep
+    no state between blocks. ``event`` is *all* that a round releases: two sums of one round share
+    the coin, and must not be counted as two events of this kind. Rounds that differ are counted by
+    the worst.
     A server is not such an adversary, and its accountants refuse this event.
 
     Attributes:

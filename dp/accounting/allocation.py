@@ -43,13 +43,16 @@ MAX_MU: Final = 25.0
 """Longest contribution, in standard deviations: beyond, nothing is hidden and ratios overflow."""
 
 _POINTS: Final = 1000
-"""Intervals of a grid; it adds a few parts in ten thousand to epsilon."""
+"""Intervals of a grid; it adds a few parts in ten thousand to an epsilon above 0.1."""
 
 _REACH: Final = 9.3
 """Standard deviations of a round on the grid; 1e-20 lies beyond."""
 
 _NEGLIGIBLE: Final = 1e-18
 """Mass at either end that is moved to a ratio of zero or infinity whenever laws are joined."""
+
+_MOST_ROUNDS: Final = 1 << 24
+"""A longer block counts as one of so many."""
 
 _CHUNK: Final = 256
 """Rows of an outer product at a time: two megabytes each."""
@@ -230,6 +233,8 @@ def allocated_ratio(mu: float, rounds: int) -> RatioLaw:
     """
     require_in("mu", mu, 0.0, MAX_MU, "(]")
     require_at_least("rounds", rounds, 1)
+    # More rounds hide more, but masses are raised at every doubling.
+    rounds = min(rounds, _MOST_ROUNDS)
     power, size = gaussian_ratio(mu), 1
     result, done = None, 0
     while True:

@@ -250,3 +250,16 @@ def test_with_other_releases() -> None:
 def test_extremes(inner: NoisyRelease, epsilon: float) -> None:
     assert _epsilon(Allocated(4, inner)) == epsilon
     assert _epsilon(Allocated(4, GaussianRelease(1e-3, 1.0))) > 1e3
+
+
+@pytest.mark.parametrize(
+    ("blocks", "mu", "delta"),
+    [(100_000, 0.01, 2e-11), (30_000, 3.0 / math.sqrt(30_000), 1e-10), (1000, 0.1, 2e-10)],
+)
+def test_many_blocks_never_come_below_what_hides_nothing(
+    blocks: int, mu: float, delta: float
+) -> None:
+    """Blocks of one round are plain Gaussian releases; transforms alone come out below."""
+    plain = GaussianRelease(1.0, mu)
+    exact = _epsilon(plain, delta=delta, rounds=blocks)
+    assert _epsilon(Allocated(1, plain), delta=delta, rounds=blocks) >= exact * (1.0 - 1e-9)
