@@ -7,6 +7,7 @@ the first training leaves behind, the second looks for.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import signal
@@ -42,6 +43,11 @@ def signals(number: int, expected: str) -> bool:
     os.kill(number, 0)
     with open(f"/proc/{number}/cmdline", "rb") as file:
         return file.read().hex() == expected
+
+
+def rings() -> bool:
+    """Whether there are io_urings, which make sockets whatever a filter says of them."""
+    return int(ctypes.CDLL(None).syscall(425, 1, ctypes.create_string_buffer(256))) >= 0
 
 
 def writes(folder: str, name: str) -> bool:
@@ -81,6 +87,7 @@ def attempts(told: Mapping[str, object]) -> dict[str, Callable[[], bool]]:
         "an abstract socket of this machine": lambda: connects(socket.AF_UNIX, "\0" + mark),
         "a socket of this machine": lambda: connects(socket.AF_UNIX, text["socket"]),
         "a network interface": lambda: any(n != "lo" for _, n in socket.if_nameindex()),
+        "rings of the kernel, which make sockets": rings,
         "the identity key": lambda: reads(os.path.join(home, "identity.key")),
         "the names of the site's files": lambda: bool(os.listdir(home)),
         "a file in /dev/shm": lambda: reads("/dev/shm/" + mark),  # noqa: S108

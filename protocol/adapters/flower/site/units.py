@@ -21,6 +21,7 @@ SOCKET = "/run/veilsum/sandbox.sock"
 _ROOT = "/run/veilsum/root"
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ssl", "/etc/localtime")
 """Of the machine's own files, those that programs need."""
+_NO_DATA = ("/run", "/var/run", "/dev", "/proc", "/sys", "/tmp", "/scratch")  # noqa: S108
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,16 @@ class Services:
         for each in words:
             if not each.startswith("/") or ":" in each:
                 raise ConfigurationError("units", f"value {each!r}", "an absolute path, without :")
+        if not re.fullmatch(r"[1-9][0-9]*[KMGT]", self.memory):
+            raise ConfigurationError(
+                "memory", f"value {self.memory!r}", "a number and K, M, G or T"
+            )
+        ours = (self.home, self.secret, Path(SOCKET))
+        for place in self.data:
+            within = any(place.is_relative_to(each) for each in (*_NO_DATA, self.home))
+            if within or any(each.is_relative_to(place) for each in ours):
+                valid = "no folder with keys or sockets in it, and none of the system's own"
+                raise ConfigurationError("data", f"value {str(place)!r}", valid)
 
     def units(self) -> dict[str, str]:
         """Text of each unit by its name."""
@@ -79,15 +90,10 @@ class Services:
         return _SITE.format(user=self.user, command=command, home=self.home)
 
     def _sandbox(self) -> str:
-        if self.devices:
-            # A root of its own has no devices of the machine but those that are bound into it.
-            bound = "".join(f"BindPaths={each}\nDeviceAllow={each} rw\n" for each in self.devices)
-            devices = f"DevicePolicy=closed\n{bound}"
-        else:
-            devices = "PrivateDevices=yes\n"
+        devices = "".join(f"BindPaths={each}\nDeviceAllow={each} rw\n" for each in self.devices)
         return _SANDBOX.format(
             command=f"{sys.executable} -P -m {INSIDE}",
-            seconds=f"{self.rules.training_seconds:g}",
+            seconds=max(1, int(self.rules.training_seconds)),
             root=_ROOT,
             readable=" ".join(f"-{each}" if each in _SYSTEM else each for each in self._readable()),
             devices=devices,
@@ -183,6 +189,7 @@ StandardOutput=socket
 StandardError=null
 # Another user each time, and nothing that it leaves behind.
 DynamicUser=yes
+User=veilsum-%i
 RemoveIPC=yes
 KeyringMode=private
 # All of it ends with its first process, which ends when the site hangs up.
@@ -194,10 +201,13 @@ SendSIGKILL=yes
 RootDirectory={root}
 MountAPIVFS=yes
 BindReadOnlyPaths={readable}
-TemporaryFileSystem=/tmp:rw,mode=1777,nosuid,nodev,size=50%
-TemporaryFileSystem=/dev/shm:rw,mode=1777,nosuid,nodev,size=50%
+TemporaryFileSystem=/scratch:rw,mode=1777,nosuid,nodev,size={memory}
+TemporaryFileSystem=/dev/shm:rw,mode=1777,nosuid,nodev,size={memory}
+# A user like this brings a /tmp on the machine's disk, without a limit.
+ReadOnlyPaths=/tmp /var/tmp
+PrivateDevices=yes
 {devices}WorkingDirectory=/
-Environment=HOME=/tmp NUMBA_CACHE_DIR=/tmp/numba USER=trainer
+Environment=HOME=/scratch TMPDIR=/scratch NUMBA_CACHE_DIR=/scratch/numba USER=trainer
 # No network, and no sockets of others: abstract ones belong to a network, too.
 PrivateNetwork=yes
 IPAddressDeny=any
@@ -220,13 +230,15 @@ RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-SystemCallFilter=~@privileged
+# Rings make sockets of any family, whatever else is said.
+SystemCallFilter=~@privileged io_uring_setup io_uring_enter io_uring_register
 SystemCallErrorNumber=EPERM
 UMask=0077
 LimitCORE=0
 TasksMax=1024
 MemoryMax={memory}
 MemorySwapMax=0
+CPUWeight=20
 """
 
 _COMPOSE = """\

@@ -58,8 +58,8 @@ exec {INIT} --system --unit=nothing.target --log-target=null --show-status=no
 """
 Inside = Callable[..., "subprocess.CompletedProcess[str]"]
 NETWORK = ["PrivateNetwork", "IPAddressDeny", "RestrictAddressFamilies"]
-ROOT = ["RootDirectory", "MountAPIVFS", "BindReadOnlyPaths", "TemporaryFileSystem"]
-USER = ["DynamicUser", "PrivateUsers", "RemoveIPC", "CapabilityBoundingSet"]
+ROOT = ["ReadOnlyPaths", "RootDirectory", "MountAPIVFS", "BindReadOnlyPaths", "TemporaryFileSystem"]
+USER = ["DynamicUser", "User", "PrivateUsers", "RemoveIPC", "CapabilityBoundingSet"]
 WITHOUT: dict[str, tuple[list[str], set[str]]] = {
     "nothing": ([], set()),
     "network": (
@@ -79,6 +79,7 @@ WITHOUT: dict[str, tuple[list[str], set[str]]] = {
             "the packages that trainings run",
         },
     ),
+    "filters": (["SystemCallFilter"], {"rings of the kernel, which make sockets"}),
     "end of all": (["KillMode", *NETWORK], {"a process of an earlier training"}),
 }
 """Settings that are taken out, and what is in reach without them."""
@@ -167,7 +168,7 @@ def test_nothing_is_in_reach_and_each_setting_has_its_reason(
     installed(inside, home, without)
     check = inside(sys.executable, "-P", "-m", "veilsum", "site", "check", "--home", str(HOME))
     lines = check.stdout.splitlines()
-    assert len(lines) == 13, check.stderr
+    assert len(lines) == 14, check.stderr
     found = {line.split(maxsplit=1)[1] for line in lines if line.startswith("REACHED")}
     assert (found == set()) if not without else (reached <= found), check.stdout
     assert check.returncode == bool(found)
