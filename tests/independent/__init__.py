@@ -1,0 +1,1 @@
+"""Clients made from the documents alone."""

@@ -1,0 +1,286 @@
+"""A client of the one-shot protocol, made from docs/wire.md and the pages of the protocol alone.
+
+Like the pairwise client it is given integers modulo p. It uploads in rounds with committees of
+everyone or named ones, whose members add no noise.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cache, cached_property
+from hashlib import sha256
+from itertools import accumulate
+from math import isqrt, prod
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+from tests.independent.blocks import (
+    M31,
+    agree,
+    cut,
+    decode,
+    derive,
+    digest,
+    draw,
+    field_prime,
+    limbs,
+    pack,
+    pack_bits,
+    require,
+    root_above,
+    sized,
+    tagged,
+    u32,
+    u64,
+    uniform,
+    verify,
+)
+from tests.independent.client import EARLY_SECONDS, application_digest, removal_table
+
+ANNOUNCED = b"one-shot\x01"
+LARGEST_RINGS = {1024: 1, 2048: 2, 4096: 3, 8192: 7}  # primes for each degree
+SLACK = 64  # a shorter vector is padded to so many coefficients
+
+
+def ceil_root(numerator: int, denominator: int) -> int:
+    """The square root of a positive fraction, rounded up."""
+    return isqrt(-(-numerator // denominator) - 1) + 1
+
+
+@cache
+def ring_primes(degree: int, count: int) -> list[int]:
+    """The largest primes below 2^27 that are 1 modulo 2N."""
+    numbers = range((2**27 - 1) // (2 * degree) * 2 * degree + 1, 1, -2 * degree)
+    primes = (p for p in numbers if p < 2**27 and all(p % d for d in range(3, isqrt(p) + 1, 2)))
+    return [next(primes) for _ in range(count)]
+
+
+@cache
+def roots(degree: int, prime: int) -> list[int]:
+    """Powers of the 2N-th root of unity in bit-reversed order."""
+    factors = [f for f in range(2, isqrt(prime) + 1) if (prime - 1) % f == 0]
+    orders = {(prime - 1) // f for f in factors} | set(factors)
+    root = next(g for g in range(2, prime) if all(pow(g, o, prime) != 1 for o in orders))
+    psi, bits = pow(root, (prime - 1) // (2 * degree), prime), degree.bit_length() - 1
+    return [pow(psi, int(format(j, f"0{bits}b")[::-1], 2), prime) for j in range(degree)]
+
+
+def transform(values: Sequence[int], prime: int) -> list[int]:
+    """Values of a polynomial modulo x^N + 1 at the odd powers, in bit-reversed order."""
+    out, half, powers = list(values), len(values) // 2, roots(len(values), prime)
+    while half:
+        for block in range(len(out) // (2 * half)):
+            root = powers[len(out) // (2 * half) + block]
+            for at in range(2 * half * block, 2 * half * block + half):
+                low, high = out[at], out[at + half] * root
+                out[at], out[at + half] = (low + high) % prime, (low - high) % prime
+        half //= 2
+    return out
+
+
+def inverse(values: Sequence[int], prime: int) -> list[int]:
+    """The polynomial with these values."""
+    out, half, powers = list(values), 1, roots(len(values), prime)
+    while half < len(out):
+        for block in range(len(out) // (2 * half)):
+            root = pow(powers[len(out) // (2 * half) + block], -1, prime)
+            for at in range(2 * half * block, 2 * half * block + half):
+                low, high = out[at], out[at + half]
+                out[at], out[at + half] = (low + high) % prime, (low - high) * root % prime
+        half *= 2
+    scale = pow(len(out), -1, prime)
+    return [value * scale % prime for value in out]
+
+
+@cache
+def gaussian_table() -> list[int]:
+    """Cumulative weights e^(-k^2 / 2 sigma^2) of -84 ... 84, sigma = 6.4, out of 2^192."""
+    with localcontext(prec=80):
+        weights = [(Decimal(-k * k) / Decimal("81.92")).exp() for k in range(-84, 85)]
+        total = sum(weights)
+        return [int(weight * 2**192 / total) for weight in accumulate(weights)]
+
+
+def gaussian(count: int) -> list[int]:
+    """Samples of the discrete Gaussian."""
+    table = gaussian_table()
+    return [min(bisect(table, secrets.randbits(192)), 168) - 84 for _ in range(count)]
+
+
+def deal_packed(groups: list[list[int]], packed: int, threshold: int, members: int) -> list[bytes]:
+    """A share for each member: polynomials with secrets at -1, -2, ..., and random at 1, 2, ..."""
+    points = [*range(-1, -packed - 1, -1), *range(1, threshold + 1)]
+    rows = [group[at : at + packed] for group in groups for at in range(0, len(group), packed)]
+    drawn = draw(len(rows) * threshold, secrets.token_bytes)
+    for number, row in enumerate(rows):
+        row += [0] * (packed - len(row)) + drawn[number :: len(rows)]
+    shares = []
+    for x in range(1, members + 1):
+        weights = []
+        for point in points:
+            others = [other for other in points if other != point]
+            above, below = 1, 1
+            for other in others:
+                above, below = above * (x - other) % M31, below * (point - other) % M31
+            weights.append(above * pow(below, -1, M31) % M31)
+        dots = (sum(w * v for w, v in zip(weights, row, strict=True)) % M31 for row in rows)
+        shares.append(u32(*dots))
+    return shares
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The ring of a round, and how vectors are packed into it."""
+
+    degree: int
+    primes: list[int]
+    delta: int  # by what a message is multiplied, to stand above all errors
+    base: int  # p, the field's prime
+    per: int  # elements in one coefficient
+
+    @classmethod
+    def of(cls, degree: int, count: int, cut_bits: int, uploads: int, base: int) -> Ring:
+        """The ring for the sum of so many uploads."""
+        primes = ring_primes(degree, count)
+        rounding = 25 * 4**cut_bits if cut_bits else 0  # 4^r / 12, as 6.4^2 times 300 in all
+        delta = 2 * ceil_root(81 * uploads * (12288 + rounding), 300) + 1
+        room = prod(primes) // delta
+        per = next(per for per in range(room.bit_length(), 0, -1) if base**per <= room)
+        return cls(degree, primes, delta, base, per)
+
+    def pack(self, vector: list[int]) -> list[int]:
+        """Coefficients with elements as digits, the first the lowest, between -p/2 and p/2."""
+        centred = [x - self.base if 2 * x > self.base else x for x in vector]
+        packed = [
+            sum(digit * self.base**place for place, digit in enumerate(centred[at : at + self.per]))
+            for at in range(0, len(centred), self.per)
+        ]
+        return packed + [0] * (SLACK - len(packed))
+
+    def mask(self, packed: list[int], key: list[int], public: bytes) -> list[list[int]]:
+        """For each coefficient of a k + e + Delta m its residues."""
+        key_values = [transform([k % p for k in key], p) for p in self.primes]
+        count, degree, masked = len(self.primes), self.degree, []
+        for block, at in enumerate(range(0, len(packed), degree)):
+            part, errors, residues = packed[at : at + degree], gaussian(degree), []
+            for i, p in enumerate(self.primes):
+                first = (block * count + i) * degree
+                element = uniform(public, 27, p, range(first, first + degree))
+                product = [a * k % p for a, k in zip(element, key_values[i], strict=True)]
+                summands = zip(inverse(product, p), errors, part, strict=False)
+                residues.append([(x + e + self.delta * m) % p for x, e, m in summands])
+            masked.extend(map(list, zip(*residues, strict=True)))
+        return masked
+
+    def encode(self, residues: list[list[int]], cut_bits: int) -> bytes:
+        """A ciphertext: the residues, or integers without their low bits."""
+        if not cut_bits:
+            return pack_bits([r for each in residues for r in each], 27)
+        q = prod(self.primes)
+        units = [q // p * pow(q // p, -1, p) for p in self.primes]
+        wholes = (sum(r * u for r, u in zip(each, units, strict=True)) % q for each in residues)
+        return pack_bits([x >> cut_bits for x in wholes], ((q - 1) >> cut_bits).bit_length())
+
+
+class OneShotClient:
+    """One client in one round, from its announcement. It uploads once."""
+
+    def __init__(
+        self,
+        announcement: bytes,
+        identity: Ed25519PrivateKey,
+        model_digest: bytes,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        require(announcement.startswith(ANNOUNCED), "announcement")
+        fields = decode(announcement[len(ANNOUNCED) :])
+        require(isinstance(fields, list) and len(fields) == 27, "fields of the announcement")
+        self.session, self.number, self.size, self.root, self.minimum, self.colluders = fields[:6]
+        self.kind, members, *self.numbers, self.degree, self.primes = fields[6:14]
+        self.cut_bits, self.entries, self.bits, self.length, exact = fields[14:19]
+        self.opened_at, self.lifetime, application, announced, self.index, path = fields[19:25]
+        require(fields[25:] == [None, None], "drawn committees, or members that add noise")
+        self.members, noise, dropouts = cut(members, 144), application[6], application[7]
+        self.application = application_digest(model_digest, application)
+        require(self.application == announced, "another model, or other terms")
+        self.removal = removal_table(noise, self.size, dropouts, self.colluders) if exact else ()
+        self.identity, self.key = identity, identity.public_key().public_bytes_raw()
+        self.seeds = [secrets.token_bytes(32) for _ in range(max(self.removal, default=0).bit_length())]
+        self.done = False
+        self.check(path, clock)
+
+    def check(self, path: bytes, clock: Callable[[], float] | None) -> None:
+        """Refuse what the theorem does not cover, and members' keys for other rounds."""
+        corrupt, randomness, packed, quorum = self.numbers
+        n, s, fewest = self.size, len(self.members), self.minimum
+        require(root_above(self.key, self.index, n, path) == self.root, "we are not invited")
+        require(randomness >= corrupt and randomness + packed <= s, "sharing")
+        require(s + corrupt < 2 * quorum <= 2 * s, "quorum")
+        require(2 * fewest > n + self.colluders and fewest - self.colluders >= 2, "survivors")
+        require(self.primes <= LARGEST_RINGS.get(self.degree, 0), "a weak ring")
+        require(len({m[:32] for m in self.members}) == s, "one key for two members")
+        for member in self.members:
+            identity, key, term, signature = member[:32], member[32:64], member[64:80], member[80:]
+            first, last = struct.unpack("<2Q", term)
+            require(first <= self.number <= last, "a sealing key for other rounds")
+            verify(identity, signature, "sign sealing key", self.session, key, term)
+        if self.lifetime and clock is not None:
+            require(-EARLY_SECONDS <= clock() - self.opened_at <= self.lifetime, "not the time")
+
+    @cached_property
+    def hash(self) -> bytes:
+        """What everything in the round is bound to."""
+        rounds, people = (self.number, self.size), (self.minimum, self.colluders)
+        ring = (self.degree, self.primes, self.cut_bits, self.entries, self.bits, self.length)
+        integers = u64(*rounds, *people, *ring, self.opened_at, self.lifetime)
+        committee = sized(self.kind.encode(), u64(*self.numbers), *self.members)
+        head = (self.session, integers, u64(*self.removal), self.root, committee)
+        return sha256(tagged("one-shot context", sized(*head, b"\0", self.application))).digest()
+
+    def upload(self, vector: list[int]) -> bytes:
+        """The one message: integers below p, to which noise from `seeds` was added."""
+        require(len(vector) == self.length and not self.done, "vector")
+        self.done = True
+        ring = Ring.of(self.degree, self.primes, self.cut_bits, self.size, field_prime(self.bits))
+        key, me = gaussian(self.degree), u32(self.index)
+        public = derive(self.hash, 16, "public ring element")
+        residues = ring.mask(ring.pack(vector), key, public)
+        ciphertext = ring.encode(residues, self.cut_bits)
+        ephemeral = X25519PrivateKey.generate()
+        sealed = self.seal(self.deal(key), ephemeral)
+        numbered = enumerate(self.seeds)
+        commitments = b"".join(digest("commit seed", self.hash, me, u32(i), s) for i, s in numbered)
+        hashes = digest("hash ciphertext", ciphertext), digest("hash seals", commitments, sealed)
+        opened = ephemeral.public_key().public_bytes_raw()
+        header = tagged("sign upload", self.hash, me, opened, *hashes, b"\0")
+        body = [opened, ciphertext, commitments, sealed, False, self.identity.sign(header)]
+        return b"\x02" + pack([32, self.hash[:8], self.index, *body])
+
+    def deal(self, key: list[int]) -> list[bytes]:
+        """Each member's shares of the key, of the seeds, and of randomness alone."""
+        corrupt, randomness, packed, quorum = self.numbers
+        stride, base = -(-self.degree // self.entries), 2 * ceil_root(331776 * self.size, 100) + 1
+        secret = [
+            sum(k * base**place for place, k in enumerate(key[j::stride])) % M31
+            for j in range(stride)
+        ]
+        random = [draw(packed, secrets.token_bytes) for _ in range(4)]
+        groups = [secret, *map(limbs, self.seeds), *random]
+        return deal_packed(groups, packed, randomness, len(self.members))
+
+    def seal(self, shares: list[bytes], ephemeral: X25519PrivateKey) -> bytes:
+        """The shares, each for its member alone."""
+        sealed = b""
+        for member, share in enumerate(shares):
+            parts = (self.hash, u32(self.index), u32(member))
+            secret = agree(ephemeral, self.members[member][32:64])
+            cipher = AESSIV(derive(secret, 64, "seal shares", *parts))
+            sealed += cipher.encrypt(share, [tagged("seal shares", *parts)])
+        return sealed
