@@ -31,6 +31,14 @@ def require(holds: bool, what: str) -> None:
         raise Refused(what)
 
 
+def answer(step: Callable[[], bytes]) -> bytes:
+    """What a transport takes back: 0 and the answer, or 1 and the kind of refusal."""
+    try:
+        return b"\0" + step()
+    except Refused:
+        return b"\1RemoteProtocolError"
+
+
 def pack(value: Any) -> bytes:
     """A bool, integer, byte string or list of up to 15 in MessagePack's shortest form."""
     if isinstance(value, bool):

@@ -7,12 +7,7 @@ keeps a history, and looks at `client.context` before `begin`.
 from __future__ import annotations
 
 import secrets
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
-from typing import Any
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -37,127 +32,12 @@ from tests.independent.blocks import (
     pack_bits,
     require,
     root_above,
-    sized,
     tagged,
     u32,
-    u64,
     uniform,
     verify,
 )
-
-EARLY_SECONDS = 300  # how fast the server's clock may be
-
-
-@dataclass(frozen=True)
-class Context:
-    """The public parameters of a round."""
-
-    session_id: bytes
-    mode: str
-    round_number: int
-    threshold: int
-    minimum_survivors: int
-    tolerated_colluders: int
-    degree: int
-    bits: int
-    length: int
-    security_bits: int
-    opened_at: int
-    lifetime_seconds: int
-    removal: tuple[int, ...]
-    cohort: tuple[bytes, ...]
-    application_digest: bytes
-
-    @cached_property
-    def hash(self) -> bytes:
-        """What everything in the round is bound to."""
-        integers = u64(
-            self.round_number,
-            self.threshold,
-            self.minimum_survivors,
-            self.tolerated_colluders,
-            self.degree,
-            self.bits,
-            self.length,
-            self.security_bits,
-            self.opened_at,
-            self.lifetime_seconds,
-        )
-        cohort, digests = b"".join(self.cohort), self.application_digest
-        head = (self.session_id, self.mode.encode(), integers, u64(*self.removal))
-        return sha256(tagged("context", sized(*head, cohort, digests))).digest()
-
-    def check(self, now: float | None) -> None:
-        """Refuse a context that promises nothing, or a time outside its round."""
-        n, t, corrupt = len(self.cohort), self.threshold, self.tolerated_colluders
-        require(len(set(self.cohort)) == n, "one key for two clients")
-        require(corrupt < t <= self.minimum_survivors <= n, "threshold")
-        require(self.mode in ("active", "semi_honest"), "mode")
-        holders = self.degree or n
-        require(self.mode != "active" or 2 * t > holders + corrupt, "threshold in active mode")
-        if self.lifetime_seconds and now is not None:
-            since = now - self.opened_at
-            require(-EARLY_SECONDS <= since <= self.lifetime_seconds, "not the time of the round")
-
-
-def read_announcement(data: bytes, model_digest: bytes) -> Context:
-    """The context that a server of training announces, for a model that the client has."""
-    require(data[:1] == b"\x03", "version of the announcement")
-    fields = decode(data[1:])
-    require(isinstance(fields, list) and len(fields) == 22, "fields of the announcement")
-    session, number, cohort, threshold, minimum, mode, corrupt, degree, bits = fields[:9]
-    spec, noise, dropouts, exact = fields[10], fields[15], fields[16], fields[18]
-    keys = tuple(cut(cohort, 32))
-    removal = removal_table(noise, len(keys), dropouts, corrupt) if exact else ()
-    application = application_digest(model_digest, fields[9:18])
-    terms = (threshold, minimum, corrupt, degree, bits, length_of(spec), *fields[19:])
-    return Context(session, mode, number, *terms, removal, keys, application)
-
-
-def length_of(spec: bytes) -> int:
-    """The number of elements of an encoded update, from the sketch's canonical bytes."""
-    rows, columns, copies, probe = struct.unpack("<10x4Q8x", spec)
-    return int(rows * columns * copies + probe)
-
-
-def application_digest(model_digest: bytes, fields: list[Any]) -> bytes:
-    """What binds a round to the model and to the way from an update to integers."""
-    clip, spec, sketch_clip, seed, scale, bound, noise, dropouts, wrap = fields
-    if isinstance(noise, list):
-        label, made = b"veilsum/round/2/" + noise[0].encode() + b"\0", struct.pack("<d", noise[1])
-    else:
-        label, made = b"veilsum/round/1", u64(noise)
-    if scale is None:
-        label, scale = b"veilsum/round/4/" + label, 1.0
-    numbers = struct.pack("<3d", clip, sketch_clip, scale) + u64(bound) + made + u64(dropouts)
-    return sha256(label + model_digest + spec + seed + numbers + struct.pack("<d", wrap)).digest()
-
-
-def removal_table(coins: int, cohort: int, dropouts: int, corrupt: int) -> tuple[int, ...]:
-    """Which removable seeds survivors reveal for each number of lost clients.
-
-    As docs/dropouts.md has it: the batches that were not needed, in the cheaper of two schedules.
-    """
-    needed = [-(-coins // (cohort - lost - corrupt)) for lost in range(dropouts + 1)]
-    extra = [count - needed[0] for count in needed]
-    steps = [lost for lost in range(1, dropouts + 1) if extra[lost] > extra[lost - 1]]
-    one_each = [sum(1 << i for i, at in enumerate(steps) if at > d) for d in range(dropouts + 1)]
-    if 100 * needed[-1] <= 102 * needed[0]:
-        return ()
-    for batches in range(1, len(steps)):
-        unit = -(-extra[-1] // (2**batches - 1))
-        rest = extra[-1] - unit * (2 ** (batches - 1) - 1)
-        kept = []
-        for count in extra:
-            with_rest = count > extra[-1] - rest
-            digits = -(-(count - rest * with_rest) // unit)
-            kept.append(max(digits, 0) + (with_rest << (batches - 1)))
-        sizes = [unit << i for i in range(batches - 1)] + [rest]
-        sums = [sum(size for i, size in enumerate(sizes) if k >> i & 1) for k in kept]
-        pairs = zip(sums, needed, strict=True)
-        if all(100 * (needed[0] + more) <= 102 * least for more, least in pairs):
-            return tuple(2**batches - 1 - k for k in kept)
-    return tuple(one_each)
+from tests.independent.context import Context
 
 
 class PairwiseClient:
@@ -234,25 +114,11 @@ class PairwiseClient:
         """Answer the roster with shares of our secrets for every holder."""
         context, me = self.context, self.index
         self.roster = self.party_set(bitmap, list(range(len(context.cohort))))
-        place = self.roster.index(me)
-        ours = root_above(self.entry, place, len(self.roster), proof)
+        ours = root_above(self.entry, self.roster.index(me), len(self.roster), proof)
         require(ours == root, "our entry is not in the tree")
         self.round_hash = digest("roster", context.hash, bitmap, root)
         neighbours = self.neighbours()
-        shown = cut(entries, 144)
-        require(len(shown) == len(neighbours), "number of entries")
-        keys = {me: self.entry[:64]} | dict(zip(neighbours, (e[:64] for e in shown), strict=True))
-        for other, entry in zip(neighbours, shown, strict=True):
-            parts = (context.hash, u32(other), entry[:32], entry[32:64], entry[64:80])
-            verify(context.cohort[other], entry[80:], "sign advertisement", *parts)
-        require(len({k for pair in keys.values() for k in cut(pair, 32)}) == 2 * len(keys), "keys")
-        self.sealed_with, self.masked_with = {}, {}
-        for other in neighbours:
-            self.sealed_with[other] = agree(self.sealing, keys[other][:32])
-            pair = u32(min(me, other), max(me, other))
-            secret = agree(self.masking, keys[other][32:])
-            parts = (self.round_hash, pair[:4], pair[4:])
-            self.masked_with[other] = derive(secret, 16, "pairwise mask", *parts)
+        self.agree_with(neighbours, cut(entries, 144))
         self.own = [self.rand(32) for _ in range(1 + self.seeds)]
         masking = self.masking.private_bytes_raw()
         del self.masking  # from here on only its shares are left
@@ -260,13 +126,34 @@ class PairwiseClient:
         holders = neighbours if context.degree else self.roster
         dealt = dict(zip(holders, deal(values, holders, context.threshold, self.rand), strict=True))
         self.held = {me: dealt.pop(me)} if me in dealt else {}
-        sealed = b"".join(self.seal(me, h).encrypt(s, [self.label(me, h)]) for h, s in dealt.items())
-        numbered = enumerate(self.own)
-        parts = (self.round_hash, u32(me))
-        commitments = b"".join(digest("commit seed", *parts, u32(i), seed) for i, seed in numbered)
-        signature = self.sign("sign shares", *parts, commitments, sealed)
+        sealed = b"".join(
+            self.seal(me, v).encrypt(s, [self.label(me, v)]) for v, s in dealt.items()
+        )
+        signed = (self.round_hash, u32(me))
+        numbered = [(*signed, u32(number), seed) for number, seed in enumerate(self.own)]
+        commitments = b"".join(digest("commit seed", *parts) for parts in numbered)
         self.expected = {4: self.mask}
+        signature = self.sign("sign shares", *signed, commitments, sealed)
         return self.message(3, commitments, sealed, signature)
+
+    def agree_with(self, neighbours: list[int], entries: list[bytes]) -> None:
+        """Check what neighbours advertised, and agree on secrets with them."""
+        require(len(entries) == len(neighbours), "number of entries")
+        keys = [key for entry in (self.entry, *entries) for key in cut(entry[:64], 32)]
+        require(len(set(keys)) == len(keys), "one key twice")
+        self.sealed_with: dict[int, bytes] = {}
+        self.masked_with: dict[int, bytes] = {}
+        for other, entry in zip(neighbours, entries, strict=True):
+            sealing, masking, nonce, signature = entry[:32], entry[32:64], entry[64:80], entry[80:]
+            signed = (self.context.hash, u32(other), sealing, masking, nonce)
+            verify(self.context.cohort[other], signature, "sign advertisement", *signed)
+            pair = (u32(min(self.index, other)), u32(max(self.index, other)))
+            secret = agree(self.masking, masking)
+            mask_key = derive(secret, 16, "pairwise mask", self.round_hash, *pair)
+            self.sealed_with[other], self.masked_with[other] = (
+                agree(self.sealing, sealing),
+                mask_key,
+            )
 
     def neighbours(self) -> list[int]:
         """Those with whom we share masks; on a ring, half of them on either side."""

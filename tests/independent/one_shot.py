@@ -7,13 +7,11 @@ everyone or named ones, whose members add no noise.
 from __future__ import annotations
 
 import secrets
-import struct
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
-from functools import cache, cached_property
-from hashlib import sha256
+from functools import cache
 from itertools import accumulate
 from math import isqrt, prod
 
@@ -24,8 +22,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from tests.independent.blocks import (
     M31,
     agree,
-    cut,
-    decode,
     derive,
     digest,
     draw,
@@ -35,17 +31,12 @@ from tests.independent.blocks import (
     pack_bits,
     require,
     root_above,
-    sized,
     tagged,
     u32,
-    u64,
     uniform,
-    verify,
 )
-from tests.independent.client import EARLY_SECONDS, application_digest, removal_table
+from tests.independent.context import OneShotContext
 
-ANNOUNCED = b"one-shot\x01"
-LARGEST_RINGS = {1024: 1, 2048: 2, 4096: 3, 8192: 7}  # primes for each degree
 SLACK = 64  # a shorter vector is padded to so many coefficients
 
 
@@ -167,7 +158,8 @@ class Ring:
     def mask(self, packed: list[int], key: list[int], public: bytes) -> list[list[int]]:
         """For each coefficient of a k + e + Delta m its residues."""
         key_values = [transform([k % p for k in key], p) for p in self.primes]
-        count, degree, masked = len(self.primes), self.degree, []
+        count, degree = len(self.primes), self.degree
+        masked: list[list[int]] = []
         for block, at in enumerate(range(0, len(packed), degree)):
             part, errors, residues = packed[at : at + degree], gaussian(degree), []
             for i, p in enumerate(self.primes):
@@ -190,97 +182,65 @@ class Ring:
 
 
 class OneShotClient:
-    """One client in one round, from its announcement. It uploads once."""
+    """One client in one round. It uploads once."""
 
     def __init__(
         self,
-        announcement: bytes,
+        context: OneShotContext,
+        index: int,
+        path: bytes,
         identity: Ed25519PrivateKey,
-        model_digest: bytes,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        require(announcement.startswith(ANNOUNCED), "announcement")
-        fields = decode(announcement[len(ANNOUNCED) :])
-        require(isinstance(fields, list) and len(fields) == 27, "fields of the announcement")
-        self.session, self.number, self.size, self.root, self.minimum, self.colluders = fields[:6]
-        self.kind, members, *self.numbers, self.degree, self.primes = fields[6:14]
-        self.cut_bits, self.entries, self.bits, self.length, exact = fields[14:19]
-        self.opened_at, self.lifetime, application, announced, self.index, path = fields[19:25]
-        require(fields[25:] == [None, None], "drawn committees, or members that add noise")
-        self.members, noise, dropouts = cut(members, 144), application[6], application[7]
-        self.application = application_digest(model_digest, application)
-        require(self.application == announced, "another model, or other terms")
-        self.removal = removal_table(noise, self.size, dropouts, self.colluders) if exact else ()
-        self.identity, self.key = identity, identity.public_key().public_bytes_raw()
-        self.seeds = [secrets.token_bytes(32) for _ in range(max(self.removal, default=0).bit_length())]
-        self.done = False
-        self.check(path, clock)
-
-    def check(self, path: bytes, clock: Callable[[], float] | None) -> None:
-        """Refuse what the theorem does not cover, and members' keys for other rounds."""
-        corrupt, randomness, packed, quorum = self.numbers
-        n, s, fewest = self.size, len(self.members), self.minimum
-        require(root_above(self.key, self.index, n, path) == self.root, "we are not invited")
-        require(randomness >= corrupt and randomness + packed <= s, "sharing")
-        require(s + corrupt < 2 * quorum <= 2 * s, "quorum")
-        require(2 * fewest > n + self.colluders and fewest - self.colluders >= 2, "survivors")
-        require(self.primes <= LARGEST_RINGS.get(self.degree, 0), "a weak ring")
-        require(len({m[:32] for m in self.members}) == s, "one key for two members")
-        for member in self.members:
-            identity, key, term, signature = member[:32], member[32:64], member[64:80], member[80:]
-            first, last = struct.unpack("<2Q", term)
-            require(first <= self.number <= last, "a sealing key for other rounds")
-            verify(identity, signature, "sign sealing key", self.session, key, term)
-        if self.lifetime and clock is not None:
-            require(-EARLY_SECONDS <= clock() - self.opened_at <= self.lifetime, "not the time")
-
-    @cached_property
-    def hash(self) -> bytes:
-        """What everything in the round is bound to."""
-        rounds, people = (self.number, self.size), (self.minimum, self.colluders)
-        ring = (self.degree, self.primes, self.cut_bits, self.entries, self.bits, self.length)
-        integers = u64(*rounds, *people, *ring, self.opened_at, self.lifetime)
-        committee = sized(self.kind.encode(), u64(*self.numbers), *self.members)
-        head = (self.session, integers, u64(*self.removal), self.root, committee)
-        return sha256(tagged("one-shot context", sized(*head, b"\0", self.application))).digest()
+        context.check(clock and clock())
+        key = identity.public_key().public_bytes_raw()
+        root = root_above(key, index, context.size, path)
+        require(root == context.cohort_root, "we are not invited")
+        self.context, self.index, self.identity, self.done = context, index, identity, False
+        seeds = max(context.removal, default=0).bit_length()
+        self.seeds = [secrets.token_bytes(32) for _ in range(seeds)]
 
     def upload(self, vector: list[int]) -> bytes:
         """The one message: integers below p, to which noise from `seeds` was added."""
-        require(len(vector) == self.length and not self.done, "vector")
-        self.done = True
-        ring = Ring.of(self.degree, self.primes, self.cut_bits, self.size, field_prime(self.bits))
-        key, me = gaussian(self.degree), u32(self.index)
-        public = derive(self.hash, 16, "public ring element")
+        context, done, self.done = self.context, self.done, True
+        require(len(vector) == context.length and not done, "a second vector, or a wrong one")
+        terms = (context.degree, context.limbs, context.rounding_bits, context.size)
+        ring = Ring.of(*terms, field_prime(context.bits))
+        key, me = gaussian(context.degree), u32(self.index)
+        public = derive(context.hash, 16, "public ring element")
         residues = ring.mask(ring.pack(vector), key, public)
-        ciphertext = ring.encode(residues, self.cut_bits)
+        ciphertext = ring.encode(residues, context.rounding_bits)
         ephemeral = X25519PrivateKey.generate()
         sealed = self.seal(self.deal(key), ephemeral)
         numbered = enumerate(self.seeds)
-        commitments = b"".join(digest("commit seed", self.hash, me, u32(i), s) for i, s in numbered)
+        commitments = b"".join(
+            digest("commit seed", self.context.hash, me, u32(i), s) for i, s in numbered
+        )
         hashes = digest("hash ciphertext", ciphertext), digest("hash seals", commitments, sealed)
         opened = ephemeral.public_key().public_bytes_raw()
-        header = tagged("sign upload", self.hash, me, opened, *hashes, b"\0")
+        header = tagged("sign upload", self.context.hash, me, opened, *hashes, b"\0")
         body = [opened, ciphertext, commitments, sealed, False, self.identity.sign(header)]
-        return b"\x02" + pack([32, self.hash[:8], self.index, *body])
+        return b"\x02" + pack([32, self.context.hash[:8], self.index, *body])
 
     def deal(self, key: list[int]) -> list[bytes]:
         """Each member's shares of the key, of the seeds, and of randomness alone."""
-        corrupt, randomness, packed, quorum = self.numbers
-        stride, base = -(-self.degree // self.entries), 2 * ceil_root(331776 * self.size, 100) + 1
+        context, packed = self.context, self.context.per_polynomial
+        stride = -(-context.degree // context.entries)
+        base = 2 * ceil_root(331776 * context.size, 100) + 1
         secret = [
             sum(k * base**place for place, k in enumerate(key[j::stride])) % M31
             for j in range(stride)
         ]
         random = [draw(packed, secrets.token_bytes) for _ in range(4)]
         groups = [secret, *map(limbs, self.seeds), *random]
-        return deal_packed(groups, packed, randomness, len(self.members))
+        return deal_packed(groups, packed, context.randomness, len(context.members))
 
     def seal(self, shares: list[bytes], ephemeral: X25519PrivateKey) -> bytes:
         """The shares, each for its member alone."""
         sealed = b""
         for member, share in enumerate(shares):
-            parts = (self.hash, u32(self.index), u32(member))
-            secret = agree(ephemeral, self.members[member][32:64])
+            parts = (self.context.hash, u32(self.index), u32(member))
+            secret = agree(ephemeral, self.context.members[member][32:64])
             cipher = AESSIV(derive(secret, 64, "seal shares", *parts))
             sealed += cipher.encrypt(share, [tagged("seal shares", *parts)])
         return sealed
