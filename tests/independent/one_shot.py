@@ -218,8 +218,10 @@ class OneShotClient:
         )
         hashes = digest("hash ciphertext", ciphertext), digest("hash seals", commitments, sealed)
         opened = ephemeral.public_key().public_bytes_raw()
-        header = tagged("sign upload", self.context.hash, me, opened, *hashes, b"\0")
-        body = [opened, ciphertext, commitments, sealed, False, self.identity.sign(header)]
+        header = (self.context.hash, me, opened, *hashes, b"\0")
+        self.name = digest("sign upload", *header)  # for a member, who looks for its own upload
+        signature = self.identity.sign(tagged("sign upload", *header))
+        body = [opened, ciphertext, commitments, sealed, False, signature]
         return b"\x02" + pack([32, self.context.hash[:8], self.index, *body])
 
     def deal(self, key: list[int]) -> list[bytes]:

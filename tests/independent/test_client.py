@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,3 +157,22 @@ def test_rounds_among_the_projects_clients(
         application_digest=bytes(32),
     )
     run_round(context, leaves)
+
+
+def test_leaves_when_the_round_is_over() -> None:
+    player = Player(ROUNDS["sparse"])
+    client, operations = player.clients[0], ROUNDS["sparse"]["operations"]
+    player.play(operations[0], ROUNDS["sparse"]["messages"])
+    client.clock = lambda: client.context.opened_at + client.context.lifetime_seconds + 1
+    with pytest.raises(Refused, match="time"):
+        client.receive(bytes.fromhex(ROUNDS["sparse"]["messages"]["roster 0"]))
+
+
+def test_needs_the_standard_library_and_cryptography_alone() -> None:
+    for name in ("blocks", "client", "context", "one_shot"):
+        source = Path(__file__).with_name(f"{name}.py").read_text()
+        for line in source.splitlines():
+            if line.startswith(("import ", "from ")):
+                module = line.split()[1]
+                known = module.split(".")[0] in {*sys.stdlib_module_names, "cryptography"}
+                assert known or module.startswith("tests.independent."), line
