@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 M31 = 2**31 - 1
 CONSTANTS = {0xC0: None, 0xC2: False, 0xC3: True}
-SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD9: 1, 0xDC: 2}
+SIZES = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8, 0xD9: 1, 0xDC: 2, 0xDD: 4}
 
 
 class Refused(Exception):  # noqa: N818
@@ -68,15 +68,15 @@ def unpack(stream: io.BytesIO, depth: int = 3) -> Any:
     if head == 0xCB:
         return struct.unpack(">d", take(8))[0]
     if 0xA0 <= head < 0xC0:
-        return take(head - 0xA0).decode("ascii")
+        return take(head - 0xA0).decode("ascii", "replace")
     require(0x90 <= head < 0xA0 or head in SIZES, "a type that no message has")
     number = head - 0x90 if head < 0xA0 else int.from_bytes(take(SIZES[head]), "big")
     if head in range(0xCC, 0xD0):
         return number
-    if head < 0xA0 or head == 0xDC:
+    if head < 0xA0 or head >= 0xDC:
         require(depth > 0, "too deep")
         return [unpack(stream, depth - 1) for _ in range(number)]
-    return take(number).decode("ascii") if head == 0xD9 else take(number)
+    return take(number).decode("ascii", "replace") if head == 0xD9 else take(number)
 
 
 def decode(data: bytes) -> Any:

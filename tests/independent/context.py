@@ -119,9 +119,11 @@ def removal_table(coins: int, cohort: int, dropouts: int, corrupt: int) -> tuple
     """Which removable seeds survivors reveal for each number of lost clients.
 
     As docs/dropouts.md has it: the batches that were not needed, in the cheaper of two schedules.
+    So many coins are one client's where as many are lost as are tolerated.
     """
     require(dropouts + corrupt < cohort, "nobody is left")
-    needed = [-(-coins // (cohort - lost - corrupt)) for lost in range(dropouts + 1)]
+    total = coins * (cohort - dropouts - corrupt)
+    needed = [-(-total // (cohort - lost - corrupt)) for lost in range(dropouts + 1)]
     extra = [count - needed[0] for count in needed]
     steps = [lost for lost in range(1, dropouts + 1) if extra[lost] > extra[lost - 1]]
     one_each = [sum(1 << i for i, at in enumerate(steps) if at > d) for d in range(dropouts + 1)]

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from dp import Ledger
+from dp import CoinSchedule, Ledger
 from protocol import (
     ClientHistory,
     Independent,
@@ -32,10 +34,11 @@ from secagg import Identity, Mode
 from sketch.controllers import FixedRate
 from tests.independent.blocks import answer, field_prime
 from tests.independent.client import PairwiseClient
-from tests.independent.context import read_announcement, read_one_shot
+from tests.independent.context import read_announcement, read_one_shot, removal_table
 from tests.independent.one_shot import OneShotClient
 
-KEYS = [Ed25519PrivateKey.generate() for _ in range(8)]
+SIZE, DROPOUTS = 20, 5
+KEYS = [Ed25519PrivateKey.generate() for _ in range(SIZE)]
 IDENTITIES = [Identity.from_private_bytes(key.private_bytes_raw()) for key in KEYS]
 REGISTRY = [identity.public for identity in IDENTITIES]
 MODEL = hashlib.sha256(b"a model").digest()
@@ -55,18 +58,44 @@ def run(plan: TrainingPlan, aggregator: Any, folder: Path, rate: float = 1.0) ->
     with Ledger.open(folder / "ledger.jsonl") as ledger:
         training = PrivateTraining(plan, 300, FixedRate(rate), aggregator, ledger, clock=time.time)
         total = training.run_round(REGISTRY, MODEL).outcome.total
-    assert total.survivors == tuple(index for index in range(8) if index != AWAY)
+    assert total.survivors == tuple(index for index in range(SIZE) if index != AWAY)
     bits, elements = total.vector.field.bits, total.vector.elements
     vectors = [vector_of(index, bits, len(elements)) for index in total.survivors]
     assert np.array_equal(elements, np.sum(vectors, axis=0) % field_prime(bits))
 
 
 def plan_of(**terms: Any) -> TrainingPlan:
-    """A plan for one round of the eight."""
+    """A plan for one round of all."""
     goal = PrivacyGoal(epsilon=8.0, delta=1e-6, rounds=1)
     return TrainingPlan(
-        goal=goal, cohort=8, tolerated_dropouts=2, clip_l2=1.0, lifetime_seconds=600, **terms
+        goal=goal,
+        cohort=SIZE,
+        tolerated_dropouts=DROPOUTS,
+        clip_l2=1.0,
+        lifetime_seconds=600,
+        **terms,
     )
+
+
+@given(
+    coins=st.integers(1, 10**5),
+    cohort=st.integers(2, 150),
+    dropouts=st.integers(0, 40),
+    colluders=st.integers(0, 20),
+)
+def test_removal_tables(coins: int, cohort: int, dropouts: int, colluders: int) -> None:
+    fewest = cohort - dropouts - colluders
+    assume(fewest > 0)
+    schedule = CoinSchedule.best(
+        target_coins=coins * fewest,
+        cohort=cohort,
+        tolerated_dropouts=dropouts,
+        tolerated_colluders=colluders,
+    )
+    removed = [schedule.removed(lost) for lost in range(dropouts + 1)]
+    masks = tuple(sum(1 << (batch - 1) for batch in batches) for batches in removed)
+    expected = masks if len(schedule.batches) > 1 else ()
+    assert removal_table(coins, cohort, dropouts, colluders) == expected
 
 
 NOISES = [Independent(), Independent(exact=False), Independent(mechanism="skellam")]
@@ -129,6 +158,6 @@ def test_one_shot_rounds(noise: Independent, tmp_path: Path) -> None:
         for index, identity in enumerate(IDENTITIES):
             folder = SealingFolder(tmp_path / str(index), time.time)
             keys[index] = folder.begin(identity, session)
-        return [keys[index].entry for index in range(8)]
+        return [keys[index].entry for index in range(SIZE)]
 
     run(plan, RemoteOneShotAggregator(collect, consult, members_of), tmp_path)
