@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from tests.independent.blocks import cut, decode, require, sized, tagged, u64, verify
+from tests.independent.draw import Draw
 
 LARGEST_RINGS = {1024: 1, 2048: 2, 4096: 3, 8192: 7}  # primes for each degree
 EARLY_SECONDS = 300  # how fast the server's clock may be
@@ -171,12 +172,14 @@ class OneShotContext:
     quorum: int
     members: tuple[bytes, ...]
     application_digest: bytes
+    draw: Draw | None = None
 
     @cached_property
     def hash(self) -> bytes:
         """What everything in the round is bound to."""
         integers, numbers = u64(*astuple(self)[1:13]), u64(*astuple(self)[16:20])
-        committee = sized(self.kind.encode(), numbers, *self.members)
+        draw = [self.draw.encode()] if self.draw else []
+        committee = sized(self.kind.encode(), numbers, *draw, *self.members)
         head = (self.session_id, integers, u64(*self.removal), self.cohort_root, committee)
         weak = b"\0"  # a ring that we refuse
         encoded = sized(*head, weak, self.application_digest)
@@ -191,6 +194,7 @@ class OneShotContext:
         require(2 * fewest > self.size + corrupt and fewest - corrupt >= 2, "survivors")
         require(self.limbs <= LARGEST_RINGS.get(self.degree, 0), "a weak ring")
         require(len({member[:32] for member in self.members}) == count, "one key for two members")
+        require((self.kind == "drawn") == (self.draw is not None), "a draw for another kind")
         for member in self.members:
             key, rounds, signature = member[32:64], member[64:80], member[80:]
             first, last = struct.unpack("<2Q", rounds)
@@ -201,7 +205,7 @@ class OneShotContext:
 
 def read_one_shot(data: bytes, model_digest: bytes) -> tuple[OneShotContext, int, bytes]:
     """The context, our index in the cohort, and the path to our key in the cohort's tree."""
-    fields = read_fields(data, b"one-shot\x01", "biibiisbiiiiiiiiiioiilbib--")
+    fields = read_fields(data, b"one-shot\x01", "biibiisbiiiiiiiiiioiilbib[l-]-")
     session, number, size, root, minimum, corrupt, kind, members = fields[:8]
     numbers, ring, exact, times = fields[8:12], fields[12:18], fields[18], fields[19:21]
     fixed, announced, index, path = fields[21:25]
@@ -209,4 +213,10 @@ def read_one_shot(data: bytes, model_digest: bytes) -> tuple[OneShotContext, int
     require(digest == announced, "another model, or other terms")
     removal = removal_table(fixed[6], size, fixed[7], corrupt) if exact else ()
     terms = [session, number, size, minimum, corrupt, *ring, *times, removal, root, kind, *numbers]
-    return OneShotContext(*[*terms, tuple(cut(members, 144)), digest]), index, path
+    entries, draw = tuple(cut(members, 144)), None
+    if fields[25] is not None:
+        require(len(fields[25]) == 6, "fields of the draw")
+        *drawn, positions, proof = fields[25]
+        draw = Draw(*drawn)
+        draw.check(session, number, [entry[:32] for entry in entries], positions, proof)
+    return OneShotContext(*[*terms, entries, digest, draw]), index, path

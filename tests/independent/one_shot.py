@@ -1,7 +1,7 @@
 """A client of the one-shot protocol, made from docs/wire.md and the pages of the protocol alone.
 
-Like the pairwise client it is given integers modulo p. It uploads in rounds with committees of
-everyone or named ones, whose members add no noise.
+Like the pairwise client it is given integers modulo p. It uploads in rounds whose members add no
+noise.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def test_leaves_when_the_round_is_over() -> None:
 
 
 def test_needs_the_standard_library_and_cryptography_alone() -> None:
-    for name in ("blocks", "client", "context", "one_shot"):
+    for name in ("blocks", "client", "context", "draw", "one_shot"):
         source = Path(__file__).with_name(f"{name}.py").read_text()
         for line in source.splitlines():
             if line.startswith(("import ", "from ")):

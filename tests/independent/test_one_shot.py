@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,12 @@ from secagg.oneshot.context import Cohort
 from secagg.oneshot.context import OneShotContext as ProjectsContext
 from secagg.oneshot.member import OneShotMember
 from secagg.oneshot.server import OneShotServer
-from tests.independent.blocks import Refused
+from tests.independent.blocks import Refused, u32, u64
 from tests.independent.context import OneShotContext
+from tests.independent.draw import Draw
 from tests.independent.one_shot import OneShotClient, Ring
 
+PRIMITIVES = Path(__file__).parents[1] / "vectors" / "primitives"
 KEYS = [Ed25519PrivateKey.generate() for _ in range(5)]
 IDENTITIES = [Identity.from_private_bytes(key.private_bytes_raw()) for key in KEYS]
 PEOPLE = [Identity.generate() for _ in range(4)]
@@ -62,7 +66,7 @@ def ours(context: ProjectsContext) -> OneShotContext:
     }
     names = ("corrupt", "randomness", "per_polynomial", "quorum")
     terms |= {name: getattr(committee, name) for name in names}
-    rest = set(OneShotContext.__dataclass_fields__) - set(terms)
+    rest = set(OneShotContext.__dataclass_fields__) - set(terms) - {"draw"}
     return OneShotContext(**terms, **{name: getattr(context, name) for name in rest})
 
 
@@ -144,3 +148,56 @@ def test_refuses_what_the_theorem_does_not_cover(changes: dict[str, Any]) -> Non
     context = ours(context_of(**RING))
     with pytest.raises(Refused):
         OneShotClient(replace(context, **changes), 1, COHORT.proof(1), KEYS[1], lambda: 10.0)
+
+
+def drawn_cases() -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = json.loads((PRIMITIVES / "one-shot-draw.json").read_text())[
+        "cases"
+    ]
+    return cases
+
+
+@pytest.mark.parametrize("case", drawn_cases())
+def test_draws_of_the_vectors(case: dict[str, Any]) -> None:
+    terms = case["draw"]
+    root, beacon = (bytes.fromhex(terms[name]) for name in ("registry_root", "beacon"))
+    draw = Draw(root, terms["registry_size"], terms["odds"], beacon)
+    registry = [bytes.fromhex(key) for key in case["registry"]]
+    identities = [registry[place % len(registry)] for place in case["positions"]]
+    session, number = bytes.fromhex(case["session_id"]), case["round_number"]
+    shown = (u32(*case["positions"]), bytes.fromhex(case["proof"]))
+    if case["valid"]:
+        draw.check(session, number, identities, *shown)
+        with pytest.raises(Refused, match="candidate"):
+            replace(draw, odds=1).check(session, number, identities, *shown)
+    else:
+        with pytest.raises(Refused):
+            draw.check(session, number, identities, *shown)
+
+
+def test_contexts_of_the_vectors() -> None:
+    cases = json.loads((PRIMITIVES / "one-shot-context.json").read_text())["cases"]
+    seen = set()
+    for case in cases:
+        terms, committee = case["context"], case["context"]["committee"]
+        if terms.get("member_uploads"):
+            continue
+        draw = committee.get("draw")
+        if draw:
+            beacon = bytes.fromhex(draw["beacon"])
+            root = bytes.fromhex(draw["registry_root"])
+            draw = Draw(root, draw["registry_size"], draw["odds"], beacon)
+        members = tuple(
+            bytes.fromhex(m["identity"] + m["sealing_key"])
+            + u64(m["first_round"], m["last_round"])
+            + bytes.fromhex(m["signature"])
+            for m in committee["members"]
+        )
+        given: dict[str, Any] = {"draw": draw, "members": members, "size": len(terms["cohort"])}
+        for name in set(OneShotContext.__dataclass_fields__) - set(given):
+            value = committee[name] if name in committee else terms[name]
+            is_bytes = name in ("session_id", "cohort_root", "application_digest")
+            given[name] = bytes.fromhex(value) if is_bytes else value
+        assert OneShotContext(**given).hash.hex() == terms["hash"]
+        seen.add(committee["kind"])
+    assert seen == {"everyone", "named", "drawn"}
