@@ -125,25 +125,26 @@ def removal_table(coins: int, cohort: int, dropouts: int, corrupt: int) -> tuple
     require(dropouts + corrupt < cohort, "nobody is left")
     total = coins * (cohort - dropouts - corrupt)
     needed = [-(-total // (cohort - lost - corrupt)) for lost in range(dropouts + 1)]
-    extra = [count - needed[0] for count in needed]
-    steps = [lost for lost in range(1, dropouts + 1) if extra[lost] > extra[lost - 1]]
-    one_each = [sum(1 << i for i, at in enumerate(steps) if at > d) for d in range(dropouts + 1)]
     if 100 * needed[-1] <= 102 * needed[0]:
         return ()
-    for batches in range(1, len(steps)):
+    extra = [count - needed[0] for count in needed]
+    steps = [lost for lost in range(1, dropouts + 1) if extra[lost] > extra[lost - 1]]
+    for batches in range(1, len(steps)):  # a unit, its doubles, and the rest
         unit = -(-extra[-1] // (2**batches - 1))
-        rest = extra[-1] - unit * (2 ** (batches - 1) - 1)
+        sizes = [unit << i for i in range(batches - 1)]
+        sizes.append(extra[-1] - sum(sizes))
         kept = []
         for count in extra:
-            with_rest = count > extra[-1] - rest
-            digits = -(-(count - rest * with_rest) // unit)
-            kept.append(max(digits, 0) + (with_rest << (batches - 1)))
-        sizes = [unit << i for i in range(batches - 1)] + [rest]
-        sums = [sum(size for i, size in enumerate(sizes) if k >> i & 1) for k in kept]
-        pairs = zip(sums, needed, strict=True)
-        if all(100 * (needed[0] + more) <= 102 * least for more, least in pairs):
-            return tuple(2**batches - 1 - k for k in kept)
-    return tuple(one_each)
+            with_rest = count > sum(sizes[:-1])
+            units = -(-(count - sizes[-1] * with_rest) // unit)
+            kept.append(max(units, 0) + (with_rest << (batches - 1)))
+        left = [sum(size for i, size in enumerate(sizes) if mask >> i & 1) for mask in kept]
+        enough = zip(left, needed, strict=True)
+        if all(100 * (needed[0] + more) <= 102 * least for more, least in enough):
+            return tuple(2**batches - 1 - mask for mask in kept)
+    # One batch for each step, of which the first few are kept.
+    numbers = range(dropouts + 1)
+    return tuple(sum(1 << i for i, at in enumerate(steps) if at > lost) for lost in numbers)
 
 
 @dataclass(frozen=True)
