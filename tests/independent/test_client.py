@@ -1,4 +1,4 @@
-"""Clients made from the documents, against the test vectors and among the project's own."""
+"""Clients made from the documents play the test vectors."""
 
 from __future__ import annotations
 
@@ -6,31 +6,26 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secagg import (
-    ClientSession,
-    FieldVector,
-    Identity,
-    Mode,
-    PrimeField,
-    ServerSession,
-    SessionContext,
-)
-from tests.independent.blocks import Refused
 from tests.independent.client import PairwiseClient
 from tests.independent.context import Context
+from tests.independent.wire import Refused
 
-VECTORS = Path(__file__).parents[1] / "vectors"
-ROUNDS = {path.stem: json.loads(path.read_text()) for path in (VECTORS / "rounds").glob("*.json")}
-REFUSALS = sorted((VECTORS / "refusals").glob("client-*.json"))
-KEYS = [Ed25519PrivateKey.generate() for _ in range(9)]
-IDENTITIES = [Identity.from_private_bytes(key.private_bytes_raw()) for key in KEYS]
+HERE = Path(__file__).parent
+VECTORS = HERE.parent / "vectors"
+PLAYED = sorted((VECTORS / "rounds").glob("*.json"))
+PLAYED += sorted((VECTORS / "refusals").glob("client-*.json"))
+
+
+@cache
+def load(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text()))
 
 
 def rand_of(seed: bytes) -> Callable[[int], bytes]:
@@ -47,22 +42,19 @@ class Player:
         announced = terms.pop("hash")
         for name in ("session_id", "application_digest"):
             terms[name] = bytes.fromhex(terms[name])
-        terms |= {"cohort": tuple(map(bytes.fromhex, terms["cohort"]))}
-        context = Context(**terms | {"removal": tuple(terms["removal"])})
+        terms["cohort"] = [bytes.fromhex(key) for key in terms["cohort"]]
+        context = Context(**terms)
         assert context.hash.hex() == announced
-        people = zip(played["identities"], played["rand_seeds"], played["inputs"], strict=True)
-        now = context.opened_at
-        self.clients = [
-            PairwiseClient(
-                context,
-                Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key)),
-                lambda seeds, vector=vector: vector,  # type: ignore[misc]
-                lambda: now,
-                rand_of(bytes.fromhex(seed)),
-            )
-            for key, seed, vector in people
-        ]
+        self.played, self.now = played, context.opened_at
+        self.clients = [self.client(context, place) for place in range(len(context.cohort))]
         self.answers: dict[int, bytes] = {}
+
+    def client(self, context: Context, place: int) -> PairwiseClient:
+        names = ("identities", "rand_seeds", "inputs")
+        key, seed, vector = (self.played[name][place] for name in names)
+        identity = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(key))
+        rand = rand_of(bytes.fromhex(seed))
+        return PairwiseClient(context, identity, lambda _: vector, lambda: self.now, rand)
 
     def play(self, operation: dict[str, Any], messages: dict[str, str]) -> None:
         """Play a client's step, and compare its answer."""
@@ -70,109 +62,62 @@ class Player:
         if operation["op"] == "client_begin":
             self.answers[who] = self.clients[who].begin()
         elif operation["op"] == "client_receive":
-            self.answers[who] = self.clients[who].receive(
-                bytes.fromhex(messages[operation["data"]])
-            )
+            data = bytes.fromhex(messages[operation["data"]])
+            self.answers[who] = self.clients[who].receive(data)
         if operation.get("expect"):  # the masked vector is asked for one operation later
             assert self.answers[who].hex() == messages[operation["expect"]]
 
 
-@pytest.mark.parametrize("name", sorted(ROUNDS))
-def test_every_message_of_the_vectors(name: str) -> None:
-    player = Player(ROUNDS[name])
-    for operation in ROUNDS[name]["operations"]:
-        if "client" in operation:
-            player.play(operation, ROUNDS[name]["messages"])
+@pytest.mark.parametrize("path", PLAYED, ids=lambda path: path.stem)
+def test_plays_the_vectors(path: Path) -> None:
+    """All that clients send in a round, or what one client refuses, and then stops for good."""
+    vector = load(path)
+    base = load(VECTORS / "rounds" / f"{vector.get('base', path.stem)}.json")
+    messages, player = base["messages"] | vector["messages"], Player(base)
+    who, refusing = vector.get("party"), "base" in vector
+    steps = base["operations"][: vector.get("steps")]
+    for step in steps:
+        if "client" in step and (who is None or step["client"] == who):
+            player.play(step, messages)
+    if refusing:
+        *steps, last = vector["operations"]
+        for step in steps:
+            player.play(step, messages)
+        for data in (last["data"], last.get("instead_of", last["data"])):
+            with pytest.raises(Refused):
+                player.play(last | {"data": data}, messages)
 
 
-@pytest.mark.parametrize("path", REFUSALS, ids=lambda path: path.stem)
-def test_refuses_what_the_vectors_refuse(path: Path) -> None:
-    refusal = json.loads(path.read_text())
-    base, party, last = ROUNDS[refusal["base"]], refusal["party"], refusal["operations"][-1]
-    messages, player = base["messages"] | refusal["messages"], Player(base)
-    steps = [step for step in base["operations"][: refusal["steps"]] if step.get("client") == party]
-    for step in steps + refusal["operations"][:-1]:
-        player.play(step, messages)
-    for data in (last["data"], last.get("instead_of", last["data"])):  # a client stops for good
-        with pytest.raises(Refused):
-            player.play(last | {"data": data}, messages)
-
-
-def run_round(context: SessionContext, leaves: dict[int, int]) -> None:
-    """A round of the project's server; clients with odd indices are made from the documents.
-
-    Clients in `leaves` answer only so many messages. The sum has to be exact.
-    """
-    field, server = PrimeField(context.bits), ServerSession(context)
-    draws = np.random.default_rng(7).integers(0, field.modulus, (context.size, context.length))
-    vectors = draws.astype(field.dtype)
-    terms = {name: getattr(context, name) for name in Context.__dataclass_fields__}
-    ours = Context(**terms | {"mode": context.mode.value})
-    receivers: list[Callable[[bytes], bytes | None]] = []
-    for index in range(context.size):
-        if index % 2:
-            numbers = vectors[index].tolist()
-            client = PairwiseClient(ours, KEYS[index], lambda seeds, v=numbers: v)  # type: ignore[misc]
-            server.receive_bytes(index, client.begin())
-            receivers.append(client.receive)
-        else:
-            session = ClientSession(context, index, IDENTITIES[index])
-            server.receive_bytes(index, session.begin_bytes())
-            vector = FieldVector(field, vectors[index])
-            receivers.append(
-                lambda data, s=session, v=vector: s.receive_bytes(data) or s.submit_bytes(v)  # type: ignore[misc]
-            )
-    left = dict(leaves)
-    for _ in range(4 + (context.mode is Mode.ACTIVE)):  # the last is empty, or asks for seeds
-        for index, data in server.close_round_bytes():
-            left[index] = left.get(index, 9) - 1
-            if left[index] >= 0:
-                server.receive_bytes(index, receivers[index](data) or b"")
-    total = server.unmask()
-    assert total.survivors == tuple(i for i in range(context.size) if leaves.get(i, 9) >= 2)
-    assert np.array_equal(
-        total.vector.elements, vectors[list(total.survivors)].sum(axis=0) % field.modulus
-    )
-    assert len(total.removed) == (len(total.survivors) if context.removal else 0)
-
-
-@pytest.mark.parametrize("leaves", [{}, {1: 0}, {2: 1, 5: 1}, {3: 1, 4: 2}, {3: 2, 4: 3}])
-@pytest.mark.parametrize("mode", list(Mode))
-@pytest.mark.parametrize(("degree", "removal"), [(0, ()), (0, (3, 1, 2, 2)), (6, (1, 2, 3, 1))])
-def test_rounds_among_the_projects_clients(
-    mode: Mode, degree: int, removal: tuple[int, ...], leaves: dict[int, int]
-) -> None:
-    context = SessionContext(
-        session_id=bytes(16),
-        round_number=3,
-        cohort=tuple(identity.public for identity in IDENTITIES),
-        threshold=4 if degree else 5,
-        minimum_survivors=6,
-        mode=mode,
-        tolerated_colluders=0,
-        degree=degree,
-        removal=removal,
-        bits=17,
-        length=20,
-        application_digest=bytes(32),
-    )
-    run_round(context, leaves)
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"threshold": 1},
+        {"tolerated_colluders": 2},
+        {"minimum_survivors": 4},
+        {"mode": "trusting"},
+        {"cohort": [bytes(32)] * 3},
+    ],
+)
+def test_begins_no_round_that_promises_nothing(change: dict[str, Any]) -> None:
+    client = Player(load(VECTORS / "rounds" / "active.json")).clients[0]
+    vars(client.context).update(change)
+    with pytest.raises(Refused):
+        client.begin()
 
 
 def test_leaves_when_the_round_is_over() -> None:
-    player = Player(ROUNDS["sparse"])
-    client, operations = player.clients[0], ROUNDS["sparse"]["operations"]
-    player.play(operations[0], ROUNDS["sparse"]["messages"])
-    client.clock = lambda: client.context.opened_at + client.context.lifetime_seconds + 1
+    played = load(VECTORS / "rounds" / "sparse.json")
+    player = Player(played)
+    player.play(played["operations"][0], played["messages"])
+    player.now += player.clients[0].context.lifetime_seconds + 1
     with pytest.raises(Refused, match="time"):
-        client.receive(bytes.fromhex(ROUNDS["sparse"]["messages"]["roster 0"]))
+        player.clients[0].receive(bytes.fromhex(played["messages"]["roster 0"]))
 
 
 def test_needs_the_standard_library_and_cryptography_alone() -> None:
-    for name in ("blocks", "client", "context", "draw", "one_shot"):
-        source = Path(__file__).with_name(f"{name}.py").read_text()
-        for line in source.splitlines():
+    for path in {*HERE.glob("*.py")} - {*HERE.glob("test_*.py")}:
+        for line in path.read_text().splitlines():
             if line.startswith(("import ", "from ")):
                 module = line.split()[1]
                 known = module.split(".")[0] in {*sys.stdlib_module_names, "cryptography"}
-                assert known or module.startswith("tests.independent."), line
+                assert known or module.startswith("tests.independent"), line
