@@ -92,6 +92,9 @@ def units_command(
         list[Path] | None,
         typer.Option(help="What training may read: a file or a folder; several times if several."),
     ] = None,
+    group: Annotated[
+        str, typer.Option(help="That may read the data; everybody has to, if left out.")
+    ] = "",
     device: Annotated[
         list[str] | None, typer.Option(help="What training may use, such as /dev/nvidia0.")
     ] = None,
@@ -111,6 +114,7 @@ def units_command(
         secret=secret.resolve(),
         user=user,
         data=[each.resolve() for each in data or ()],
+        group=group,
         devices=device or (),
         memory=memory,
         image=compose or "veilsum",

@@ -58,6 +58,24 @@ def writes(folder: str, name: str) -> bool:
     return True
 
 
+def on_disk(folder: str) -> bool:
+    """Whether files that are made there lie on a disk."""
+    mark = f"{os.getpid()}-{time.monotonic_ns()}"
+    writes(folder, mark)
+    mounts = pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+    places = {line.split()[4]: line.split(" - ")[1].split()[0] for line in mounts}
+    place = max((each for each in places if pathlib.Path(folder).is_relative_to(each)), key=len)
+    return places[place] != "tmpfs"
+
+
+def tried(attempt: Callable[[], bool]) -> bool:
+    """Whether an attempt succeeds; one that fails is what is hoped for."""
+    try:
+        return attempt()
+    except Exception:
+        return False
+
+
 def stays(address: str, seconds: float) -> None:
     """Leave a process that answers on an abstract socket."""
     if os.fork():
@@ -86,12 +104,19 @@ def attempts(told: Mapping[str, object]) -> dict[str, Callable[[], bool]]:
         "a port of this machine": lambda: connects(socket.AF_INET, ("127.0.0.1", port)),
         "an abstract socket of this machine": lambda: connects(socket.AF_UNIX, "\0" + mark),
         "a socket of this machine": lambda: connects(socket.AF_UNIX, text["socket"]),
-        "a network interface": lambda: any(n != "lo" for _, n in socket.if_nameindex()),
+        "a network interface": lambda: any(
+            name.split(":")[0].strip() != "lo"
+            for name in pathlib.Path("/proc/self/net/dev").read_text().splitlines()[2:]
+        ),
         "rings of the kernel, which make sockets": rings,
         "the identity key": lambda: reads(os.path.join(home, "identity.key")),
         "the names of the site's files": lambda: bool(os.listdir(home)),
         "a file in /dev/shm": lambda: reads("/dev/shm/" + mark),  # noqa: S108
         "a file in /tmp": lambda: reads("/tmp/" + mark),  # noqa: S108
+        "a folder on a disk": lambda: any(
+            tried(lambda folder=each: on_disk(folder))  # type: ignore[misc]
+            for each in (*SHARED, os.environ.get("HOME", "/"), os.getcwd())
+        ),
         "the site's process": lambda: signals(int(text["process"]), text["command"]),
         "the site's user": lambda: str(os.getuid()) == text["user"],
         "the packages that trainings run": lambda: writes(sys.prefix, mark),
@@ -105,12 +130,7 @@ def train(message: Message, context: Context) -> Message:
     """Try everything; the outcome is the model, behind a 1 that says that this was run."""
     ((name, _),) = message.content.items()
     told = context.run_config
-    found = [True]
-    for attempt in attempts(told).values():
-        try:
-            found.append(attempt())
-        except Exception:  # an attempt that fails is what is hoped for
-            found.append(False)
+    found = [True, *(tried(attempt) for attempt in attempts(told).values())]
     mark = str(told["mark"])
     for path in places(str(told["home"]), mark):
         with contextlib.suppress(OSError):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -58,6 +59,8 @@ def main() -> None:
 
 def accept(path: str) -> None:
     """Listen on a socket, and make its first connection our input and output."""
+    # An earlier training may have left anything there.
+    shutil.rmtree(path, ignore_errors=True)
     with suppress(FileNotFoundError):
         os.unlink(path)
     with socket.socket(socket.AF_UNIX) as server:

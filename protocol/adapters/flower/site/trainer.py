@@ -10,6 +10,7 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -94,11 +95,16 @@ def _reached(sandbox: str, end: float) -> Iterator[_Pipes]:
     with socket.socket(socket.AF_UNIX) as link:
         while True:
             try:
+                # Training can leave something else in its place, if its sandbox lets it.
+                if not stat.S_ISSOCK(os.lstat(sandbox).st_mode):
+                    raise TrainingFailedError(f"{sandbox}: no socket")
                 link.settimeout(max(_AGAIN, end - time.monotonic()))
                 link.connect(sandbox)
                 break
             except OSError as error:
-                starting = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+                starting = isinstance(
+                    error, ConnectionRefusedError | FileNotFoundError | BlockingIOError
+                )
                 if not starting or time.monotonic() + _AGAIN > end:
                     raise TrainingFailedError(f"{sandbox}: {error}") from None
             time.sleep(_AGAIN)

@@ -19,7 +19,11 @@ from protocol.errors import ConfigurationError
 
 SOCKET = "/run/veilsum/sandbox.sock"
 _ROOT = "/run/veilsum/root"
-_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/ssl", "/etc/localtime")
+_EMPTY = "/run/veilsum/empty"
+_SYSTEM = (
+    *("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime"),
+    *("/etc/ssl/certs", "/etc/ssl/openssl.cnf"),
+)
 """Of the machine's own files, those that programs need."""
 _NO_DATA = ("/run", "/var/run", "/dev", "/proc", "/sys", "/tmp", "/scratch")  # noqa: S108
 
@@ -35,6 +39,7 @@ class Services:
         secret: file of the SuperNode's secret.
         user: who owns the folder.
         data: files and folders that training may read.
+        group: that may read them; everybody has to, if left out.
         devices: that it may use, such as /dev/nvidia0.
         memory: most that it may use, with its files in /tmp: as systemd and Docker write it.
         image: with veilsum in it, of a compose file.
@@ -46,20 +51,27 @@ class Services:
     secret: Path
     user: str = "veilsum"
     data: Sequence[Path] = ()
+    group: str = ""
     devices: Sequence[str] = ()
     memory: str = "8G"
     image: str = "veilsum"
 
     def __post_init__(self) -> None:
         """Refuse what a unit or a compose file would read as something else."""
-        words = [str(each) for each in (self.home, self.secret, *self.data, *self.devices)]
-        for each in (*words, self.node, self.user, self.memory, self.image):
-            if not re.fullmatch(r"[\w./:+@\[\]-]+", each):
-                valid = "letters, digits and . / : + - _ @ only"
+        paths = (self.home, self.secret, *self.data, *self.devices, sys.executable, *_programs())
+        forms = [
+            *(
+                (str(each), r"/[\w./+@-]*", "an absolute path of letters, digits, ./+@-_")
+                for each in paths
+            ),
+            (self.node, r"[\w.\[\]:-]+", "HOST:PORT"),
+            (self.user, r"[a-z_][a-z0-9_-]*", "a user's name"),
+            (self.group, r"([a-z_][a-z0-9_-]*)?", "a group's name"),
+            (self.image, r"[\w][\w./:@-]*", "an image's name"),
+        ]
+        for each, form, valid in forms:
+            if not re.fullmatch(form, each):
                 raise ConfigurationError("units", f"value {each!r}", valid)
-        for each in words:
-            if not each.startswith("/") or ":" in each:
-                raise ConfigurationError("units", f"value {each!r}", "an absolute path, without :")
         if not re.fullmatch(r"[1-9][0-9]*[KMGT]", self.memory):
             raise ConfigurationError(
                 "memory", f"value {self.memory!r}", "a number and K, M, G or T"
@@ -77,7 +89,9 @@ class Services:
             "veilsum-site.service": self._site(),
             "veilsum-sandbox.socket": _SANDBOX_SOCKET.format(
                 # Made here, as systemd would close some of them to others.
-                places=" ".join(sorted({f"{_ROOT}{Path(p).parent}" for p in self._readable()})),
+                places=" ".join(
+                    [_EMPTY, *sorted({f"{_ROOT}{Path(p).parent}" for p in self._readable()})]
+                ),
                 socket=SOCKET,
                 user=self.user,
             ),
@@ -95,6 +109,8 @@ class Services:
             command=f"{sys.executable} -P -m {INSIDE}",
             seconds=max(1, int(self.rules.training_seconds)),
             root=_ROOT,
+            empty=_EMPTY,
+            groups=f"SupplementaryGroups={self.group}\n" if self.group else "",
             readable=" ".join(f"-{each}" if each in _SYSTEM else each for each in self._readable()),
             devices=devices,
             memory=self.memory,
@@ -118,6 +134,7 @@ class Services:
             memory=self.memory.lower(),
             data=data,
             devices=f"\n    devices:{devices}" if devices else "",
+            groups=f"\n    group_add: [{self.group}]" if self.group else "",
         )
 
 
@@ -190,7 +207,7 @@ StandardError=null
 # Another user each time, and nothing that it leaves behind.
 DynamicUser=yes
 User=veilsum-%i
-RemoveIPC=yes
+{groups}RemoveIPC=yes
 KeyringMode=private
 # All of it ends with its first process, which ends when the site hangs up.
 RuntimeMaxSec={seconds}
@@ -204,7 +221,7 @@ BindReadOnlyPaths={readable}
 TemporaryFileSystem=/scratch:rw,mode=1777,nosuid,nodev,size={memory}
 TemporaryFileSystem=/dev/shm:rw,mode=1777,nosuid,nodev,size={memory}
 # A user like this brings a /tmp on the machine's disk, without a limit.
-ReadOnlyPaths=/tmp /var/tmp
+BindReadOnlyPaths={empty}:/tmp {empty}:/var/tmp
 PrivateDevices=yes
 {devices}WorkingDirectory=/
 Environment=HOME=/scratch TMPDIR=/scratch NUMBA_CACHE_DIR=/scratch/numba USER=trainer
@@ -230,14 +247,16 @@ RestrictSUIDSGID=yes
 LockPersonality=yes
 SystemCallArchitectures=native
 SystemCallFilter=@system-service
-# Rings make sockets of any family, whatever else is said.
-SystemCallFilter=~@privileged io_uring_setup io_uring_enter io_uring_register
+# Rings of the kernel make sockets of any family, whatever else is said.
+SystemCallFilter=~@privileged @keyring userfaultfd io_uring_setup io_uring_enter io_uring_register
 SystemCallErrorNumber=EPERM
 UMask=0077
 LimitCORE=0
 TasksMax=1024
 MemoryMax={memory}
 MemorySwapMax=0
+OOMScoreAdjust=1000
+OOMPolicy=kill
 CPUWeight=20
 """
 
@@ -270,6 +289,7 @@ services:
     pids_limit: 1024
     mem_limit: {memory}
     memswap_limit: {memory}
+    oom_score_adj: 1000{groups}
     restart: always
     environment: {{HOME: /tmp, NUMBA_CACHE_DIR: /tmp/numba, USER: trainer}}
     tmpfs: ["/tmp:mode=1777,size=4g"]{devices}
@@ -279,5 +299,6 @@ volumes:
   # Small: it is the one place that trainings of different rounds could share.
   sandbox:
     driver: local
-    driver_opts: {{type: tmpfs, device: tmpfs, o: "size=64k,mode=0770,uid=2001,gid=2000"}}
+    driver_opts:
+      {{type: tmpfs, device: tmpfs, o: "size=64k,nr_inodes=16,mode=0770,uid=2001,gid=2000"}}
 """

@@ -445,9 +445,9 @@ def test_without_a_sandbox_everything_is_in_reach(tmp_path: Path) -> None:
     found = reached(tmp_path, rules())
     # Some kernels have no rings for anybody.
     missed = {name for name, success in found.items() if not success}
-    assert len(found) == 14 and missed <= {"rings of the kernel, which make sockets"}
+    assert len(found) == 15 and missed <= {"rings of the kernel, which make sockets"}
     assert os.listdir(tmp_path) == ["identity.key"]
-    echoing = rules("import sys; sys.stdin.buffer.read(); sys.stdout.buffer.write(bytes(15))")
+    echoing = rules("import sys; sys.stdin.buffer.read(); sys.stdout.buffer.write(bytes(16))")
     with pytest.raises(TrainingFailedError, match="what it was given"):
         reached(tmp_path, echoing)
 
@@ -460,7 +460,8 @@ def test_without_a_sandbox_everything_is_in_reach(tmp_path: Path) -> None:
         ({"secret": Path("/srv/my secret")}, "units"),
         ({"devices": ["nvidia0"]}, "units"),
         *(({"data": [Path(each)]}, "data") for each in ("/", "/srv", "/run/x", "/srv/home/state")),
-        ({"data": [Path("/srv/data")], "devices": ["/dev/nvidia0"]}, None),
+        ({"user": "-root"}, "units"),
+        ({"data": [Path("/srv/data")], "devices": ["/dev/nvidia0"], "group": "x"}, None),
     ],
 )
 def test_units_that_cannot_be_meant(given: dict[str, Any], key: str | None) -> None:
