@@ -62,6 +62,7 @@ from dp.events import (
     SkellamRelease,
     replace_one,
 )
+from dp.interop import ConvertedRun, to_dp_event
 from dp.keystream import NoiseSeed
 from dp.ledger import Entry, Ledger
 from dp.mechanisms import (
@@ -90,6 +91,7 @@ __all__ = [
     "CoinSchedule",
     "Coins",
     "Composition",
+    "ConvertedRun",
     "CopiedSecretError",
     "DiscreteGaussianMechanism",
     "DiscreteGaussianRelease",
@@ -139,5 +141,6 @@ __all__ = [
     "quantized_l2_bound",
     "replace_one",
     "replay",
+    "to_dp_event",
     "variance_for_epsilon",
 ]
