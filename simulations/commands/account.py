@@ -86,14 +86,23 @@ def audit_ledger_command(
         typer.Option(help="Between 0 and 1. Default: the delta of the ledger's goal."),
     ] = None,
     adjacency: AdjacencyOption = "zero-out",
+    dp_accounting: Annotated[
+        bool,
+        typer.Option(
+            "--dp-accounting",
+            help="Also convert the releases to events of dp-accounting, and print its epsilon.",
+        ),
+    ] = False,
     export: ExportOption = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Verify a ledger and add it up with independent code; exit status 1 if its goal is overrun."""
-    from simulations.reports.account.ledger import REPLAY_ROOM, account_ledger
+    from simulations.reports.account.ledger import REPLAY_ROOM, account_ledger, by_dp_accounting
     from simulations.reports.account.question import adjacency_of
 
     account = account_ledger(ledger, delta, adjacency_of(adjacency))
+    if dp_accounting:
+        account = by_dp_accounting(account)
     _show(account, export, REPLAY_ROOM, as_json)
     if account.overrun:
         raise typer.Exit(1)

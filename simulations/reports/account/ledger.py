@@ -10,7 +10,14 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dp import Adjacency, Event, FailingGaussian, LocalAccountant, UnsupportedEventError
+from dp import (
+    Adjacency,
+    Event,
+    FailingGaussian,
+    LocalAccountant,
+    UnsupportedEventError,
+    to_dp_event,
+)
 from dp.audit import (
     composed_epsilon,
     composed_moments,
@@ -21,7 +28,14 @@ from dp.audit import (
     replayed_epsilon,
     replayed_gaussian,
 )
-from dp.ledger_reader import ReplayedEntry, flattened, read_ledger, without_members, without_peers
+from dp.ledger_reader import (
+    INTEGER_TAGS,
+    ReplayedEntry,
+    flattened,
+    read_ledger,
+    without_members,
+    without_peers,
+)
 from dp.records import decode_event
 from dp.report import json_number
 from protocol.errors import ConfigurationError
@@ -104,6 +118,10 @@ class LedgerAccount:
     without_members: float | None = None
     # that some of its releases followed from; None if none tells of one
     insecure_seed: int | None = None
+    # the releases that its client is charged for; none are kept where noise comes back, or of
+    # local reports
+    charged: tuple[Release, ...] = ()
+    dp_accounting: float | None = None  # epsilon by that library; None if it was not asked
 
     @property
     def warning(self) -> str | None:
@@ -144,6 +162,11 @@ class LedgerAccount:
             "clients": self.clients,
             **({} if self.goal is None else {"goal": self.goal.written}),
             **gaussian_figures(self.pair),
+            **(
+                {}
+                if self.dp_accounting is None
+                else {"dp_accounting": json_number(self.dp_accounting)}
+            ),
             "adjacency": str(self.adjacency),
             "route": self.route,
         }
@@ -201,6 +224,28 @@ def account_ledger(
     )
 
 
+def by_dp_accounting(account: LedgerAccount) -> LedgerAccount:
+    """The same account with what dp-accounting makes of the client's releases.
+
+    The Gaussians are the running accountant's, not the replay's; composition is the library's.
+    """
+    if math.isinf(account.epsilon):
+        return replace(account, dp_accounting=math.inf)
+    if account.pair is None:
+        raise ConfigurationError(
+            "dp-accounting", "a ledger without a bound by Gaussian DP", "left out"
+        )
+    counted = Counter(map(decode_event, account.charged))
+    if account.goal is not None:
+        delta0 = account.goal.delta0
+    else:  # the replay chose one for each release that may fail
+        failing = sum(release["tag"] in INTEGER_TAGS for release in account.charged)
+        delta0 = account.pair.failure / failing if failing else account.delta / 64.0
+    run = to_dp_event(counted.items(), delta0)
+    run = replace(run, failure=max(run.failure, account.pair.failure))
+    return replace(account, dp_accounting=run.epsilon(account.delta))
+
+
 Found: TypeAlias = tuple[dict[str, Any], Callable[[LedgerGoal], float]]
 """Figures of the client that has spent most, and what it has spent at the delta of a goal."""
 
@@ -240,6 +285,7 @@ def _of_sums(entries: Sequence[ReplayedEntry], goal: LedgerGoal | None, delta: f
         "sybil": _reading(entries, goal, delta, without_peers)[2],
         "pair": _replayed_pair(releases, goal, delta) if math.isfinite(epsilon) else None,
         "route": MOMENTS_ROUTE if by_moments else REPLAY_ROUTE,
+        "charged": tuple(releases),
     }
     return figures, lambda goal: goal.spent(releases, goal.delta)
 

@@ -15,7 +15,7 @@ from simulations.reports.account.mechanism import MechanismAccount
 
 _SAID_ELSEWHERE: Final = frozenset(
     "by_accountant reasons route adjacency delta winner gaussian zcdp insecure_seed protects sybil "
-    "without_members guaranteed guaranteed_at_delta guaranteed_but_for".split()
+    "without_members dp_accounting guaranteed guaranteed_at_delta guaranteed_but_for".split()
 )
 
 _WORDS: Final = {
@@ -90,6 +90,9 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
     elif account.goal is not None:
         spent = "an estimate, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"
+    if account.dp_accounting is not None:
+        words = "its composition of Gaussians, under REPLACE_SPECIAL"
+        yield "dp-accounting", account.dp_accounting, f"{spent}; {words}"
     if account.without_members is not None:
         words = "against a server that knows all members' noise (honest clients' noise only)"
         yield "replay", account.without_members, f"{spent}; {words}"

@@ -494,3 +494,24 @@ def test_exports_that_cannot_be(tmp_path: Path, fails: Refused) -> None:
     account("--coins", "1024", "--export", location)
     assert "exists" in fails("account", "--coins", "1024", "--export", location)
     assert "zero-out, replace-one" in fails("account", "--coins", "4", "--adjacency", "x")
+
+
+def test_dp_accounting_says_the_same_of_a_ledger(path: Path, tmp_path: Path) -> None:
+    for arguments in ((), REPLACED):
+        figures = of_ledger(path, "--dp-accounting", *arguments)
+        assert figures["dp_accounting"] == pytest.approx(figures["epsilon"], rel=1e-4)
+    assert "dp_accounting" not in of_ledger(path)
+    assert "REPLACE_SPECIAL" in printed("audit-ledger", path, "--dp-accounting")
+    free = ledger_of(tmp_path / "free.jsonl", (Composition((FIRST, SECOND)),))
+    figures = of_ledger(free, "--dp-accounting", "--delta", 1e-5)
+    assert figures["dp_accounting"] == pytest.approx(figures["epsilon"], rel=1e-4)
+
+
+def test_what_dp_accounting_cannot_say_of_a_ledger(
+    reports: Path, tmp_path: Path, fails: Refused
+) -> None:
+    words = fails("audit-ledger", str(reports), "--delta", "1e-5", "--dp-accounting")
+    assert "dp-accounting" in words
+    assert "Gaussian DP" in words
+    bare = ledger_of(tmp_path / "bare.jsonl", (NonPrivateRelease(),))
+    assert of_ledger(bare, "--dp-accounting", "--delta", 1e-5)["dp_accounting"] == "inf"
