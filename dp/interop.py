@@ -39,8 +39,8 @@ from dp.events import (
 )
 from dp.report import Counted, with_counts
 
-_TRANSFORM_ERROR: Final = 1e-14
-"""What the Fourier transforms of dp-accounting may be off by, of delta."""
+_TRANSFORM_ERROR: Final = 1e-15
+"""What the Fourier transforms of dp-accounting may be off by, of delta and for each release."""
 
 _ROUNDED: Final = 1.0 - 1e-15
 """What a noise multiplier is lowered by: a square, its root and two quotients were rounded."""
@@ -59,10 +59,12 @@ class ConvertedRun:
     Attributes:
         event: a ``dp_accounting.DpEvent``, for any of that library's accountants.
         failure: probability, over all releases, that ``event`` says nothing.
+        releases: how many there are.
     """
 
     event: Any
     failure: float
+    releases: int
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon of the run at ``delta`` by dp-accounting's privacy loss distributions.
@@ -74,7 +76,7 @@ class ConvertedRun:
         from dp_accounting.pld import PLDAccountant
 
         require_between_0_and_1("delta", delta)
-        left = delta - self.failure - _TRANSFORM_ERROR
+        left = delta - self.failure - _TRANSFORM_ERROR * self.releases
         if not left >= _SMALLEST_DELTA:
             return math.inf
         accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
@@ -101,7 +103,8 @@ def to_dp_event(events: Iterable[Event | Counted], delta0: float) -> ConvertedRu
     parts = [_counted(_converted(event, delta0), count) for event, count in counted]
     failing = sum(count * _failing(event) for event, count in counted)
     failure = math.nextafter(failing * delta0, math.inf) if failing else 0.0
-    return ConvertedRun(dp_event.ComposedDpEvent(parts), failure)
+    releases = sum(count * sum(1 for _ in leaves(event)) for event, count in counted)
+    return ConvertedRun(dp_event.ComposedDpEvent(parts), failure, releases)
 
 
 def _counted(event: Any, count: int) -> Any:
