@@ -163,6 +163,15 @@ def write_private(path: Path, data: bytes) -> None:
     fresh.replace(path)
 
 
+def replace_durably(path: Path, data: bytes) -> None:
+    """Replace a file in one step; it is on disk when this returns. Nobody else may read it."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    write_durably(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), data)
+    fresh.replace(path)
+    sync_folder(path.parent)
+
+
 class StoredStateError(LocalProtocolError):
     """A stored state is damaged, belongs to another session, or was resumed before."""
 

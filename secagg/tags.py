@@ -53,6 +53,9 @@ class Usage(enum.Enum):
     DRAW = b"seed of a draw"
     TICKET = b"ticket of a draw"
     RECORDS = b"records of a run"
+    REGISTRY = b"signed registry"
+    SESSION = b"announced session"
+    ANNOUNCE = b"sign announcement"
 
 
 def encode_parts(*parts: bytes) -> bytes:

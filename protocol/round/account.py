@@ -60,22 +60,24 @@ class IndependentAccount(Account):
 
     Args:
         goal: the most that the client will ever spend; None counts nothing.
+        earlier: rounds of the goal that were spent elsewhere.
     """
 
     NOISE = "noise that stays"
 
-    def __init__(self, goal: PrivacyGoal | None) -> None:
+    def __init__(self, goal: PrivacyGoal | None, earlier: int = 0) -> None:
         self._goal = goal
+        self._earlier = earlier
         self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
 
     @property
     def has_spent(self) -> bool:
         """Whether a round has been charged against a goal."""
-        return self._spent.releases > 0
+        return self._spent.releases + self._earlier > 0
 
     @property
     def epsilon(self) -> float:
-        """As `Account.epsilon` says."""
+        """As `Account.epsilon` says, without what was spent elsewhere."""
         return self._spent.epsilon(self._goal.delta) if self._goal else 0.0
 
     def check(self, setup: RoundEncoding, apart: int = 1) -> float:
@@ -83,7 +85,8 @@ class IndependentAccount(Account):
         goal = self._goal
         if goal is None:
             return 0.0
-        if self._spent.releases >= goal.rounds:
+        # Any `goal.rounds` rounds that each fit so often fit together, in whatever mixture.
+        if self._spent.releases + self._earlier >= goal.rounds:
             raise PolicyError(
                 "epsilon",
                 f"unbounded: all rounds of this client's goal are used up ({goal.rounds})",

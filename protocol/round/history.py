@@ -19,10 +19,11 @@ from typing import Any, Final, NoReturn
 from dp import Event
 from protocol.errors import PolicyError
 from protocol.goal import PrivacyGoal
-from protocol.round.account import Account
+from protocol.round.account import Account, IndependentAccount
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.one_process import OneProcess
 from protocol.round.setup import RoundEncoding
+from secagg import ParameterError
 
 _ONE_KIND: Final = (
     "of the kind that this client has spent its goal on so far: the two are not counted together"
@@ -59,15 +60,22 @@ class ClientHistory:
     Args:
         goal: the most that this client will ever spend, with the split of delta that goes with it;
             None counts nothing.
+        earlier: rounds of the goal that were spent elsewhere, and are not to be spent again.
+
+    Raises:
+        ParameterError: `earlier` without a goal, or negative.
     """
 
-    def __init__(self, goal: PrivacyGoal | None = None) -> None:
+    def __init__(self, goal: PrivacyGoal | None = None, earlier: int = 0) -> None:
+        if earlier < 0 or (earlier and goal is None):
+            raise ParameterError("earlier", earlier, "0, or with a goal a number of its rounds")
         self._answered: set[tuple[bytes, int]] = set()
         self._goal = goal
+        self._earlier = earlier
         # Of the one kind of noise that the client has spent its goal on.
-        self._account: Account | None = None
+        self._account: Account | None = IndependentAccount(goal, earlier) if earlier else None
         # Exact: as many rounds as the goal has, each with its whole share, must fit.
-        self._rings = Fraction(0)
+        self._rings = earlier * Fraction(goal.reserve.aggregation) if goal else Fraction(0)
         self._draws: set[Failure] = set()
         # Rounds may overlap, and each must see what the others have spent.
         self._lock = OneProcess("a client's history")
@@ -84,8 +92,15 @@ class ClientHistory:
         return self._goal
 
     @property
+    def earlier(self) -> int:
+        """Rounds of the goal that were spent elsewhere."""
+        return self._earlier
+
+    @property
     def epsilon(self) -> float:
         """Spent so far, by the client's own count, at the goal's delta; 0 without a goal.
+
+        What was spent elsewhere is not in it.
 
         Raises:
             LedgerError: as for `answer`.

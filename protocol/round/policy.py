@@ -258,6 +258,9 @@ def require_means(
             f"one that counts against the policy's goal, {policy.goal}: a ClientHistory or "
             "StoredHistory made with it, the same for all rounds of this identity",
         )
+    if history is not None and history.earlier and not policy.equal_rounds:
+        valid = "no rounds spent elsewhere, or a policy of equal_rounds: only those can be counted"
+        raise ParameterError("history", f"one with {history.earlier} rounds earlier", valid)
 
 
 def own_noise_multiplier(setup: RoundEncoding) -> float:

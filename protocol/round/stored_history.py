@@ -20,7 +20,7 @@ import hashlib
 import math
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -37,6 +37,7 @@ from secagg.storage import sync_folder, write_durably
 
 _MARK_BYTES = 16
 _CHARGED = ".charged"
+_CHARGES, _ANSWERED = "charges.jsonl", "answered"
 _RING, _DRAW = struct.Struct("<d"), struct.Struct("<d?")
 """A failure in a mark. If only a part of a draw's is written, it is counted as a ring's."""
 
@@ -51,6 +52,9 @@ class StoredHistory(ClientHistory):
         folder: made if it does not exist; one for each identity.
         goal: as for `ClientHistory`. A folder keeps the goal, or the lack of one, that its first
             charge was made under: the part of delta that is set aside must be fixed before it.
+        earlier: as for `ClientHistory`; it is not stored, so every opening is told.
+        before_entry: called when a round is about to be entered that was not before, and all else
+            is in order; what it raises keeps the round out.
 
     Raises:
         ParameterError: the folder has charges under another goal, or under none.
@@ -58,15 +62,22 @@ class StoredHistory(ClientHistory):
             another process has it open.
     """
 
-    def __init__(self, folder: Path, goal: PrivacyGoal | None = None) -> None:
-        super().__init__(goal)
+    def __init__(
+        self,
+        folder: Path,
+        goal: PrivacyGoal | None = None,
+        earlier: int = 0,
+        before_entry: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(goal, earlier)
+        self._before_entry = before_entry
         _make_durably(folder)
         self._folder = folder
         # A line without an end was being written when the host died: it was never acted upon.
-        self._ledger = Ledger.open(folder / "charges.jsonl", recover=True)
+        self._ledger = Ledger.open(folder / _CHARGES, recover=True)
         self._is_open = True
         try:
-            self._marks = _Marks(folder / "answered")
+            self._marks = _Marks(folder / _ANSWERED)
             sync_folder(folder)
             for entry in self._ledger.entries():
                 check_goal(entry.metadata, goal)
@@ -79,6 +90,11 @@ class StoredHistory(ClientHistory):
             self.close()
             raise
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether a folder has a history, a new one if need be; it is not opened."""
+        return (folder / _CHARGES).is_file() and (folder / _ANSWERED).is_dir()
+
     def close(self) -> None:
         """Let another process have the folder. Closing twice is allowed."""
         self._is_open = False
@@ -90,9 +106,17 @@ class StoredHistory(ClientHistory):
     def __exit__(self, *details: object) -> None:
         self.close()
 
+    def has_answered(self, session_id: bytes, round_number: int) -> bool:
+        """Whether a round was entered before, under whatever context."""
+        self._check_open()
+        return self._marks.has(_mark_of(session_id, round_number))
+
     def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
         self._check_open()
-        return self._marks.answer(_mark_of(session_id, round_number), failure)
+        mark = _mark_of(session_id, round_number)
+        if self._before_entry is not None and not self._marks.has(mark):
+            self._before_entry()
+        return self._marks.answer(mark, failure)
 
     def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         self._check_open()
@@ -148,6 +172,10 @@ class _Marks:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+
+    def has(self, mark: str) -> bool:
+        """Whether a round was marked, charged or not."""
+        return any((self._folder / (mark + end)).exists() for end in ("", _CHARGED))
 
     def answer(self, mark: str, failure: Failure) -> bool:
         """Mark a round, and what it may fail with; False if it was marked before."""

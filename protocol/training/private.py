@@ -23,6 +23,7 @@ from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
+from secagg import ParameterError
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
@@ -89,9 +90,11 @@ class PrivateTraining:
         rand: source of public seeds; leave it alone except to run an interrupted round again.
         clock: tells unix seconds; needed if the plan's rounds expire, and only then.
         together: sums between two states that are kept: a round, and a survey behind it.
+        session_id: of a new run, 16 bytes, where somebody has signed for it; else it is drawn.
 
     Raises:
-        ParameterError: the ledger belongs to a run with another goal, or a clock is missing.
+        ParameterError: the ledger belongs to a run with another goal, or a clock is missing; or a
+            run that goes on is given another session.
     """
 
     def __init__(
@@ -105,13 +108,16 @@ class PrivateTraining:
         rand: Rand = os_random,
         clock: UnixClock | None = None,
         together: int = 1,
+        session_id: bytes | None = None,
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
         self._goal = plan.goal
         if state is None:
             first = controller.initial(dimension, plan.prior)
-            state = TrainingState(rand(SESSION_ID_BYTES), 0, 0, first)
+            state = TrainingState(session_id or rand(SESSION_ID_BYTES), 0, 0, first)
+        elif session_id not in (None, state.session_id):
+            raise ParameterError("session_id", session_id, "left out, as the state has one")
         self._sums = ChargedSums(
             plan,
             aggregator,

@@ -259,6 +259,9 @@ USAGES = (
     "seed of a draw",
     "ticket of a draw",
     "records of a run",
+    "signed registry",
+    "announced session",
+    "sign announcement",
 )
 
 
