@@ -37,6 +37,7 @@ ROOMS = {
         "planning",
         "training",
         "statistics",
+        "authority",
         "adapters",
     ),
     "simulations": (

@@ -1,4 +1,4 @@
-"""Files that hold a secret: read only if nobody else can read them."""
+"""Files that hold a secret: read only if nobody else can read them; and keys in files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from protocol.errors import ConfigurationError
+from secagg import Identity
+from secagg.keys import KEY_BYTES
 
 _OTHERS = 0o077
 """What the mode of a file may give to its group or to everybody: nothing."""
@@ -29,4 +31,29 @@ def read_private(path: Path, holds: str) -> bytes:
         raise ConfigurationError(
             str(path), problem, f"a file owned by this user (chown {user} {path})"
         )
+    return raw
+
+
+def read_identity(path: Path, holds: str = "the client's identity key") -> Identity:
+    """A signing key from its file."""
+    text = read_private(path, holds).decode("ascii", "replace").strip()
+    return Identity.from_private_bytes(read_key(path, text))
+
+
+def write_identity(path: Path, identity: Identity) -> None:
+    """Write a private key, once."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(identity.private_bytes().hex() + "\n")
+
+
+def read_key(path: Path, text: str) -> bytes:
+    """The 32 bytes of a key that stands in a file as 64 hex digits."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != KEY_BYTES:
+        # The text may be a private key: it is not shown.
+        raise ConfigurationError(str(path), "not a key", f"{2 * KEY_BYTES} hex digits")
     return raw

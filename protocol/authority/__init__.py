@@ -1,0 +1,1 @@
+"""Who may announce rounds to a site, and who may be in them: signed registries and sessions."""

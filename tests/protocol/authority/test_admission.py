@@ -1,0 +1,417 @@
+"""What a site refuses, and what it remembers of registries and of rounds that it joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.authority.quota import DAY, HOUR, Quota
+from protocol.authority.registry import Registry, read_signed, signed
+from protocol.authority.session import MAX_ENVELOPE_BYTES, Announcer, Envelope, session_of
+from protocol.authority.site import About, Admission, SiteAuthority
+from protocol.errors import ConfigurationError, PolicyError
+from protocol.goal import PrivacyGoal
+from protocol.round.stored_history import StoredHistory
+from secagg import Identity, ParameterError, Reason, RemoteProtocolError
+from secagg.grinding import CLOCK_SKEW_SECONDS
+from secagg.tags import Usage
+from tests.doubles.federation import APP, Federation, replaced
+from tests.doubles.refused import refused
+
+HASH = bytes(range(32, 64))
+GOAL = PrivacyGoal(4.0, 1e-5, 10)
+SPENT = (4.0, 1e-5, 10, None)
+
+
+@dataclass
+class World:
+    """A federation of two sites, the folder of the first, and what it is asked."""
+
+    federation: Federation
+    folder: Path
+    own: bytes
+    other: bytes
+    session: Announcer
+    rules: dict[str, Any]
+
+    @property
+    def site(self) -> SiteAuthority:
+        rules = self.federation.rules(**self.rules)
+        return SiteAuthority(self.folder, rules, lambda: self.federation.now)
+
+    def bring(self) -> None:
+        """The operator's own channel."""
+        (self.folder / "registry.json").write_bytes(self.federation.path.read_bytes())
+
+    @property
+    def about(self) -> About:
+        return About(self.session.session_id, 3, HASH, "client")
+
+    def admit(self, **changes: Any) -> Admission:
+        values = {"own": self.own, "run": "77", "app": APP, "about": self.about, **changes}
+        signed = values.pop("signed", None)
+        signed = self.session.envelope(HASH) if signed is None else signed
+        return self.site.admit(self.site.envelope(signed), **values)
+
+    @property
+    def number(self) -> int:
+        return read_signed((self.folder / "state/registry/newest.json").read_bytes(), None).number
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    federation = Federation(tmp_path / "published.json")
+    keys = [Identity.generate().public for _ in range(2)]
+    federation.enrol("a", keys[0], ["client", "member"])
+    federation.enrol("b", keys[1])
+    (tmp_path / "site").mkdir()
+    made = World(federation, tmp_path / "site", *keys, federation.session(), {})
+    made.bring()
+    return made
+
+
+def opened(world: World, place: int, change: Callable[[Any], Any]) -> bytes:
+    """A genuine envelope with one part exchanged."""
+    parts = list(msgspec.msgpack.decode(world.session.envelope(HASH)))
+    parts[place] = change(parts[place])
+    return msgspec.msgpack.encode(parts)
+
+
+def restated(world: World, **changes: Any) -> dict[str, Any]:
+    """A statement that its announcer signs itself, of other words."""
+    announcer = world.federation.announcer
+    genuine = Envelope.read(world.session.envelope(HASH)).statement
+    said = msgspec.msgpack.encode(msgspec.structs.replace(genuine, **changes))
+    session = replace(world.about, session_id=session_of(said))
+    parts = [said, announcer.sign(Usage.SESSION, said), announcer.sign(Usage.ANNOUNCE, HASH)]
+    file = world.federation.path.read_bytes()
+    return {"signed": msgspec.msgpack.encode([*parts, file, b""]), "about": session}
+
+
+def flipped(data: bytes) -> bytes:
+    return data[:-9] + bytes([data[-9] ^ 1]) + data[-8:]
+
+
+def of_another(world: World) -> dict[str, Any]:
+    stranger = world.federation.session(key=Identity.generate())
+    about = replace(world.about, session_id=stranger.session_id)
+    return {"signed": stranger.envelope(HASH), "about": about}
+
+
+BENT: dict[str, tuple[Callable[[World], dict[str, Any]], object]] = {
+    "unsigned": (lambda _: {"signed": b""}, "announcement"),
+    "of a stranger": (of_another, "announcer"),
+    "no envelope": (lambda _: {"signed": b"\x00"}, Reason.MALFORMED),
+    "four parts": (lambda _: {"signed": msgspec.msgpack.encode([b""] * 4)}, Reason.MALFORMED),
+    "too long": (lambda _: {"signed": bytes(MAX_ENVELOPE_BYTES + 1)}, Reason.OVERSIZED),
+    "no statement": (lambda w: {"signed": opened(w, 0, lambda _: b"\x90")}, Reason.MALFORMED),
+    "another version": (lambda w: restated(w, version=2), Reason.MALFORMED),
+    "a bit of the statement": (lambda w: {"signed": opened(w, 0, flipped)}, Reason.BAD_SIGNATURE),
+    "a bit of its signature": (lambda w: {"signed": opened(w, 1, flipped)}, Reason.BAD_SIGNATURE),
+    "a bit of the round's": (lambda w: {"signed": opened(w, 2, flipped)}, Reason.BAD_SIGNATURE),
+    "a bit of the registry": (lambda w: {"signed": opened(w, 3, flipped)}, "registry"),
+    "another round": (
+        lambda w: {"about": replace(w.about, signed=bytes(32))},
+        Reason.BAD_SIGNATURE,
+    ),
+    "another session": (lambda w: {"about": replace(w.about, session_id=bytes(16))}, "session_id"),
+    "another run": (lambda _: {"run": "78"}, "run"),
+    "another app": (lambda _: {"app": bytes(32)}, "app"),
+    "another registry": (lambda w: restated(w, registry=bytes(32)), "registry"),
+    "an unknown registrar": (
+        lambda w: {
+            "signed": opened(w, 3, lambda _: signed(w.federation.registry, Identity.generate()))
+        },
+        "registry",
+    ),
+    "a site that is not in it": (lambda _: {"own": bytes(32)}, "registry"),
+    "a site without that role": (
+        lambda w: {"own": w.other, "about": replace(w.about, role="member")},
+        "registry",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BENT)
+def test_whatever_is_not_genuine_is_refused(world: World, how: str) -> None:
+    bend, expected = BENT[how]
+    world.admit()
+    changes = bend(world)
+    if isinstance(expected, Reason):
+        with pytest.raises(RemoteProtocolError) as caught:
+            world.admit(**changes)
+        assert caught.value.reason is expected
+    else:
+        with refused(PolicyError, str(expected)):
+            world.admit(**changes)
+
+
+def test_what_is_genuine_is_admitted(world: World) -> None:
+    admission = world.admit()
+    assert admission.clients == {world.own, world.other} and admission.members == {world.own}
+    assert world.admit(app=None).clients == admission.clients
+    # Two sessions of one announcer differ; a session's own statement is what names it.
+    assert world.federation.session().session_id != world.session.session_id
+    assert world.admit(**restated(world)).about.session_id == world.session.session_id
+    with pytest.raises(ParameterError, match="app"):
+        world.federation.session(app=b"")
+
+
+def test_a_site_without_a_registry_of_its_own_joins_nothing(world: World) -> None:
+    """The first that it knows is not the one that a server brings."""
+    (world.folder / "registry.json").unlink()
+    with pytest.raises(ConfigurationError, match="No such file"):
+        world.admit()
+    assert not (world.folder / "state" / "registry").exists()
+
+
+def test_a_newer_registry_is_adopted_from_either_channel(world: World) -> None:
+    world.admit()
+    number = world.number
+    world.federation.publish()
+    world.session = world.federation.session()
+    world.admit()
+    assert world.number == number + 1
+    world.federation.publish()
+    world.bring()
+    # The session's is older now, and is still good for it.
+    world.admit()
+    assert world.number == number + 2
+
+
+def test_a_revocation_counts_at_once_whatever_the_session_announced(world: World) -> None:
+    genuine = world.session.envelope(HASH)
+    world.federation.revoke("b")
+    # Withheld by whoever carries it; brought by the server; known from the operator's channel.
+    assert world.admit(signed=genuine).clients == {world.own, world.other}
+    assert world.admit().clients == {world.own}
+    assert world.admit(signed=genuine).clients == {world.own}
+    # A new key of the same site is in no session that began before.
+    world.federation.enrol("b", Identity.generate().public, spent=(0, None))
+    assert world.admit().clients == {world.own}
+    world.federation.revoke("a")
+    with refused(PolicyError, "registry"):
+        world.admit()
+
+
+def test_a_run_goes_on_beyond_the_age_of_its_first_registry(world: World) -> None:
+    for _ in range(3):
+        world.federation.now += 5 * DAY
+        world.federation.publish()
+        world.admit()
+    assert world.number == world.federation.registry.number
+
+
+def test_what_takes_something_back_is_not_adopted(world: World) -> None:
+    world.federation.enrol("a", world.own, spent=(3, SPENT))
+    world.bring()
+    world.admit()
+    kept = world.federation.registry
+    entries = [msgspec.structs.replace(each, spent=0, goal=None) for each in kept.entries]
+    later = replaced(kept, number=kept.number + 2, entries=tuple(entries))
+    world.federation.registry = later
+    world.federation.write()
+    world.session = world.federation.session()
+    with pytest.raises(ConfigurationError, match="spent 0 rounds"):
+        world.admit()
+    assert world.number == kept.number
+    assert world.site.earlier(world.own, GOAL) == 3
+
+
+def test_another_federation_of_the_same_registrar_is_not_ours(world: World) -> None:
+    """An old number: nothing to adopt, and nothing to be admitted by."""
+    registry = world.federation.registry
+    world.federation.registry = replaced(
+        registry, federation="cd" * 16, number=1, previous="", issued=registry.issued
+    )
+    world.federation.write()
+    world.session = world.federation.session()
+    with refused(PolicyError, "registry"):
+        world.admit()
+
+
+def fork_of_one_number(registry: Registry) -> Registry:
+    return replaced(registry, expires=registry.expires + 1)
+
+
+def fork_that_follows(registry: Registry) -> Registry:
+    return replaced(registry, number=registry.number + 1, previous="ab" * 32)
+
+
+def fork_that_came_before(registry: Registry) -> Registry:
+    return replaced(registry, number=registry.number - 1)
+
+
+@pytest.mark.parametrize("fork", [fork_of_one_number, fork_that_follows, fork_that_came_before])
+def test_two_registries_that_contradict_each_other_freeze_the_site(
+    world: World, fork: Callable[[Registry], Registry]
+) -> None:
+    world.admit()
+    number, genuine, kept = world.number, world.session, world.federation.registry
+    world.federation.registry = fork(world.federation.registry)
+    world.federation.write()
+    world.session = world.federation.session()
+    with pytest.raises(ConfigurationError, match="frozen"):
+        world.admit()
+    forks = sorted((world.folder / "state" / "registry").glob("fork-*"))
+    assert len({read_signed(each.read_bytes(), None).digest() for each in forks}) == 2
+    world.session = genuine
+    world.federation.registry = kept
+    world.federation.write()
+    for step in (world.admit, world.site.newest, lambda: world.site.earlier(world.own, GOAL)):
+        with pytest.raises(ConfigurationError, match="frozen"):
+            step()
+    # The other file is still about: removing the evidence is not enough, numbers above both are.
+    other = forks[0].read_bytes(), forks[1].read_bytes()
+    for each in (*forks, world.folder / "state" / "registry" / "newest.json"):
+        each.unlink()
+    for _ in range(3):
+        world.federation.publish()
+    world.bring()
+    for each in other:
+        assert world.site.newest().number == world.site._adopt(each).number == number + 3
+
+
+LATE, EXPIRED = 7 * DAY, 30 * DAY
+TIMES: dict[str, tuple[float, dict[str, Any], str]] = {
+    "at the last moment": (LATE, {}, ""),
+    "too old": (LATE + 1, {}, "registry_age"),
+    "our clock is a little behind": (-CLOCK_SKEW_SECONDS + 1, {}, ""),
+    "from the future": (-CLOCK_SKEW_SECONDS - 1, {}, "by now"),
+    "before it expires": (EXPIRED - 1, {"largest_registry_age_seconds": EXPIRED}, ""),
+    "expired": (EXPIRED, {"largest_registry_age_seconds": 2 * EXPIRED}, "registry"),
+    "no time at all": (float("nan"), {}, "by now"),
+}
+
+
+@pytest.mark.parametrize("when", TIMES)
+def test_a_registry_has_its_time(world: World, when: str) -> None:
+    later, world.rules, expected = TIMES[when]
+    world.federation.now = world.federation.registry.issued + later
+    if expected == "by now":
+        with pytest.raises(ConfigurationError, match=expected):
+            world.admit()
+    elif expected:
+        with refused(PolicyError, expected):
+            world.admit()
+    else:
+        world.admit()
+
+
+def test_a_wrong_date_is_neither_remembered_nor_a_reason_to_freeze(world: World) -> None:
+    """It would keep out every later file, and the SuperLink a copy of it."""
+    world.admit()
+    kept, genuine, now = world.federation.registry, world.session, world.federation.now
+    for number in (kept.number, kept.number + 1):
+        ahead = {"issued": int(now) + 10**7, "expires": int(now) + 10**8, "number": number}
+        world.federation.registry = replaced(kept, **ahead)
+        world.federation.write()
+        world.session = world.federation.session()
+        with pytest.raises(ConfigurationError, match="by now"):
+            world.admit()
+    world.session = genuine
+    world.federation.registry = kept
+    world.federation.publish()
+    world.bring()
+    world.admit()
+    assert world.number == kept.number + 1
+
+
+def test_a_clock_that_was_put_back_finds_no_valid_registry(world: World) -> None:
+    world.admit()
+    world.federation.publish()
+    world.bring()
+    world.admit()
+    world.federation.now -= CLOCK_SKEW_SECONDS + 9
+    with pytest.raises(ConfigurationError, match="by now"):
+        world.admit()
+
+
+def test_the_session_s_own_registry_may_not_have_expired(world: World) -> None:
+    world.rules = {"largest_registry_age_seconds": 99 * DAY}
+    world.federation.now += 29 * DAY
+    world.federation.publish()
+    world.bring()
+    world.admit()
+    world.federation.now += 2 * DAY
+    with refused(PolicyError, "registry"):
+        world.admit()
+
+
+START = 1_000_000.0
+JOINS: dict[str, tuple[list[float], float, str]] = {
+    "none": ([], 0, ""),
+    "all of an hour": ([0, 1, 2], 3, "joins_per_hour"),
+    "an hour ago": ([0, 1, 2], HOUR, ""),
+    "not yet an hour ago": ([0, 1, 2], HOUR - 1, "joins_per_hour"),
+    "all of a day": ([0, 1, 2, HOUR, HOUR + 1], 3 * HOUR, "rounds_per_day"),
+    "a day ago": ([0, 1, 2, HOUR, HOUR + 1], DAY, ""),
+    "a clock put back by a day": ([0, 1, 2], -DAY, "joins_per_hour"),
+    "a clock put forward": ([0, 1, 2], 2 * DAY, ""),
+}
+
+
+@pytest.mark.parametrize("case", JOINS)
+def test_an_announcer_has_so_many_rounds(tmp_path: Path, case: str) -> None:
+    times, now, expected = JOINS[case]
+    quota = Quota(tmp_path / "joins" / "a", 3, 5)
+    for each in times:
+        quota.take(START + each)
+    before = quota.path.read_bytes() if times else b""
+    if expected:
+        with refused(PolicyError, expected):
+            quota.take(START + now)
+        assert quota.path.read_bytes() == before
+    else:
+        quota.take(START + now)
+    Quota(tmp_path / "joins" / "b", 3, 5).take(START + now)
+
+
+def test_a_damaged_count_is_no_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(7))
+    with pytest.raises(ConfigurationError, match="7 bytes"):
+        Quota(tmp_path / "a", 3, 5).take(START)
+
+
+def test_a_round_takes_one_place_when_it_is_entered_and_no_other_does(
+    world: World, tmp_path: Path
+) -> None:
+    """Whatever is refused before takes none: else one signature would be worth many places."""
+    world.rules = {"joins_per_hour": 2}
+    admission = world.admit()
+    with StoredHistory(tmp_path / "history", before_entry=admission.take_place) as history:
+        for number in (3, 4):
+            fresh = replace(admission, about=replace(world.about, round_number=number))
+            for _ in range(3):
+                fresh.require_new(history)
+            history.enter(world.session.session_id, number)
+            for _ in range(3):
+                with refused(PolicyError, "round_number"):
+                    history.enter(world.session.session_id, number)
+                fresh.require_new(history, repeats=True)
+                with refused(PolicyError, "round_number"):
+                    fresh.require_new(history)
+        with refused(PolicyError, "joins_per_hour"):
+            history.enter(world.session.session_id, 5)
+        assert not history.has_answered(world.session.session_id, 5)
+
+
+def test_what_a_site_has_spent_is_of_its_policy_s_goal(world: World) -> None:
+    assert world.site.earlier(world.own, GOAL) == 0
+    world.federation.enrol("a", world.own, spent=(3, SPENT))
+    world.federation.revoke("a")
+    new = Identity.generate().public
+    # The new entry says nothing of it; the site's old one still does.
+    world.federation.enrol("a", new, spent=(0, None))
+    world.bring()
+    assert world.site.earlier(new, GOAL) == world.site.earlier(world.own, GOAL) == 3
+    for goal in (replace(GOAL, epsilon=5.0), replace(GOAL, rounds=11), None):
+        with pytest.raises(ConfigurationError, match="spent 3 rounds of another"):
+            world.site.earlier(new, goal)
+    with pytest.raises(ConfigurationError, match="with this client's key"):
+        world.site.earlier(bytes(32), GOAL)
