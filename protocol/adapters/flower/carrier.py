@@ -15,6 +15,7 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.flower.record import (
+    ANNOUNCED,
     KEY,
     SURVEYED,
     TRAINING,
@@ -243,13 +244,16 @@ class Carrier:
         patience: Patience,
         whole: Wait,
         members: Sequence[int | None],
+        signed: bytes = b"",
     ) -> None:
         """Turn to the next round.
 
         Args:
             nodes: by index in the cohort; None for a client that is away.
             members: likewise, by index in the committee.
+            signed: what an announcer signed of it; empty if nobody does.
         """
+        self._signed = signed
         self._job, self._nodes, self._members = job, nodes, members
         self._patience, self._whole = patience, whole
         self._stage: str = str(Step.ADVERTISE.value)
@@ -287,7 +291,8 @@ class Carrier:
 
         def message(index: int) -> Message:
             node, payload = silent[index]
-            return self._job.message(node, Request(step, payload, digest), seconds)
+            signed = self._signed if step in ANNOUNCED else b""
+            return self._job.message(node, Request(step, payload, digest, b"", signed), seconds)
 
         def messages() -> Iterator[tuple[int, Message]]:
             # One at a time: those of a one-shot round are made when they are due, and kept until

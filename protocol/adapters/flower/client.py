@@ -37,6 +37,7 @@ from flwr.app import (
 from numpy.typing import NDArray
 
 from protocol.adapters.evaluation import bound_digest
+from protocol.adapters.flower.admission import admitted
 from protocol.adapters.flower.answering import allowed, answered
 from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
@@ -112,8 +113,18 @@ def train_unprotected() -> None:
     _Process.trains_only = True
 
 
-def guarded(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
-    """What `secure_mod` does, of a client whose folder `find` knows."""
+def guarded(
+    find: FindHome,
+    message: Message,
+    context: Context,
+    call_next: CallNext,
+    app: bytes | None = None,
+) -> Message:
+    """What `secure_mod` does, of a client whose folder `find` knows.
+
+    Args:
+        app: SHA-256 of the app's file, 32 bytes; None where nobody can know it.
+    """
     if _Process.trains_only:
         return call_next(message, context)
     with suppress(ConfigurationError):  # what is wrong is told to whom it concerns, below
@@ -131,7 +142,7 @@ def guarded(find: FindHome, message: Message, context: Context, call_next: CallN
         reason = _refusal(find, error, context)[1:].decode()
         return Message(Error(REFUSED, reason), reply_to=message)
     try:
-        data = _answer(find(context), request, message, context, call_next)
+        data = _answer(find(context), request, message, context, call_next, app)
     except Exception as error:
         _tell(error)
         data = _refusal(find, error, context)
@@ -166,25 +177,42 @@ def _other(find: FindHome, message: Message, context: Context, call_next: CallNe
 
 
 def _answer(
-    home: ClientHome, request: Request, message: Message, context: Context, call_next: CallNext
+    home: ClientHome,
+    request: Request,
+    message: Message,
+    context: Context,
+    call_next: CallNext,
+    app: bytes | None,
 ) -> bytes:
+    survey = _survey(home, request, message, context)
+    # Before anything of the folder is used up, or erased.
+    home = admitted(home, request, context.run_id, app, survey)
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
     if request.step in MEMBER_STEPS:
         party, begins = _one_shot(home, context, home.policy), request.step is Step.CHECK
         with home.member_history() as signed:
+            if home.admission is not None:
+                home.admission.require_new(signed)
             return party.as_member(request.payload, signed, begins=begins)
-    survey, policy = _survey(home, request, message, context), home.policy
+    policy = home.policy
     if survey is not None:
         policy = survey.policy(policy)
     if request.step is Step.UPLOAD:
         # The round is joined with this very digest, so the app sees what was announced.
         update = partial(_made, message, context, call_next, survey)
         digest, history = _found(message, context, survey), partial(home.history, policy)
-        return _one_shot(home, context, policy).upload(request.payload, digest, update, history)
+        party = _one_shot(home, context, policy)
+        if home.admission is not None:
+            repeats = party.uploads.again(request.payload, party.party.clock) is not None
+            with history() as opened:
+                home.admission.require_new(opened, repeats=repeats)
+        return party.upload(request.payload, digest, update, history)
     update = partial(_update, message, context, call_next, survey)
     begins, digest = request.step is Step.ADVERTISE, bound_digest(request.digest, survey)
     with home.history(policy) as opened:
+        if home.admission is not None:
+            home.admission.require_new(opened)
         return _party(home, context, policy).stage(
             request.payload, digest, update, opened, begins=begins
         )

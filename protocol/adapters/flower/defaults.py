@@ -17,6 +17,7 @@ from protocol.adapters.flower.errors import TooFewNodesError
 from protocol.adapters.flower.places import known_clients
 from protocol.adapters.flower.remedy import DEPLOYMENT, EXAMPLE, SIMULATION_KEY
 from protocol.adapters.flower.settings import (
+    ANNOUNCER_KEY,
     CLIENTS_KEY,
     LEDGER_KEY,
     REGISTRY_KEY,
@@ -107,7 +108,8 @@ def filled(
         each = 2 if evaluates and values.get(EVALUATION_KEY) else 1
         _put(values, ("rounds",), run_config[ROUNDS_KEY] * each, weak=True)
     if asked.simulated:
-        values.pop(REGISTRY_KEY, None)  # of the deployment of the same app
+        for key in (REGISTRY_KEY, ANNOUNCER_KEY):
+            values.pop(key, None)  # of the deployment of the same app
         _put(values, (SIMULATION_KEY,), SIMULATION_FOLDER, weak=True)
         clients = _nodes(grid, Wait(asked.clock, CONNECT_SECONDS), asked.clock)
     else:

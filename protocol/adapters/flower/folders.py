@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,18 +12,21 @@ from typing import Any
 from protocol.adapters.flower.home import (
     COMMITTEE,
     IDENTITY,
+    OWNER,
     POLICY,
     REGISTRY,
+    STATE,
     ClientRules,
     client_folder,
-    read_identity,
     read_registry,
 )
+from protocol.adapters.private_files import read_identity, write_identity
 from protocol.planning.configuration import Section, named_members
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.stored_history import StoredHistory
 from secagg import Identity
 
-_TABLES = ("pairwise", "committee")
+_TABLES = ("pairwise", "committee", "authority")
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool | list[str]) -> ClientRules:
@@ -66,13 +68,6 @@ def write_client(
         write_registry(home / COMMITTEE, committee)
 
 
-def write_identity(path: Path, identity: Identity) -> None:
-    """Write a private key, once."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(identity.private_bytes().hex() + "\n")
-
-
 def write_registry(path: Path, registry: Collection[bytes]) -> None:
     """Write identity keys, one to a line."""
     path.write_text("".join(f"{key.hex()}\n" for key in sorted(registry)))
@@ -103,6 +98,11 @@ def new_client(home: Path) -> Identity:
         return read_identity(home / IDENTITY)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     identity = Identity.generate()
+    for each in (home / STATE, home / STATE / "member"):
+        StoredHistory(each).close()
+    # First: an owner without its key spends nothing, and a key without an owner never could.
+    with (home / STATE / OWNER).open("a") as owners:
+        owners.write(f"{identity.public.hex()}\n")
     write_identity(home / IDENTITY, identity)
     return identity
 

@@ -43,13 +43,14 @@ from protocol.adapters.flower.errors import (
     by_reason,
 )
 from protocol.adapters.flower.log import warn
-from protocol.adapters.flower.places import places_of
+from protocol.adapters.flower.places import announcer_of, places_of
 from protocol.adapters.flower.record import KEY, category
 from protocol.adapters.flower.rounds import RoundReport, SecureRounds
 from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, FlowerSettings, read_settings
 from protocol.adapters.flower.strategies import check_strategy, weight_key
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.stage_times import CONNECT_SECONDS
+from protocol.authority.session import Announcer
 from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
 from protocol.statistics.private import PlannedSurvey
@@ -88,6 +89,7 @@ class SecureGrid(Grid):
         executor: optional, for unmasking.
         committee: identity keys of a named committee, in one-shot rounds that have one.
         evaluation: the survey that EVALUATE messages ask, as planned for this plan.
+        announcer: signs every round, for clients whose policies say by whom.
 
     Raises:
         StrategyError: the strategy needs more than a mean, or asks clients to evaluate and that is
@@ -113,6 +115,7 @@ class SecureGrid(Grid):
         executor: Executor | None = None,
         committee: Collection[bytes] = (),
         evaluation: PlannedSurvey | None = None,
+        announcer: Announcer | None = None,
     ) -> None:
         if strategy is not None:
             check_strategy(strategy, allow_evaluation_in_the_clear, evaluation is not None)
@@ -127,7 +130,17 @@ class SecureGrid(Grid):
         post, run_id = Post(grid, clock), grid.run.run_id
         self._connecting = Connecting(grid, plan, connect_seconds, clock)
         self._rounds = SecureRounds(
-            post, clock, plan, controller, ledger, registry, run_id, patience, executor, committee
+            post,
+            clock,
+            plan,
+            controller,
+            ledger,
+            registry,
+            run_id,
+            patience,
+            executor,
+            committee,
+            announcer,
         )
         self._allowed = {
             EVALUATION: allow_evaluation_in_the_clear,
@@ -185,6 +198,7 @@ class SecureGrid(Grid):
         """
         evaluation = settings.planned_survey(plan)
         places = places_of(settings, plan, context.run_id)
+        announcer = announcer_of(settings, grid.run, clock or Clock())
         try:
             ledger = Ledger.open(places.ledger)
         except LedgerError as error:
@@ -207,6 +221,7 @@ class SecureGrid(Grid):
             executor=executor,
             committee=places.committee,
             evaluation=evaluation,
+            announcer=announcer,
         )
         # Whoever hands the grid to a strategy and keeps none has nothing left to close.
         weakref.finalize(secure, ledger.close)

@@ -4,7 +4,9 @@
     registry.txt    a line of 64 hex digits for each client that may be in a cohort
     policy.toml     what this client insists on: see `ClientRules`
     committee.txt   like registry.txt, the members of a named committee, if one-shot rounds have one
-    state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload
+    registry.json   in place of both where the policy has a table [authority]
+    state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload,
+                    and in owner.txt whose they are
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -31,8 +33,11 @@ from dp.mechanisms import MechanismName
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
-from protocol.adapters.private_files import read_private
-from protocol.checks import POSITIVE
+from protocol.adapters.private_files import read_identity, read_key
+from protocol.authority.registry import Role, read_file, read_signed
+from protocol.authority.session import Envelope
+from protocol.authority.site import About, Admission, AuthorityRules, SiteAuthority
+from protocol.checks import POSITIVE, of_kind
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
@@ -48,7 +53,6 @@ from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from secagg import Identity
-from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import CommitteeKind
 from secagg.pairwise.graph_parameters import SECURITY_BITS
 from secagg.storage import TokenFolder
@@ -59,7 +63,7 @@ SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
 """Set to 1 in a node's environment, it lets runs name the node's folder."""
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
 COMMITTEE = "committee.txt"
-_HEX_DIGITS = 2 * KEY_BYTES
+OWNER = "owner.txt"
 SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
 FlowerCommittee = Literal["everyone", "named"]
@@ -165,6 +169,11 @@ class ClientRules(Section):
     committee: CommitteeRules | None = Field(
         default=None, description="about one-shot or validated rounds; refused if left out"
     )
+    authority: AuthorityRules | None = Field(
+        default=None,
+        description="who announces rounds and signs registry.json; with it registry.txt and "
+        "committee.txt are not read. Anybody announces if left out",
+    )
     name_refused_clauses: bool = Field(
         default=False, description="the server hears which of these a round did not meet"
     )
@@ -227,10 +236,33 @@ class ClientHome:
     Attributes:
         folder: of this client.
         other_rules: in place of those in the policy file.
+        admission: of a request that somebody signed, which the policy has an [authority] for.
     """
 
     folder: Path
     other_rules: ClientRules | None = None
+    admission: Admission | None = None
+
+    def admitting(
+        self, envelope: Envelope, run: str, app: bytes | None, about: About
+    ) -> ClientHome:
+        """This folder, for the one round that a signed request is about.
+
+        Raises:
+            PolicyError, RemoteProtocolError, ConfigurationError: as `SiteAuthority.admit` does.
+        """
+        authority = self.authority
+        if authority is None:
+            return self
+        with _files(self.folder / STATE):
+            admission = authority.admit(envelope, self.identity.public, run, app, about)
+        return ClientHome(self.folder, self.other_rules, admission)
+
+    @property
+    def authority(self) -> SiteAuthority | None:
+        """Who may announce rounds; None for anybody."""
+        rules = self.rules.authority
+        return SiteAuthority(self.folder, rules, Clock().unix) if rules else None
 
     @cached_property
     def identity(self) -> Identity:
@@ -240,6 +272,8 @@ class ClientHome:
     @cached_property
     def registry(self) -> frozenset[bytes]:
         """Public keys of all clients that are known."""
+        if self.rules.authority is not None:
+            return self.admission.clients if self.admission else self._newest("client")
         return read_registry(self.folder / REGISTRY)
 
     @cached_property
@@ -252,7 +286,14 @@ class ClientHome:
         """Public keys of a named committee's members; none if that is not who opens sums."""
         if self.rules.committee is None or self.rules.committee.kind != "named":
             return frozenset()
+        if self.rules.authority is not None:
+            return self.admission.members if self.admission else self._newest("member")
         return read_registry(self.folder / COMMITTEE)
+
+    def _newest(self, role: Role) -> frozenset[bytes]:
+        authority = of_kind("authority", self.authority, SiteAuthority)
+        with _files(self.folder / STATE):
+            return authority.newest().active(role, authority.clock())
 
     @cached_property
     def policy(self) -> ClientPolicy:
@@ -263,6 +304,7 @@ class ClientHome:
     def member_history(self) -> Iterator[StoredHistory]:
         """What we signed before as a member of committees; locked for this process meanwhile."""
         folder = self.folder / STATE / "member"
+        self._require_own(folder)
         with _files(folder), StoredHistory(folder) as opened:
             yield opened
 
@@ -296,8 +338,30 @@ class ClientHome:
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:
         """What we did before; locked for this process meanwhile."""
-        with _files(self.folder / STATE), StoredHistory(self.folder / STATE, policy.goal) as opened:
+        folder, earlier, authority = self.folder / STATE, 0, self._require_own(self.folder / STATE)
+        if authority is not None:
+            with _files(folder):
+                earlier = authority.earlier(self.identity.public, policy.goal)
+        place = self.admission.take_place if self.admission else None
+        with _files(folder), StoredHistory(folder, policy.goal, earlier, place) as opened:
             yield opened
+
+    def _require_own(self, history: Path) -> SiteAuthority | None:
+        """See, where somebody signs, that a history is there, and is that of our identity.
+
+        Owner and histories are made where the identity is made, and nowhere else: a key that is put
+        beside an empty folder, or a folder that is put below another key, would count nothing.
+        """
+        if self.authority is None:
+            return None
+        path, own = self.folder / STATE / OWNER, self.identity.public
+        if own not in read_registry(path):
+            valid = f"{own.hex()} in it, if this folder has all that this client ever spent"
+            raise ConfigurationError(str(path), "without this client's key", valid)
+        if not StoredHistory.is_in(history):
+            valid = "charges.jsonl and answered/, as they were made with the identity"
+            raise ConfigurationError(str(history), "a part of the history is lost", valid)
+        return self.authority
 
     def round_keys(self) -> TokenFolder:
         """The keys of rounds that are stored between two messages."""
@@ -374,28 +438,20 @@ def _absolute(key: str, path: object) -> Path:
     return Path(path).expanduser()
 
 
-def read_identity(path: Path) -> Identity:
-    """A signing key from its file."""
-    text = read_private(path, "the client's identity key").decode("ascii", "replace").strip()
-    return Identity.from_private_bytes(_key(path, text))
-
-
 def read_registry(path: Path) -> frozenset[bytes]:
     """Identity keys from their file; lines that begin with # are remarks."""
     with _files(path):
         lines = [line.strip() for line in path.read_text("ascii", "replace").splitlines()]
-    return frozenset(_key(path, line) for line in lines if line and not line.startswith("#"))
+    return frozenset(read_key(path, line) for line in lines if line and not line.startswith("#"))
 
 
-def _key(path: Path, text: str) -> bytes:
-    try:
-        raw = bytes.fromhex(text)
-    except ValueError:
-        raw = b""
-    if len(raw) != KEY_BYTES:
-        # The text may be a private key: it is not shown.
-        raise ConfigurationError(str(path), "not a key", f"{_HEX_DIGITS} hex digits")
-    return raw
+def read_known(path: Path, role: Role = "client") -> frozenset[bytes]:
+    """Identity keys from a file of either kind, for a server: it trusts whoever signed the one."""
+    with _files(path), path.open("rb") as file:
+        first = file.read(1)
+    if first != b"{":
+        return read_registry(path)
+    return read_signed(read_file(path), None).active(role, Clock().unix())
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from protocol.adapters.flower.record import (
     Request,
     Step,
 )
+from protocol.authority.session import Announcer
 from protocol.exchange.remote import OTHER, open_answer
 from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Refusal
@@ -35,11 +36,17 @@ class NodeBook:
 
     Args:
         committee: those of a named committee's members; none if everyone is on it.
+        announcer: signs what members are asked; None where nobody does.
     """
 
     def __init__(
-        self, run_id: int, registry: Collection[bytes], committee: Collection[bytes] = ()
+        self,
+        run_id: int,
+        registry: Collection[bytes],
+        committee: Collection[bytes] = (),
+        announcer: Announcer | None = None,
     ) -> None:
+        self._announcer = announcer
         self._run_id = run_id
         self._known = frozenset(registry) | frozenset(committee)
         self._members = frozenset(committee or registry)
@@ -89,7 +96,8 @@ class NodeBook:
 
         def messages() -> Iterator[tuple[int, Message]]:
             for node, payload in payloads.items():
-                content = RecordDict({KEY: Request(Step.HELLO, payload).record()})
+                request = Request(Step.HELLO, payload, signed=self._signed(rounds[node]))
+                content = RecordDict({KEY: request.record()})
                 yield node, Message(content, node, message_type, ttl=ttl)
 
         for node, reply in post.exchange(messages(), seconds):
@@ -102,6 +110,10 @@ class NodeBook:
 
     def _request(self, round_number: int) -> bytes:
         return self.sealing.request(round_number) if self.sealing else b""
+
+    def _signed(self, round_number: int) -> bytes:
+        asked = self._request(round_number)
+        return self._announcer.envelope(asked) if self._announcer and asked else b""
 
     def _enter(self, node: int, challenge: bytes, claim: bytes, round_number: int) -> str:
         """Believe a claim, or say why not."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import (
@@ -11,15 +13,20 @@ from protocol.adapters.flower.folders import (
     new_network,
     rules_of,
 )
-from protocol.adapters.flower.home import REGISTRY, read_registry, simulated_network
+from protocol.adapters.flower.home import REGISTRY, read_known, simulated_network
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import (
+    ANNOUNCER_KEY,
     COMMITTEE_KEY,
     LEDGER_KEY,
     PREFIX,
     REGISTRY_KEY,
     FlowerSettings,
 )
+from protocol.adapters.flower.waiting import Clock
+from protocol.adapters.private_files import read_identity
+from protocol.authority.registry import read_file
+from protocol.authority.session import Announcer
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
@@ -46,7 +53,7 @@ def _deployed(settings: FlowerSettings, plan: TrainingPlan) -> Places:
     if not ledger.parent.is_dir():
         problems.append(_problem(LEDGER_KEY, f"no folder {ledger.parent}", "a file in a folder"))
     try:
-        registry = read_registry(path)
+        registry = read_known(path)
     except ConfigurationError as error:
         problems.append(_unreadable(path, error))
     else:
@@ -71,7 +78,7 @@ def _committee(settings: FlowerSettings, plan: TrainingPlan) -> frozenset[bytes]
         raise _problem(COMMITTEE_KEY, "missing", valid)
     path = settings.path(COMMITTEE_KEY)
     try:
-        found = read_registry(path)
+        found = read_known(path, "member")
     except ConfigurationError as error:
         raise _problem(COMMITTEE_KEY, f"{path}: {error.problem}", error.valid) from None
     if len(found) != named_members(plan):
@@ -84,9 +91,29 @@ def known_clients(registry: object) -> int:
     if not isinstance(registry, str) or not Path(registry).expanduser().is_absolute():
         return 0  # the settings' own checks say so
     try:
-        return len(read_registry(Path(registry).expanduser()))
+        return len(read_known(Path(registry).expanduser()))
     except ConfigurationError as error:
         raise SettingsError([_unreadable(Path(registry), error)]) from None
+
+
+def announcer_of(settings: FlowerSettings, run: Any, clock: Clock) -> Announcer | None:
+    """Who signs the rounds of a run, with the settings' key; None if they name none.
+
+    Args:
+        run: Flower's own record of the run.
+    """
+    if settings.announcer is None:
+        return None
+    try:
+        key = read_identity(settings.path(ANNOUNCER_KEY), "the announcer's key")
+        read = partial(read_file, settings.path(REGISTRY_KEY))
+        app = bytes.fromhex(run.fab_hash)
+        return Announcer(key, read, str(run.run_id), app, clock.unix)
+    except ConfigurationError as error:
+        raise SettingsError([_problem(ANNOUNCER_KEY, str(error), error.valid)]) from None
+    except ValueError:
+        problem = f"Flower says that the app's file is {run.fab_hash!r}"
+        raise SettingsError([_problem(ANNOUNCER_KEY, problem, "a SHA-256, 64 digits")]) from None
 
 
 def _unreadable(path: Path, error: ConfigurationError) -> ConfigurationError:

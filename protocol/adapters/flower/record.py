@@ -75,6 +75,9 @@ TRAINING = frozenset({Step.INPUT, Step.UPLOAD})
 SURVEYED = TRAINING | {Step.ADVERTISE}
 """The steps that a survey travels with."""
 
+ANNOUNCED = frozenset({Step.ADVERTISE, Step.UPLOAD, Step.CHECK})
+"""The first step of a round, of whoever is asked."""
+
 _MEMBER_STEPS = {
     MemberStage.CHECK: Step.CHECK,
     MemberStage.CONFIRM: Step.SIGN,
@@ -92,12 +95,15 @@ class Request:
             protocol's message.
         digest: with the announcement only: hash of what training will see two stages later.
         survey: with the announcement and with the model, what an evaluation asks; else empty.
+        signed: what an announcer signed, at the first step of a round and when a sealing key is
+            asked for; empty where nobody signs.
     """
 
     step: Step
     payload: bytes
     digest: bytes = b""
     survey: bytes = b""
+    signed: bytes = b""
 
     def record(self) -> ConfigRecord:
         """The request as a record that Flower carries."""
@@ -108,6 +114,7 @@ class Request:
                 "payload": self.payload,
                 "digest": self.digest,
                 **({"survey": self.survey} if self.survey else {}),
+                **({"signed": self.signed} if self.signed else {}),
             }
         )
 
@@ -125,9 +132,10 @@ def read_request(content: RecordDict) -> Request | None:
     try:
         if not isinstance(record, ConfigRecord) or record["version"] != VERSION:
             raise ValueError("another version")
-        parts = record["payload"], record["digest"], record.get("survey", b"")
-        payload, digest, survey = (part for part in parts if isinstance(part, bytes))
-        return Request(Step(record["step"]), payload, digest, survey)
+        optional = record.get("survey", b""), record.get("signed", b"")
+        parts = record["payload"], record["digest"], *optional
+        payload, digest, survey, signed = (part for part in parts if isinstance(part, bytes))
+        return Request(Step(record["step"]), payload, digest, survey, signed)
     except (KeyError, ValueError) as error:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, f"request: {error}") from None
 

@@ -17,6 +17,7 @@ from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
+from protocol.authority.session import Announcer
 from protocol.errors import ConfigurationError
 from protocol.exchange.sealing_book import SealingBook
 from protocol.planning.configuration import named_members
@@ -88,6 +89,7 @@ class SecureRounds:
         patience: Patience,
         executor: Executor | None = None,
         committee: Collection[bytes] = (),
+        announcer: Announcer | None = None,
     ) -> None:
         if len(registry) < plan.cohort:
             raise ConfigurationError(
@@ -109,7 +111,8 @@ class SecureRounds:
         self._times = StageTimes(patience.stage)
         self._run_id = run_id
         self._holders = plan.scheme.key_holders(plan, committee, registry)
-        self._book = NodeBook(run_id, self._registry, committee)
+        self._announcer = announcer
+        self._book = NodeBook(run_id, self._registry, committee, announcer)
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
@@ -156,7 +159,8 @@ class SecureRounds:
         setup = sums.next_setup(cohort, job.bound)
         require_size(setup)
         patience = Patience(self._times.seconds(setup), self._training_seconds)
-        self._carrier.begin(job, here, patience, whole, members)
+        signed = self._announcer.envelope(setup.context_hash) if self._announcer else b""
+        self._carrier.begin(job, here, patience, whole, members, signed)
         try:
             result = sums.run_setup(setup, notes={"run": str(self._run_id)})
         except OpeningFailedError as error:
@@ -236,6 +240,7 @@ class SecureRounds:
                     self._aggregator,
                     self._ledger,
                     clock=self._clock.unix,
+                    session_id=self._announcer.session_id if self._announcer else None,
                 ),
             )
             if self._holders is not None:
@@ -247,12 +252,20 @@ class SecureRounds:
         """As many identities as planned.
 
         Noise must not depend on who happens to be here: clients that are away fill the gaps, and
-        count as lost. Where everybody is on the committee, they have been here before.
+        count as lost. Where everybody is on the committee, they have been here before. Whoever was
+        revoked since the session began is left out, as every other client would refuse.
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
         may = self._registry
         if self._holders is not None and self._holders.everyone:
             may = may & self._sealing_keys().keys()
+        if self._announcer is not None:
+            may = may & self._announcer.clients()
+            if len(may) < size:
+                raise TooFewNodesError(
+                    f"{len(may)} clients are valid in the registry and can be in a cohort, and a "
+                    f"round is planned for {size}"
+                )
         here = sorted(may & set(known))
         chosen = chooser.sample(here, min(size, len(here)))
         away = sorted(may - set(known))

@@ -24,7 +24,7 @@ from protocol.adapters.evaluation import (
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, Remedy
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
     PlanTables,
@@ -46,6 +46,7 @@ from sketch.controllers import Controller
 PREFIX = "veilsum."
 LEDGER_KEY, REGISTRY_KEY, CLIENTS_KEY = "ledger", "registry", "simulated_clients"
 COMMITTEE_KEY = "committee"
+ANNOUNCER_KEY = "announcer"
 SIMULATION_FOLDER = "~/.cache/veilsum/flower"
 """Of the clients of a simulation whose run names no other."""
 
@@ -65,6 +66,10 @@ class FlowerSettings(PlanTables):
     registry: str | None = Field(default=None, description="file of the clients' identity keys")
     committee: str | None = Field(
         default=None, description="file of the identity keys of a named committee's members"
+    )
+    announcer: str | None = Field(
+        default=None,
+        description="file of the key that signs every round; registry is then a signed one",
     )
     simulation_dir: str | None = Field(
         default=None, description="simulation only: folder for all clients of all runs"
@@ -211,7 +216,7 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
         found += _raised(lambda: survey_of(*given))
     if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "scheme"}):
         found += _lifetime(values)
-    if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY}):
+    if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY, ANNOUNCER_KEY}):
         found += _places(values)
     if wrong.isdisjoint({SIMULATION_KEY, CLIENTS_KEY, "cohort"}):
         found += _clients(values)
@@ -242,10 +247,13 @@ def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
 
 def _places(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     """Where records are kept. A ServerApp has no folder of its own that a path could start from."""
-    for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY):
+    for key in (SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY, ANNOUNCER_KEY):
         if key in values and not Path(values[key]).expanduser().is_absolute():
             yield ConfigurationError(key, f"value {values[key]!r}", "an absolute path")
     if SIMULATION_KEY in values:
+        if ANNOUNCER_KEY in values:
+            valid = "left out: nobody signs in a simulation"
+            yield ConfigurationError(ANNOUNCER_KEY, "given", valid, Remedy.LEFT_OUT)
         return
     missing = [key for key in (LEDGER_KEY, REGISTRY_KEY) if key not in values]
     if len(missing) == 2:

@@ -45,7 +45,8 @@ class Site:
         except PolicyError as error:
             warn(f"refused: {error}")
             return Message(Error(REFUSED, type(error).__name__), reply_to=message)
-        reply = guarded(lambda _: self.home, message, context, training)
+        digest = hashlib.sha256(app).digest()
+        reply = guarded(lambda _: self.home, message, context, training, digest)
         if training.due:
             left = began + self.rules.answer_after_seconds - time.monotonic()
             if left < 0.0:

@@ -1,0 +1,60 @@
+"""Whether a request comes from an announcer of this client's policy, if that names any."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol.adapters.evaluation import bound_digest
+from protocol.adapters.flower.home import ClientHome
+from protocol.adapters.flower.record import ANNOUNCED, CHALLENGE_BYTES, Request, Step
+from protocol.authority.registry import Role
+from protocol.authority.site import About
+from protocol.exchange.remote_one_shot import split_announcement
+from protocol.exchange.sealing_book import read_request
+from protocol.round.announcements import read_announcement
+from protocol.round.setup import RoundSetup
+from protocol.statistics.survey import Survey
+from secagg import SessionContext
+from secagg.oneshot.context import CommitteeContext
+
+
+def admitted(
+    home: ClientHome, request: Request, run_id: int, app: bytes | None, survey: Survey | None
+) -> ClientHome:
+    """The folder as it is for this request: with an admission, where one is needed and due.
+
+    The first step of a round has one, and whoever is asked for a sealing key. Later steps go on
+    with a stored round, which was admitted when it began.
+    """
+    if home.rules.authority is None:
+        return home
+    home = replace(home)  # whatever process this is, policy and registry are those of now
+    asked = request.step is Step.HELLO and request.payload[CHALLENGE_BYTES:]
+    if home.authority is None or not (asked or request.step in ANNOUNCED):
+        return home
+    # First: it costs little, and whoever cannot show it makes us compute nothing else.
+    envelope = home.authority.envelope(request.signed)
+    return home.admitting(envelope, str(run_id), app, _about(home, request, survey))
+
+
+def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
+    """What an announcer signs of a request."""
+    if request.step is Step.HELLO:
+        asked = request.payload[CHALLENGE_BYTES:]
+        return About(*read_request(asked), asked, None)
+    committee = home.rules.committee
+    is_named = committee is not None and committee.kind == "named"
+    role: Role = "member" if is_named and request.step is Step.CHECK else "client"
+    terms = _terms(request, survey)
+    return About(terms.session_id, terms.round_number, terms.hash, role)
+
+
+def _terms(request: Request, survey: Survey | None) -> SessionContext | CommitteeContext:
+    """Of the round that begins; the digest is what this client was told, or found itself."""
+    data = request.payload
+    if request.step is Step.ADVERTISE:
+        digest = bound_digest(request.digest, survey)
+        return RoundSetup.from_announcement(data, digest).context
+    if request.step is Step.CHECK:
+        data = split_announcement(data)[0]
+    return read_announcement(data).member_context()

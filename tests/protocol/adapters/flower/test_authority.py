@@ -1,0 +1,408 @@
+"""Rounds that somebody signs, on Flower: nothing of a client is touched by a made-up one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
+
+from flower_doubles import RUN_ID, World, make_app, model
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp.strategy import FedAvg
+
+from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError, client
+from protocol.adapters.flower.errors import SettingsError
+from protocol.adapters.flower.folders import new_client, policy_text
+from protocol.adapters.flower.home import ClientHome, ClientRules, home_of, read_known
+from protocol.adapters.flower.places import announcer_of, known_clients
+from protocol.adapters.flower.record import KEY, Request, Step, read_request
+from protocol.adapters.private_files import read_identity, write_identity
+from protocol.errors import ConfigurationError
+from protocol.planning.configuration import load
+from protocol.round.stored_history import StoredHistory
+from protocol.schemes.committee import Everyone, Named
+from secagg import Identity
+from tests.doubles.federation import APP, Federation
+
+PAIRWISE: dict[str, Any] = {}
+EVERYONE: dict[str, Any] = {"committee": Everyone()}
+NAMED: dict[str, Any] = {"committee": Named(size=4, corrupt=0, away=1)}
+KINDS = {"pairwise": PAIRWISE, "everyone": EVERYONE, "named": NAMED}
+FIRST = {"pairwise": Step.ADVERTISE, "everyone": Step.UPLOAD, "named": Step.UPLOAD}
+
+
+@dataclass
+class Signed:
+    """A network of a federation, and what was sent in it, by node and step."""
+
+    world: World
+    federation: Federation
+    sent: dict[tuple[int, Step], Request] = field(default_factory=dict)
+    spoil: Callable[[int, Request], Request] = lambda _, request: request
+
+    def __post_init__(self) -> None:
+        self.world.grid.spoil = self._deliver
+
+    def _deliver(self, message: Message) -> Message:
+        node, request = message.metadata.dst_node_id, read_request(message.content)
+        assert request is not None
+        self.sent[node, request.step] = request
+        message.content[KEY] = self.spoil(node, request).record()
+        return message
+
+    def secure(self) -> SecureGrid:
+        return self.world.secure(announcer=self.federation.session(run=str(RUN_ID)))
+
+    def run(self, parts: SimpleNamespace, rounds: int = 1) -> SecureGrid:
+        with self.secure() as secure:
+            strategy = FedAvg(fraction_evaluate=0.0)
+            strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=rounds)
+        return secure
+
+    def ask(self, request: Request, partition: int = 0) -> bytes:
+        """One message as a server may make it up; the answer."""
+        node = self.world.node(partition)
+        content = RecordDict({KEY: request.record(), "arrays": model()})
+        reply = node.handle(self.world.grid.app, Message(content, node.number, "train"))
+        record = reply.content[KEY]
+        assert isinstance(record, ConfigRecord) and isinstance(record["answer"], bytes)
+        return record["answer"]
+
+    def state(self, partition: int = 0) -> dict[str, bytes]:
+        """Every file that the client keeps, but for what it read of the registry."""
+        state = self.world.home(partition) / "state"
+        return {
+            str(path.relative_to(state)): path.read_bytes()
+            for path in state.rglob("*")
+            if path.is_file() and "registry" not in path.parts
+        }
+
+
+def policy_of(home: Path, **changes: Any) -> None:
+    """Rewrite a policy with other rules."""
+    rules = load(home / "policy.toml", ClientRules)
+    (home / "policy.toml").write_text(policy_text(rules.model_copy(update=changes)))
+
+
+@pytest.fixture
+def make_signed(make_world: Callable[..., World], tmp_path: Path) -> Callable[..., Signed]:
+    """Builds a network whose clients take signed rounds only."""
+
+    def make(kind: dict[str, Any], joins: int = 30, **others: Any) -> Signed:
+        world = make_world(**kind, **others)
+        federation = Federation(tmp_path / "registry.json")
+        clients = len(list((tmp_path / str(RUN_ID)).glob("client-*")))
+        for i in range(clients):
+            key = ClientHome(world.home(i)).identity.public
+            roles = ["client", "member"] if key in world.committee else ["client"]
+            federation.enrol(f"site-{i}", key, roles)
+        for i in range(clients):
+            home = world.home(i)
+            for folder in (home / "state", home / "state" / "member"):
+                StoredHistory(folder).close()
+            (home / "state" / "owner.txt").write_text(ClientHome(home).identity.public.hex() + "\n")
+            (home / "registry.json").write_bytes(federation.path.read_bytes())
+            for name in ("registry.txt", "committee.txt"):
+                (home / name).unlink(missing_ok=True)
+            policy_of(home, authority=federation.rules(joins_per_hour=joins))
+        return Signed(world, federation)
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_go_as_they_do_without_signatures(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, kind: str
+) -> None:
+    signed = make_signed(KINDS[kind])
+    reports = signed.run(parts, rounds=2).reports
+    assert [(report.survivors, report.lost) for report in reports] == [(parts.N, {})] * 2
+    carried = {step for (_, step), request in signed.sent.items() if request.signed}
+    asked = {"pairwise": {Step.ADVERTISE}}
+    assert carried == asked.get(kind, {Step.HELLO, Step.UPLOAD, Step.CHECK})
+    # Each of the two took a place of the announcer's, members' parts none.
+    for i in range(parts.N):
+        joins = signed.state(i)[f"joins/{signed.federation.announcer.public.hex()}"]
+        assert len(joins) == 2 * 8
+
+
+def unsigned(request: Request, _: Request) -> Request:
+    return replace(request, signed=b"")
+
+
+def of_another_round(request: Request, other: Request) -> Request:
+    return replace(request, signed=other.signed)
+
+
+def made_up(request: Request, _: Request) -> Request:
+    """A round, or a request, that its announcer did not sign: another number."""
+    if request.step is Step.HELLO:
+        return replace(request, payload=request.payload[:-1] + b"\x01")
+    return replace(request, payload=other_number(request.payload))
+
+
+def other_number(payload: bytes) -> bytes:
+    """An announcement whose round has another number: it is one byte of MessagePack."""
+    place = payload.index(b"\xc4\x10") + 18
+    assert payload[place] < 0x7E
+    return payload[:place] + bytes([payload[place] + 1]) + payload[place + 1 :]
+
+
+def bent(request: Request, _: Request) -> Request:
+    """A bit of the signature on the round."""
+    place = request.signed.index(b'{"registry"') - 10
+    return replace(
+        request,
+        signed=request.signed[:place]
+        + bytes([request.signed[place] ^ 1])
+        + request.signed[place + 1 :],
+    )
+
+
+@pytest.mark.parametrize("how", [unsigned, of_another_round, made_up, bent])
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        ("pairwise", Step.ADVERTISE),
+        ("everyone", Step.HELLO),
+        ("everyone", Step.UPLOAD),
+        ("named", Step.CHECK),
+    ],
+)
+def test_what_nobody_signed_leaves_everything_as_it_was(
+    make_signed: Callable[..., Signed],
+    parts: SimpleNamespace,
+    how: Callable[[Request, Request], Request],
+    kind: str,
+    step: Step,
+) -> None:
+    """At the moment at which most is kept: a round is stored, and its keys."""
+    signed = make_signed(KINDS[kind])
+    signed.run(parts)
+    node = signed.world.node(0).number
+    genuine = signed.sent[node, step]
+    signed.run(parts)
+    last = signed.sent[node, step]
+    before = signed.state()
+    assert before
+    answer = signed.ask(how(genuine, last))
+    assert answer[:1] == b"\1"
+    assert signed.state() == before
+
+
+STORED = {"pairwise": Step.SHARE, "everyone": Step.SIGN, "named": Step.SIGN}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_round_goes_on_whatever_is_sent_between_its_messages(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, kind: str
+) -> None:
+    """Made-up beginnings, and genuine ones once more: no key of the stored round is cleared."""
+    signed = make_signed(KINDS[kind])
+    answers: list[bytes] = []
+
+    def between(number: int, request: Request) -> Request:
+        if request.step is STORED[kind] and number == parts.FIRST_NODE:
+            steps = [Step.UPLOAD, Step.CHECK] if kind != "pairwise" else [Step.ADVERTISE]
+            for step in steps:
+                begun = signed.sent[number, step]
+                answers.extend(signed.ask(each) for each in (begun, made_up(begun, begun)))
+        return request
+
+    signed.spoil = between
+    (report,) = signed.run(parts).reports
+    assert report.lost == {} and report.survivors == parts.N
+    again = [answer[:1] for answer in answers]
+    # An upload is repeated, the same bytes; all else is refused.
+    assert again == ([b"\1"] * 2 if kind == "pairwise" else [b"\0", b"\1", b"\1", b"\1"])
+    joins = signed.state()[f"joins/{signed.federation.announcer.public.hex()}"]
+    assert len(joins) == 8
+
+
+def test_an_older_upload_does_not_clear_the_round_that_is_under_way(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(EVERYONE)
+    signed.run(parts)
+    older = signed.sent[parts.FIRST_NODE, Step.UPLOAD]
+
+    def between(number: int, request: Request) -> Request:
+        if request.step is Step.SIGN and number == parts.FIRST_NODE:
+            assert signed.ask(older)[:1] == b"\1"
+        return request
+
+    signed.spoil = between
+    (report,) = signed.run(parts).reports
+    assert report.lost == {}
+
+
+def test_a_genuine_round_of_another_app_or_run_is_refused(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(PAIRWISE)
+    for i in range(parts.N):
+        policy_of(signed.world.home(i), name_refused_clauses=True)
+    for digest, lost in ((APP, []), (bytes(32), [1])):
+        signed.world.grid.app = make_app(mods=[partial(with_app, digest)])
+        with pytest.raises(RoundLostError, match="app") if lost else nullcontext():
+            signed.run(parts, rounds=3 if lost else 1)
+    signed.world.grid.app = make_app()
+    with (
+        pytest.raises(RoundLostError, match="run"),
+        signed.world.secure(announcer=signed.federation.session(run="78")) as secure,
+    ):
+        start(secure, parts)
+
+
+def with_app(app: bytes, message: Message, context: Any, call_next: Any) -> Message:
+    return client.guarded(home_of, message, context, call_next, app)
+
+
+def start(secure: SecureGrid, parts: SimpleNamespace, rounds: int = 3) -> None:
+    strategy = FedAvg(fraction_evaluate=0.0)
+    strategy.start(grid=secure, initial_arrays=parts.model(), num_rounds=rounds)
+
+
+def test_a_revoked_site_is_left_out_and_one_too_few_are_no_cohort(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(PAIRWISE, clients=7)
+    with signed.secure() as secure:
+        start(secure, parts, 1)
+        signed.federation.revoke("site-6")
+        start(secure, parts, 1)
+        assert secure.reports[-1].survivors == 6
+        gone = signed.world.node(6).number
+        assert [step for node, step in signed.world.grid.seen if node == gone].count("unmask") < 2
+        signed.federation.revoke("site-5")
+        with pytest.raises(TooFewNodesError, match="5 clients are valid in the registry"):
+            start(secure, parts)
+
+
+def test_a_cohort_with_a_revoked_site_is_refused(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    """By whoever knows of it, whatever the session's registry says."""
+    signed = make_signed(PAIRWISE)
+    session = signed.federation.session(run=str(RUN_ID))
+    signed.federation.revoke("site-5")
+    for i in range(parts.N):
+        (signed.world.home(i) / "registry.json").write_bytes(signed.federation.path.read_bytes())
+        policy_of(signed.world.home(i), name_refused_clauses=True)
+    session.clients = lambda: signed.world.registry  # type: ignore[method-assign]
+    with (
+        pytest.raises(RoundLostError, match="cohort"),
+        signed.world.secure(announcer=session) as secure,
+    ):
+        start(secure, parts)
+
+
+def test_an_announcer_s_rounds_are_counted(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(PAIRWISE, joins=2)
+    with pytest.raises(RoundLostError):
+        signed.run(parts, rounds=6)
+    joins = signed.state()[f"joins/{signed.federation.announcer.public.hex()}"]
+    assert len(joins) == 2 * 8
+
+
+def test_what_was_spent_elsewhere_is_not_spent_again(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(PAIRWISE)
+    goal = signed.world.plan.goal
+    for i in range(parts.N):
+        spent = goal.rounds - 1, (goal.epsilon, goal.delta, goal.rounds, goal.moment_order)
+        signed.federation.enrol(
+            f"site-{i}", ClientHome(signed.world.home(i)).identity.public, spent=spent
+        )
+    # The clients have not heard of it; the server brings it.
+    signed.run(parts)
+    with pytest.raises(RoundLostError):
+        signed.run(parts, rounds=3)
+
+
+@pytest.mark.parametrize("lost", ["state", "owner", "answered", "charges.jsonl"])
+@pytest.mark.parametrize("kind", ["pairwise", "everyone"])
+def test_a_key_beside_a_fresh_folder_joins_nothing(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, lost: str, kind: str
+) -> None:
+    signed = make_signed(KINDS[kind])
+    signed.run(parts)
+    home = signed.world.home(0)
+    owner = home / "state" / "owner.txt"
+    if lost == "state":
+        (home / "state").rename(home / "lost")
+    elif lost != "owner":
+        for folder in (home / "state", home / "state" / "member"):
+            (folder / lost).rename(home / f"{lost}-of-{folder.name}")
+    else:
+        owner.write_text(Identity.generate().public.hex())
+    signed.run(parts)
+    for step in (FIRST[kind], Step.CHECK):
+        if (parts.FIRST_NODE, step) in signed.sent:
+            assert signed.ask(signed.sent[parts.FIRST_NODE, step])[:1] == b"\1"
+    assert owner.exists() is (lost != "state")
+    marks = [*home.glob("state/answered/*"), *home.glob("state/member/answered/*")]
+    assert (marks == []) is (lost in ("state", "answered"))
+
+
+def test_a_new_identity_has_its_owner_s_line_and_an_old_one_gets_none(tmp_path: Path) -> None:
+    identity = new_client(tmp_path / "a")
+    owner = tmp_path / "a" / "state" / "owner.txt"
+    assert owner.read_text() == identity.public.hex() + "\n"
+    assert StoredHistory.is_in(owner.parent) and StoredHistory.is_in(owner.parent / "member")
+    assert new_client(tmp_path / "a").public == identity.public
+    owner.unlink()
+    new_client(tmp_path / "a")
+    assert not owner.exists()
+
+
+def test_a_server_reads_either_kind_of_registry(tmp_path: Path) -> None:
+    federation = Federation(tmp_path / "registry.json")
+    keys = [Identity.generate().public for _ in range(2)]
+    for i, key in enumerate(keys):
+        federation.enrol(f"s{i}", key, ["member"] if i else ["client"])
+    assert read_known(federation.path) == {keys[0]}
+    assert read_known(federation.path, "member") == {keys[1]}
+    assert known_clients(str(federation.path)) == 1
+    (tmp_path / "registry.txt").write_text(keys[1].hex())
+    assert read_known(tmp_path / "registry.txt") == {keys[1]}
+
+
+def test_settings_name_the_announcer_s_key(tmp_path: Path) -> None:
+    federation, key = Federation(tmp_path / "registry.json"), tmp_path / "announcer.key"
+    federation.write()
+    write_identity(key, federation.announcer)
+    run = SimpleNamespace(run_id=RUN_ID, fab_hash=APP.hex())
+    clock = SimpleNamespace(unix=lambda: federation.now)
+
+    def made(**changes: Any) -> Any:
+        values = {"announcer": str(key), **changes}
+        path = {"announcer": key, "registry": federation.path}.__getitem__
+        return announcer_of(SimpleNamespace(**values, path=path), run, clock)
+
+    assert made(announcer=None) is None
+    assert len(made().session_id) == 16
+    run.fab_hash = "abc"
+    with pytest.raises(SettingsError, match="SHA-256"):
+        made()
+    run.fab_hash = "abcd"
+    with pytest.raises(SettingsError, match="SHA-256"):
+        made()
+    run.fab_hash = APP.hex()
+    federation.path.write_text(read_identity(key).public.hex())
+    with pytest.raises(SettingsError, match=r"veilsum\.announcer"):
+        made()
+    with pytest.raises(ConfigurationError, match="mode"):
+        key.chmod(0o644)
+        read_identity(key)
