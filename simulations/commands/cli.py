@@ -65,6 +65,11 @@ class Commands(LazyGroup):
             "provision_app",
             "Make the folders of clients on Flower: identities, registries, policies.",
         ),
+        "registry": Verb(
+            f"{_HERE}.registry",
+            "registry_app",
+            "Make and sign the registry of all sites' keys, for policies that name a registrar.",
+        ),
         "report": Verb(
             f"{_HERE}.report",
             "report_command",
