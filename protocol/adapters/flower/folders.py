@@ -98,8 +98,9 @@ def new_client(home: Path) -> Identity:
         return read_identity(home / IDENTITY)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     identity = Identity.generate()
-    for each in (home / STATE, home / STATE / "member"):
-        StoredHistory(each).close()
+    if not (home / STATE / OWNER).exists():  # else they were made before, and may be lost
+        for each in (home / STATE, home / STATE / "member"):
+            StoredHistory(each).close()
     # First: an owner without its key spends nothing, and a key without an owner never could.
     with (home / STATE / OWNER).open("a") as owners:
         owners.write(f"{identity.public.hex()}\n")

@@ -310,6 +310,7 @@ class ClientHome:
 
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
+        self._require_own(self.folder / STATE / "member")  # else it would refuse its rounds
         with _files(self.folder / STATE):
             asked = self.rules.committee
             return self._sealing_folder(asked.key_rounds if asked else KEY_ROUNDS)
