@@ -304,7 +304,6 @@ class ClientHome:
     def member_history(self) -> Iterator[StoredHistory]:
         """What we signed before as a member of committees; locked for this process meanwhile."""
         folder = self.folder / STATE / "member"
-        self._require_own(folder)
         with _files(folder), StoredHistory(folder) as opened:
             yield opened
 
