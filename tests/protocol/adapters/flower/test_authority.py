@@ -331,7 +331,7 @@ def test_what_was_spent_elsewhere_is_not_spent_again(
         signed.run(parts, rounds=3)
 
 
-@pytest.mark.parametrize("lost", ["state", "owner", "answered", "charges.jsonl"])
+@pytest.mark.parametrize("lost", ["state", "owner", "history"])
 @pytest.mark.parametrize("kind", ["pairwise", "everyone"])
 def test_a_key_beside_a_fresh_folder_joins_nothing(
     make_signed: Callable[..., Signed], parts: SimpleNamespace, lost: str, kind: str
@@ -344,7 +344,8 @@ def test_a_key_beside_a_fresh_folder_joins_nothing(
         (home / "state").rename(home / "lost")
     elif lost != "owner":
         for folder in (home / "state", home / "state" / "member"):
-            (folder / lost).rename(home / f"{lost}-of-{folder.name}")
+            for name in ("answered", "charges.jsonl"):
+                (folder / name).rename(home / f"{name}-of-{folder.name}")
     else:
         owner.write_text(Identity.generate().public.hex())
     # A pairwise round goes on without it; one-shot rounds want a key of every member.
@@ -355,7 +356,7 @@ def test_a_key_beside_a_fresh_folder_joins_nothing(
             assert signed.ask(signed.sent[parts.FIRST_NODE, step])[:1] == b"\1"
     assert owner.exists() is (lost != "state")
     marks = [*home.glob("state/answered/*"), *home.glob("state/member/answered/*")]
-    assert (marks == []) is (lost in ("state", "answered"))
+    assert (marks == []) is (lost != "owner")
 
 
 def test_a_new_identity_has_its_owner_s_line_and_an_old_one_gets_none(tmp_path: Path) -> None:
