@@ -1,4 +1,4 @@
-"""The accountant of runs whose noise comes back: rounds in order, one Renyi bound for the run.
+"""The accountant of runs whose noise comes back: rounds in order, one bound for the whole run.
 
 Source: docs/correlated-noise.md.
 """

@@ -1,8 +1,9 @@
 """A second way to the epsilon of a written run with correlated noise.
 
 As in `dp.audit`, nothing of the accountant takes part: the covariance is written down as a matrix,
-the worst future is appended to it round by round and the whole is solved densely, and the gap is
-summed term by term as it stands in docs/correlated-noise.md.
+the worst future is appended to it round by round and the whole is solved densely, the gap is
+summed term by term as it stands in docs/correlated-noise.md, and the Gaussian form has a delta of
+its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import optimize, special
 
 from dp.errors import LedgerError, UnsupportedEventError
 
@@ -76,7 +77,29 @@ def replayed_run(events: Sequence[Mapping[str, Any]], delta: float) -> float:
         tau = 0.5 * order * mu_squared
         tau += first["dimension"] * (order * gap + over) / (order - 1.0)
         best = min(best, tau + math.log1p(-1.0 / order) - math.log(order * delta) / (order - 1.0))
+    if first["least_fresh"] >= 4.0:
+        mu = math.sqrt(mu_squared / (1.0 - 0.1 / first["least_fresh"]))
+        best = min(best, _gaussian_form(mu, first["dimension"] * (gap + rounds * 1.2e-33), delta))
     return max(best, 0.0)
+
+
+def _gaussian_form(mu: float, over: float, delta: float) -> float:
+    """Return the epsilon at which e^over times delta of the Gaussian, at epsilon - over, is delta.
+
+    With x = (epsilon/mu - mu/2) / sqrt(2) and x' = x + mu/sqrt(2), delta is half of
+    erfc(x) - e^(-x^2) erfcx(x'), because e^epsilon times the density of N(0, 1) at sqrt(2) x' is
+    that at sqrt(2) x.
+    """
+
+    def beyond(epsilon: float) -> float:
+        x = (epsilon / mu - mu / 2.0) / math.sqrt(2.0)
+        scaled = math.exp(-x * x) * float(special.erfcx(x + mu / math.sqrt(2.0)))
+        return 0.5 * (math.erfc(x) - scaled) - delta * math.exp(-over)
+
+    if beyond(0.0) <= 0.0:
+        return over
+    most = mu * mu / 2.0 + mu * 40.0  # there delta is no double
+    return over + float(optimize.brentq(beyond, 0.0, most, xtol=1e-13 * most, rtol=1e-12))
 
 
 def _check(event: Mapping[str, Any], index: int, first: Mapping[str, Any]) -> None:

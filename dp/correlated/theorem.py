@@ -1,6 +1,9 @@
-"""From a charge to epsilon: the Renyi bound of a whole run, and what its integers cost.
+"""From a charge to epsilon: two bounds of a whole run, and what its integers cost.
 
-Source: docs/correlated-noise.md, "Theorem".
+The largest charge of a run is fixed beforehand, and either bound is a function of it: the smaller
+is a bound as well.
+
+Source: docs/correlated-noise.md, "Theorem" and "The Gaussian form".
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from dp.accounting.gaussian import gaussian_epsilon
 from dp.accounting.moments import renyi_to_epsilon
 from dp.checks import require_between_0_and_1, require_integer, require_positive
 from dp.search import bracketed
@@ -17,6 +21,12 @@ from dp.search import bracketed
 ORDERS: Final = tuple(1.0 + 2.0 ** (i / 16) for i in range(-106, 193))
 """Orders tried, from 1.01 to 4097; fixed in advance. The gap has no bound near order 1."""
 
+_LOST: Final = 0.1
+"""c_0: variance that the Gaussian form takes off F."""
+_LEAST_FRESH: Final = 4.0
+"""The Gaussian form is proved from here on."""
+_NEAREST: Final = 1.2e-33
+"""e_0: most by which the logarithm of one of its masses is off."""
 _MOST_PARTS: Final = 1 << 16
 _NEGLIGIBLE: Final = 745.0
 """Beyond this exponent e^-x is no double."""
@@ -69,9 +79,23 @@ class Promises:
         total = 0.5 * order * mu_squared + self.dimension * gap / (order - 1.0)
         return total * (1.0 + 1e-12)
 
+    def gaussian_form(self, mu_squared: float, delta: float) -> float:
+        """Epsilon at ``delta`` by the Gaussian form; ``inf`` where it is not proved.
+
+        Args:
+            mu_squared: mu_max^2, fixed before the first round.
+        """
+        gap = self.dimension * (self.ratio_gap + self.rounds * _NEAREST) * (1.0 + 1e-12)
+        if self.fresh < _LEAST_FRESH or not gap < math.inf:
+            return math.inf
+        mu = math.sqrt(mu_squared / (1.0 - _LOST / self.fresh)) * (1.0 + 1e-12)
+        return (gap + gaussian_epsilon(mu, delta * math.exp(-gap))) * (1.0 + 1e-12)
+
 
 def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> float:
     """Epsilon at ``delta`` of a run in which no charge passes ``mu_squared``; ``inf`` if none.
+
+    The smaller of the two bounds.
 
     Args:
         mu_squared: mu_max^2, >= 0.
@@ -80,7 +104,8 @@ def correlated_epsilon(mu_squared: float, promises: Promises, delta: float) -> f
     require_between_0_and_1("delta", delta)
     if not mu_squared >= 0.0:
         raise ValueError(f"mu_squared must not be negative, got {mu_squared!r}")
-    return min(renyi_to_epsilon(a, promises.renyi(mu_squared, a), delta) for a in ORDERS)
+    moments = min(renyi_to_epsilon(a, promises.renyi(mu_squared, a), delta) for a in ORDERS)
+    return min(moments, promises.gaussian_form(mu_squared, delta))
 
 
 def largest_mu(epsilon: float, delta: float, promises: Promises) -> float:
@@ -88,7 +113,9 @@ def largest_mu(epsilon: float, delta: float, promises: Promises) -> float:
     require_positive("epsilon", epsilon)
     if correlated_epsilon(0.0, promises, delta) > epsilon:
         return 0.0
-    high = math.sqrt(2.0 * epsilon) + 1.0  # a mu^2 / 2 <= epsilon at every order above 1
+    high = math.sqrt(2.0 * epsilon) + 1.0
+    while correlated_epsilon(high * high, promises, delta) <= epsilon:
+        high *= 2.0
     return bracketed(
         lambda mu: correlated_epsilon(mu * mu, promises, delta) > epsilon, 0.0, high, 1e-12
     )[0]

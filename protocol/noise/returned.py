@@ -49,7 +49,7 @@ _VARIANCE_TOLERANCE: Final = 1e-6
 _ROUNDINGS: Final = 1.0 + 1e-9
 """A filter adds up its charges in another order than the plan."""
 
-_LARGE_PART: Final = 1e3
+_LARGE_PART: Final = 1e9
 """Parts so large that integers cost nothing."""
 
 
@@ -116,8 +116,7 @@ class PlannedNoise:
         parts: what is counted of both.
         plan: how noise was divided.
         gain: by how much the noise in the model is smaller than independent noise of the same
-            clients would be, in standard deviations; the better count of independent noise, by
-            Gaussian domination, taken into account.
+            clients would be, in standard deviations, if both meet the goal.
     """
 
     scale: float

@@ -11,7 +11,7 @@ from dp.correlated.planning import Optimiser, Schedule, plan_noise
 from dp.report import json_number
 from protocol.errors import ConfigurationError
 
-LARGE_PART: Final = 1e3
+LARGE_PART: Final = 1e9
 """Parts so large that integers cost nothing: a plan does not know its members yet."""
 
 
