@@ -90,11 +90,14 @@ def _gaussian_form(mu: float, over: float, delta: float) -> float:
     erfc(x) - e^(-x^2) erfcx(x'), because e^epsilon times the density of N(0, 1) at sqrt(2) x' is
     that at sqrt(2) x.
     """
+    target = delta * math.exp(-over)
+    if target < 1e-300:  # near there, doubles say nothing
+        return math.inf
 
     def beyond(epsilon: float) -> float:
         x = (epsilon / mu - mu / 2.0) / math.sqrt(2.0)
         scaled = math.exp(-x * x) * float(special.erfcx(x + mu / math.sqrt(2.0)))
-        return 0.5 * (math.erfc(x) - scaled) - delta * math.exp(-over)
+        return 0.5 * (math.erfc(x) - scaled) - target
 
     if beyond(0.0) <= 0.0:
         return over

@@ -121,7 +121,7 @@ def test_the_smaller_bound_counts() -> None:
     assert small.gaussian_form(1.0, 1e-5) == math.inf
 
 
-@pytest.mark.parametrize("part", [3.0, 4.0, 5.4])
+@pytest.mark.parametrize("part", [1.4, 3.0, 4.0, 5.4])
 @pytest.mark.parametrize("bound", [1e-4, 0.3, 3.0, 30.0, 300.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_the_replay_has_a_form_of_its_own(part: float, bound: float, delta: float) -> None:
@@ -141,4 +141,6 @@ def test_the_replay_has_a_form_of_its_own(part: float, bound: float, delta: floa
     written = {name: getattr(event, name) for name in event.__dataclass_fields__}
     claimed = correlated_epsilon(bound**2 / 80.0, promises_of_event(event), delta)
     replayed = replayed_run([{"tag": event.tag, **written}], delta)
-    assert claimed == pytest.approx(replayed, rel=3e-6, abs=1e-12)
+    # Of small parts the accountant rounds the gap up a little further.
+    assert claimed == pytest.approx(replayed, rel=3e-6 if part > 2.0 else 3e-3, abs=1e-12)
+    assert claimed >= replayed * (1.0 - 3e-6)

@@ -100,7 +100,7 @@ def completed(line: str) -> tuple[set[str], str]:
 
 
 def test_a_shell_completes_names_without_importing_a_command_and_its_options() -> None:
-    assert completed("veilsum r") == ({"run", "report", "reproduce"}, "[]")
+    assert completed("veilsum r") == ({"registry", "report", "reproduce", "run"}, "[]")
     assert completed("veilsum run --d")[0] == {"--data-dir", "--dry-run"}
 
 
