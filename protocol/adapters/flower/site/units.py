@@ -26,6 +26,7 @@ _SYSTEM = (
 )
 """Of the machine's own files, those that programs need."""
 _NO_DATA = ("/run", "/var/run", "/dev", "/proc", "/sys", "/tmp", "/scratch")  # noqa: S108
+"""Where sockets and other systems are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Services:
         data: files and folders that training may read.
         group: that may read them; everybody has to, if left out.
         devices: that it may use, such as /dev/nvidia0.
-        memory: most that it may use, with its files in /tmp: as systemd and Docker write it.
+        memory: most that it may use, with its files: as systemd and Docker write it.
         image: with veilsum in it, of a compose file.
     """
 
