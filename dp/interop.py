@@ -25,6 +25,7 @@ from typing import Any, Final
 from dp.accounting.accountant import mu_squared
 from dp.accounting.base import is_tabulated
 from dp.accounting.domination import MAX_DELTA0
+from dp.accounting.outsider import COMPOSING, SMALLEST_PLD_DELTA
 from dp.checks import require_between_0_and_1, require_in
 from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event, IntegerRelease, PureRelease
@@ -39,14 +40,8 @@ from dp.events import (
 )
 from dp.report import Counted, with_counts
 
-_TRANSFORM_ERROR: Final = 1e-15
-"""What the Fourier transforms of dp-accounting may be off by, of delta and for each release."""
-
 _ROUNDED: Final = 1.0 - 1e-15
 """What a noise multiplier is lowered by: a square, its root and two quotients were rounded."""
-
-_SMALLEST_DELTA: Final = 1e-11
-"""Below it they are not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +71,8 @@ class ConvertedRun:
         from dp_accounting.pld import PLDAccountant
 
         require_between_0_and_1("delta", delta)
-        left = delta - self.failure - _TRANSFORM_ERROR * self.releases
-        if not left >= _SMALLEST_DELTA:
+        left = delta - self.failure - COMPOSING * self.releases
+        if not left >= SMALLEST_PLD_DELTA:
             return math.inf
         accountant = PLDAccountant(NeighboringRelation.REPLACE_SPECIAL)
         return float(accountant.compose(self.event).get_epsilon(left))

@@ -48,10 +48,10 @@ INTERVAL: Final = 1e-4
 _FAILURE_SHARE: Final = 5
 """2^-5 of delta is set aside for open failures."""
 
-_SMALLEST_PLD_DELTA: Final = 1e-11
+SMALLEST_PLD_DELTA: Final = 1e-11
 """Below it the Fourier transforms of dp-accounting are not trusted; Renyi bounds remain."""
 
-_COMPOSING: Final = 1e-15
+COMPOSING: Final = 1e-15
 """Set aside of delta for each release: composing by Fourier transforms is off by a tenth of it."""
 
 _LARGEST_LOSS: Final = 40.0
@@ -112,8 +112,8 @@ class OutsiderAccountant(EventCounter):
         """Compose privacy loss distributions; ``inf`` where they are not to be trusted."""
         delta0 = self._delta0(delta)
         composed = sum(count for _, _, count in self._inner())
-        remaining = self._remaining(delta, delta0) - _COMPOSING * composed
-        if not remaining >= _SMALLEST_PLD_DELTA:
+        remaining = self._remaining(delta, delta0) - COMPOSING * composed
+        if not remaining >= SMALLEST_PLD_DELTA:
             return math.inf
         whole: Any = None
         for event, inner, count in self._inner():
