@@ -31,7 +31,8 @@ EXAMPLE = ROOT / "examples" / "flower"
 CHANCE = 0.1
 """Accuracy of somebody who guesses."""
 
-pytestmark = pytest.mark.slow
+# Two networks at a time would want more cores than a small machine has, and might not end in time.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("networks")]
 
 
 @pytest.fixture
