@@ -43,10 +43,6 @@ def reduce_rows(matrices: NDArray[np.int64], columns: int) -> tuple[NDArray[np.i
 
 
 def _inverse(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Fermat: the (p - 2)-th power."""
-    result, square = np.ones_like(values), values.copy()
-    for bit in range(PRIME.bit_length()):
-        if (PRIME - 2) >> bit & 1:
-            result = result * square % PRIME
-        square = square * square % PRIME
-    return result
+    """Few of them differ in one column."""
+    different, where = np.unique(values, return_inverse=True)
+    return np.array([pow(int(value), -1, PRIME) for value in different], np.int64)[where]

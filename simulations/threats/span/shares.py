@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +42,9 @@ class Sharing:
 
     def values(self, points: Sequence[int]) -> Integers:
         """Values at some points as combinations of the unknowns: int64[points, T + l]."""
-        rows = [[_lagrange(self.places, k, x) for k in range(len(self.places))] for x in points]
-        return np.array(rows, np.int64).reshape(len(points), len(self.places))
+        places = tuple(self.places)
+        rows = [[_lagrange(places, k, x) for k in range(len(places))] for x in points]
+        return np.array(rows, np.int64).reshape(len(points), len(places))
 
 
 def learned(
@@ -98,7 +100,8 @@ def support(basis: Integers, secrets: int) -> NDArray[np.bool_]:
     return found
 
 
-def _lagrange(places: list[int], k: int, x: int) -> int:
+@cache
+def _lagrange(places: tuple[int, ...], k: int, x: int) -> int:
     """The weight of the value at place k in the value at x."""
     over = under = 1
     for place in places[:k] + places[k + 1 :]:
