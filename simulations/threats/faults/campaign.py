@@ -36,16 +36,16 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
     },
     "one-shot": {
         "wire": {
-            "one-shot wire: faults only": staged.play_wire,
-            "one-shot wire: parties leave": staged.play_leavers,
+            "one-shot wire: faults only": staged.Cast.play_wire,
+            "one-shot wire: parties leave": staged.Cast.play_leavers,
         },
         "encoded": {"one-shot wire: updates encoded, masked, decoded": staged.play_encoded},
         "client": {
-            f"one-shot client: {name}": partial(staged.play_liar, lie)
+            f"one-shot client: {name}": partial(staged.Cast.play_liar, lie)
             for name, lie in CLIENT_LIES.items()
         },
         "member": {
-            f"one-shot member: {name}": partial(staged.play_lying_member, lie)
+            f"one-shot member: {name}": partial(staged.Cast.play_lying_member, lie)
             for name, lie in MEMBER_LIES.items()
         },
         "server": {
@@ -55,15 +55,15 @@ FAMILIES: Mapping[str, Mapping[str, Mapping[str, Play]]] = {
     },
     "validated": {
         "wire": {
-            "validated wire: faults only": validated.play_wire,
-            "validated wire: parties leave": validated.play_leavers,
+            "validated wire: faults only": validated.Cast.play_wire,
+            "validated wire: parties leave": validated.Cast.play_leavers,
         },
         "client": {
-            f"validated client: {name}": partial(validated.play_liar, lie)
+            f"validated client: {name}": partial(validated.Cast.play_liar, lie)
             for name, lie in validated.CLIENT_LIES.items()
         },
         "member": {
-            f"validated member: {name}": partial(validated.play_lying_member, lie)
+            f"validated member: {name}": partial(validated.Cast.play_lying_member, lie)
             for name, lie in validated.MEMBER_LIES.items()
         },
     },

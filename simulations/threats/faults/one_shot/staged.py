@@ -5,9 +5,9 @@ Or whose clients encode real updates; then the sum is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,108 +35,122 @@ from simulations.threats.faults.one_shot.parties import (
 from simulations.threats.faults.one_shot.rounds import Round, Wires
 from simulations.threats.game.contexts import Integers, Wanted, until_it_fits
 
-_STAGES = (Complaints, Confirmation, Answer)
 
-
-class _Cast:
+class Cast:
     """The parties of a round, all of them honest until somebody is made to leave or to lie."""
+
+    CLIENT: ClassVar[type[HonestClient]] = HonestClient
+    MEMBER: ClassVar[type[HonestMember]] = HonestMember
+    CHEAT: ClassVar[type[LyingClient]] = LyingClient
+    LIAR: ClassVar[type[LyingMember]] = LyingMember
+    ROUND: ClassVar[type[Round]] = Round
+    STAGES: ClassVar[tuple[type, ...]] = (Complaints, Confirmation, Answer)
 
     def __init__(
         self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None
     ) -> None:
-        self.context = random_context(rng, number, wanted)
-        self.vectors = random_vectors(rng, self.context)
-        self.inputs = dict(enumerate(self.vectors))
+        self._rng, self._tally = rng, tally
+        self.context, self.vectors = self.drawn(rng, number, wanted or Wanted())
+        self.inputs: dict[int, Integers] = dict(enumerate(self.vectors))
         self.salt = rng.bytes(4)
         self.clients: dict[int, HonestClient | LyingClient] = {
-            **honest_clients(self.context, self.vectors, self.salt)
+            **honest_clients(self.context, self.vectors, self.salt, self.CLIENT)
         }
-        self.members = honest_members(self.context, rng)
+        self.members = honest_members(self.context, rng, self.MEMBER)
         self.spare = self.context.size - self.context.minimum_survivors
-        self._rng, self._tally = rng, tally
 
-    def some_clients(self, count: int) -> list[int]:
-        return [int(u) for u in self._rng.permutation(self.context.size)[:count]]
+    def drawn(self, rng: np.random.Generator, number: int, wanted: Wanted) -> tuple[Any, Integers]:
+        """A context, and the clients' vectors."""
+        context = random_context(rng, number, wanted)
+        return context, random_vectors(rng, context)
 
-    def some_members(self, count: int) -> list[int]:
-        return [int(j) for j in self._rng.permutation(self.context.committee.size)[:count]]
+    def most_away(self) -> int:
+        """Members that may leave."""
+        return int(self.context.committee.corrupt)
+
+    def old(self) -> Sequence[bytes]:
+        """What the wires know of another round of the same parties."""
+        return _old_uploads(self.context, self.vectors)
+
+    def some(self, parties: Mapping[int, Any], count: int) -> list[int]:
+        """Some of them, by index."""
+        return [int(i) for i in self._rng.permutation(len(parties))[:count]]
 
     def play(self, rate: float, old: Sequence[bytes] = ()) -> Verdict:
         """The round on wires with this rate of faults, which know some old messages."""
         wires = hostile_wires(self._rng, rate, self._tally, old)
         parties = (self.context, self.clients, self.members, self.inputs)
-        return Round(*parties, wires, self._tally).verdict()
+        return self.ROUND(*parties, wires, self._tally).verdict()
 
+    @classmethod
+    def play_wire(cls, rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
+        """Honest parties on hostile wires."""
+        cast = cls(rng, number, tally)
+        return cast.play(rate, cast.old())
 
-def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
-    """Honest parties on hostile wires, which know another round of the same parties."""
-    cast = _Cast(rng, number, tally)
-    return cast.play(rate, _old_uploads(cast.context, cast.vectors))
+    @classmethod
+    def play_leavers(
+        cls, rng: np.random.Generator, number: int, rate: float, tally: Tally
+    ) -> Verdict:
+        """Clients and members that vanish at every stage; as many as are tolerated cost no sum."""
+        cast = cls(rng, number, tally)
+        rate, most = on_half(rng, rate), cast.most_away()
+        lost, away = int(rng.integers(0, cast.spare + 2)), int(rng.integers(0, most + 2))
+        for u in cast.some(cast.clients, lost):
+            cast.clients[u].leaves = True
+        for j in cast.some(cast.members, away):
+            cast.members[j].leaves_before = cls.STAGES[rng.integers(len(cls.STAGES))]
+        bearable = lost <= cast.spare and away <= most and not rate
+        return must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
 
+    @classmethod
+    def play_liar(
+        cls, lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
+    ) -> Verdict:
+        """One or two lying clients; on half of the schedules the wires are hostile too."""
+        cast = cls(rng, number, tally, lie.wanted)
+        rate, count = on_half(rng, rate), int(rng.integers(1, 3))
+        for u in cast.some(cast.clients, count):
+            vector = cast.inputs.pop(u)
+            cast.clients[u] = cls.CHEAT(cast.context, u, lie, vector, cast.salt, rng)
+        tolerated = min(cast.context.tolerated_colluders, cast.spare)
+        bearable = lie.bearable and count <= tolerated and not rate
+        return must_end_well(cast.play(rate), bearable, f"{count} lying clients")
 
-def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
-    """Clients and members that vanish at every stage; with no more than are tolerated, a sum."""
-    cast = _Cast(rng, number, tally)
-    rate = on_half(rng, rate)
-    lost = int(rng.integers(0, cast.spare + 2))
-    away = int(rng.integers(0, cast.context.committee.corrupt + 2))
-    for u in cast.some_clients(lost):
-        cast.clients[u].leaves = True
-    for j in cast.some_members(away):
-        cast.members[j].leaves_before = _STAGES[rng.integers(len(_STAGES))]
-    bearable = lost <= cast.spare and away <= cast.context.committee.corrupt and not rate
-    return must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
-
-
-def play_liar(
-    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
-) -> Verdict:
-    """One or two lying clients; on half of the schedules the wires are hostile too."""
-    cast = _Cast(rng, number, tally, lie.wanted)
-    rate = on_half(rng, rate)
-    count = int(rng.integers(1, 3))
-    for u in cast.some_clients(count):
-        vector = cast.inputs.pop(u)
-        cast.clients[u] = LyingClient(cast.context, u, lie, vector, cast.salt, rng)
-    tolerated = min(cast.context.tolerated_colluders, cast.spare)
-    bearable = lie.bearable and count <= tolerated and not rate
-    return must_end_well(cast.play(rate), bearable, f"{count} lying clients")
-
-
-def play_lying_member(
-    lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
-) -> Verdict:
-    """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
-    cast = _Cast(rng, number, tally, lie.wanted)
-    rate = on_half(rng, rate)
-    committee, spare = cast.context.committee, cast.spare
-    most = committee.corrupt if rng.random() < 0.7 else committee.size
-    count = int(rng.integers(1, most + 1))
-    for j in cast.some_members(count):
-        cast.members[j] = LyingMember(cast.context, j, lie, rng)
-    if lie.company_leaves_before is not None:
-        cast.clients[cast.some_clients(1)[0]].leaves = True
-        spare -= 1
-    # Complaints may leave out w honest clients for each member that lies.
-    weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
-    room = Complaints not in lie.edits or weight * count <= spare
-    bearable = lie.bearable and count <= committee.corrupt and room and not rate
-    return must_end_well(cast.play(rate), bearable, f"{count} lying members")
+    @classmethod
+    def play_lying_member(
+        cls, lie: Lie, rng: np.random.Generator, number: int, rate: float, tally: Tally
+    ) -> Verdict:
+        """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
+        cast = cls(rng, number, tally, lie.wanted)
+        rate = on_half(rng, rate)
+        committee, spare = cast.context.committee, cast.spare
+        most = committee.corrupt if rng.random() < 0.7 else committee.size
+        count = int(rng.integers(1, most + 1))
+        for j in cast.some(cast.members, count):
+            cast.members[j] = cls.LIAR(cast.context, j, lie, rng)
+        if lie.company_leaves_before is not None:
+            cast.clients[cast.some(cast.clients, 1)[0]].leaves = True
+            spare -= 1
+        # Complaints may leave out w honest clients for each member that lies.
+        weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
+        room = cls.STAGES[0] not in lie.edits or weight * count <= spare
+        bearable = lie.bearable and count <= committee.corrupt and room and not rate
+        return must_end_well(cast.play(rate), bearable, f"{count} lying members")
 
 
 def honest_clients(
-    context: OneShotContext, inputs: Integers, salt: bytes
+    context: OneShotContext, inputs: Integers, salt: bytes, kind: type[HonestClient] = HonestClient
 ) -> dict[int, HonestClient]:
     """All clients, with these inputs."""
-    return {
-        u: HonestClient(context, u, plain_input(context, inputs[u]), salt)
-        for u in range(context.size)
-    }
+    return {u: kind(context, u, plain_input(context, inputs[u]), salt) for u in range(context.size)}
 
 
-def honest_members(context: OneShotContext, rng: np.random.Generator) -> dict[int, HonestMember]:
+def honest_members(
+    context: OneShotContext, rng: np.random.Generator, kind: type[HonestMember] = HonestMember
+) -> dict[int, HonestMember]:
     """The committee; in half of the rounds it restarts for every message."""
-    members = {j: HonestMember(context, j) for j in range(context.committee.size)}
+    members = {j: kind(context, j) for j in range(context.committee.size)}
     restart = rng.random() < 0.5
     for member in members.values():
         member.restarts = restart

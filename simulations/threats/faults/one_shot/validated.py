@@ -6,7 +6,7 @@ absent members than are tolerated, a round must end in the exact sum of what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, sqrt
 from typing import Any
 
@@ -17,7 +17,6 @@ from protocol.schemes.validated import validated_numbers
 from secagg.framing import decode_message, encode_message, encode_set
 from secagg.oneshot.client import OneShotClient
 from secagg.oneshot.context import Cohort
-from secagg.oneshot.member import answer_parts
 from secagg.oneshot.messages import MEMBER, Answer, Confirmation
 from secagg.shamir import Rand
 from secagg.tags import Usage, encode_index
@@ -38,17 +37,16 @@ from secagg.validated.messages import (
 )
 from secagg.validated.parameters import ring_for
 from secagg.validated.server import ValidatedCollection, ValidatedServer
-from simulations.threats.faults.behaviours import Sent, Tally, Verdict, must_end_well, on_half
+from simulations.threats.faults.behaviours import Change, Lie, Sent, instead
+from simulations.threats.faults.one_shot import staged
 from simulations.threats.faults.one_shot.liars import LyingClient, LyingMember
 from simulations.threats.faults.one_shot.parties import (
     HonestClient,
     HonestMember,
     plain_input,
     random_sizes,
-    signer_of,
 )
 from simulations.threats.faults.one_shot.rounds import Round
-from simulations.threats.faults.one_shot.staged import hostile_wires
 from simulations.threats.game.contexts import (
     Integers,
     Wanted,
@@ -84,58 +82,53 @@ class _Cheat(LyingClient, _Client):  # type: ignore[misc]
     """A client that sends something else than its upload."""
 
     def __init__(
-        self, context: Any, index: int, vector: Integers, lie: ClientLie, rng: np.random.Generator
+        self,
+        context: Any,
+        index: int,
+        lie: Lie,
+        vector: Integers,
+        salt: bytes,
+        rng: np.random.Generator,
     ) -> None:
+        del salt
         _Client.__init__(self, context, index, plain_input(context, vector), rng.bytes(4))
-        self.rng, self.dealt_badly, self._vector, self._tells = rng, set(), vector, lie
+        self.rng, self.dealt_badly, self._vector, self._lie = rng, set(), vector, lie
+        self.too_long = False
 
     def open(self, heard: dict[int, Any]) -> Sent:
         """What the lie makes of the upload."""
-        return [(self.index, self._tells(self, data)) for _, data in _Client.open(self, heard)]
+        tells = self._lie.edits[Upload]
+        return [sent for _, data in _Client.open(self, heard) for sent in tells(self, data)]
 
     def uploaded(self, data: bytes) -> Integers | None:
         """Its vector; None if that is too long to be in a sum."""
         del data
-        return None if self._tells is _too_long else self._vector
+        return None if self.too_long else self._vector
 
 
 class _LyingMember(LyingMember, _Member):
     """A member whose answers are changed, and signed again."""
 
-    def __init__(self, context: Any, index: int, lie: MemberLie, rng: np.random.Generator) -> None:
-        HonestMember.__init__(self, context, index)
-        self.rng, self.signed_digest, self._tells = rng, b"", lie
-
     def sent(self, message: Any, data: bytes) -> Sent:
         """What the lie makes of an answer."""
         self.signed_digest = getattr(self.session._state, "signed", self.signed_digest)
-        changed = self._tells(self, message)
-        if changed is not message:
-            signed: tuple[bytes, ...]
-            if isinstance(changed, Verdicts):
-                signed = (self.context.hash, encode_index(self.index), changed.bad, changed.answers)
-                usage = Usage.COMPLAIN
-            else:
-                told = (changed.sums, b"", b"")
-                signed = answer_parts(self.context, self.index, self.signed_digest, *told)
-                usage = Usage.ANSWER
-            signature = signer_of(self.context, self.index).sign(usage, *signed)
-            data = encode_message(msgspec.structs.replace(changed, signature=signature))
-        return [(self.number, data)]
+        return super().sent(message, data)
+
+    def _signed_parts(self, message: Any) -> tuple[Usage, tuple[bytes, ...]]:
+        if isinstance(message, Verdicts):
+            parts = (self.context.hash, encode_index(self.index), message.bad, message.answers)
+            return Usage.COMPLAIN, parts
+        return super()._signed_parts(message)
 
 
 class _Round(Round):
     SERVER, UPLOAD, COMPLAINTS = ValidatedServer, Upload, Verdicts
 
 
-ClientLie = Callable[[_Cheat, bytes], bytes]
-MemberLie = Callable[[_LyingMember, Any], Any]
-
-
 def _too_long(liar: _Cheat, data: bytes) -> bytes:
     """A vector beyond the bound, by a twentieth or more, that claims to be at it."""
     del data
-    context = liar.terms
+    context, liar.too_long = liar.terms, True
     spike = np.zeros(context.length, np.int64)
     factor = liar.rng.uniform(1.05, 1.0 + context.size / 2)
     spike[0] = ceil(factor * longest_of(context.bound) / context.unit)
@@ -172,7 +165,7 @@ def _signed(liar: _Cheat, message: Upload) -> bytes:
 def _wrong_verdicts(liar: _LyingMember, message: Any) -> Any:
     """Another V1 of some uploads, or of all."""
     uploads = len(getattr(liar.session._state, "headers", ()))
-    if not isinstance(message, Verdicts) or not uploads:
+    if not uploads:
         return message
     answers, share = bytearray(message.answers), liar.rng.choice([0.3, 1.0])
     for place in range(0, len(answers), len(answers) // uploads):
@@ -182,8 +175,6 @@ def _wrong_verdicts(liar: _LyingMember, message: Any) -> Any:
 
 def _complains(liar: _LyingMember, message: Any) -> Any:
     """No answer on any upload."""
-    if not isinstance(message, Verdicts):
-        return message
     headers = getattr(liar.session._state, "headers", ())
     bad = encode_set([header.sender for header in headers], liar.context.size)
     return msgspec.structs.replace(message, bad=bad, answers=b"")
@@ -191,104 +182,50 @@ def _complains(liar: _LyingMember, message: Any) -> Any:
 
 def _wrong_sums(liar: _LyingMember, message: Any) -> Any:
     """Other shares of the sum of the keys."""
-    if not isinstance(message, Answer):
-        return message
     return msgspec.structs.replace(message, sums=bytes([message.sums[0] ^ 1]) + message.sums[1:])
 
 
-CLIENT_LIES: Mapping[str, ClientLie] = {
-    "sends a vector beyond the bound": _too_long,
-    "spoils seals": _spoilt,
+def _client(change: Callable[[_Cheat, bytes], bytes]) -> Lie:
+    def edit(liar: _Cheat, data: bytes) -> list[tuple[int, bytes]]:
+        return [(liar.index, change(liar, data))]
+
+    return Lie(edits={Upload: edit}, wanted=Wanted(colluders=1, spare=1, corrupt=1), bearable=True)
+
+
+def _member(kind: type, change: Change) -> Lie:
+    return Lie(edits={kind: instead(change)}, wanted=Wanted(corrupt=1, spare=1), bearable=True)
+
+
+CLIENT_LIES: Mapping[str, Lie] = {
+    "sends a vector beyond the bound": _client(_too_long),
+    "spoils seals": _client(_spoilt),
 }
-MEMBER_LIES: Mapping[str, MemberLie] = {
-    "answers wrongly on uploads": _wrong_verdicts,
-    "complains about all uploads": _complains,
-    "answers wrongly at the opening": _wrong_sums,
+MEMBER_LIES: Mapping[str, Lie] = {
+    "answers wrongly on uploads": _member(Verdicts, _wrong_verdicts),
+    "complains about all uploads": _member(Verdicts, _complains),
+    "answers wrongly at the opening": _member(Answer, _wrong_sums),
 }
 
 
-class _Cast:
-    """The parties of a round, all of them honest until somebody is made to leave or to lie."""
+class Cast(staged.Cast):
+    """The parties of a validated round."""
 
-    def __init__(
-        self, rng: np.random.Generator, number: int, tally: Tally, wanted: Wanted | None = None
-    ) -> None:
-        self.context, most = until_it_fits(_random_context, rng, number, wanted or Wanted())
-        context, field = self.context, self.context.field
+    CLIENT, MEMBER, CHEAT, LIAR, ROUND = _Client, _Member, _Cheat, _LyingMember, _Round
+    STAGES = (Verdicts, Confirmation, Answer)
+
+    def drawn(self, rng: np.random.Generator, number: int, wanted: Wanted) -> tuple[Any, Integers]:
+        """A context, and vectors within its bound."""
+        context, most = until_it_fits(_random_context, rng, number, wanted)
         drawn = rng.integers(-most, most + 1, (context.size, context.length))
-        self.vectors = np.mod(drawn, field.modulus).astype(field.dtype)
-        self.inputs: dict[int, Integers] = dict(enumerate(self.vectors))
-        salt, any_context = rng.bytes(4), context
-        self.clients: dict[int, Any] = {
-            u: _Client(any_context, u, plain_input(context, each), salt)  # type: ignore[arg-type]
-            for u, each in self.inputs.items()
-        }
-        self.members: dict[int, Any] = {
-            j: _Member(any_context, j)  # type: ignore[arg-type]
-            for j in range(context.committee.size)
-        }
-        restart = rng.random() < 0.5
-        for member in self.members.values():
-            member.restarts = restart
-        self.spare = context.size - context.minimum_survivors
-        self._rng, self._tally = rng, tally
+        return context, np.mod(drawn, context.field.modulus).astype(context.field.dtype)
 
-    def some(self, parties: Mapping[int, Any], count: int) -> list[int]:
-        """Some of them, by index."""
-        return [int(i) for i in self._rng.permutation(len(parties))[:count]]
+    def most_away(self) -> int:
+        """Members that may leave."""
+        return int(self.context.parameters.away)
 
-    def play(self, rate: float) -> Verdict:
-        """The round on wires with this rate of faults."""
-        wires = hostile_wires(self._rng, rate, self._tally)
-        context: Any = self.context
-        playing = _Round(context, self.clients, self.members, self.inputs, wires, self._tally)
-        return playing.verdict()
-
-
-def play_wire(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
-    """Honest parties on hostile wires."""
-    return _Cast(rng, number, tally).play(rate)
-
-
-def play_leavers(rng: np.random.Generator, number: int, rate: float, tally: Tally) -> Verdict:
-    """Clients and members that vanish at every stage; with no more than are tolerated, a sum."""
-    cast = _Cast(rng, number, tally)
-    rate, most = on_half(rng, rate), cast.context.parameters.away
-    lost, away = int(rng.integers(0, cast.spare + 2)), int(rng.integers(0, most + 2))
-    for u in cast.some(cast.clients, lost):
-        cast.clients[u].leaves = True
-    for j in cast.some(cast.members, away):
-        cast.members[j].leaves_before = (Verdicts, Confirmation, Answer)[rng.integers(3)]
-    bearable = lost <= cast.spare and away <= most and not rate
-    return must_end_well(cast.play(rate), bearable, f"{lost} clients and {away} members away")
-
-
-def play_liar(
-    lie: ClientLie, rng: np.random.Generator, number: int, rate: float, tally: Tally
-) -> Verdict:
-    """One or two lying clients; on half of the schedules the wires are hostile too."""
-    cast = _Cast(rng, number, tally, Wanted(colluders=1, spare=1, corrupt=1))
-    rate, count = on_half(rng, rate), int(rng.integers(1, 3))
-    for u in cast.some(cast.clients, count):
-        cast.clients[u] = _Cheat(cast.context, u, cast.inputs.pop(u), lie, rng)
-    bearable = count <= min(cast.context.tolerated_colluders, cast.spare) and not rate
-    return must_end_well(cast.play(rate), bearable, f"{count} lying clients")
-
-
-def play_lying_member(
-    lie: MemberLie, rng: np.random.Generator, number: int, rate: float, tally: Tally
-) -> Verdict:
-    """Lying members: mostly as many as the committee stands, sometimes up to all of them."""
-    cast = _Cast(rng, number, tally, Wanted(corrupt=1, spare=1))
-    rate, committee = on_half(rng, rate), cast.context.committee
-    most = committee.corrupt if rng.random() < 0.7 else committee.size
-    count = int(rng.integers(1, most + 1))
-    for j in cast.some(cast.members, count):
-        cast.members[j] = _LyingMember(cast.context, j, lie, rng)
-    # As many honest clients may be left out for each member that lies.
-    weight = max(-(-cast.context.tolerated_colluders // committee.corrupt), 1)
-    bearable = count <= committee.corrupt and weight * count <= cast.spare and not rate
-    return must_end_well(cast.play(rate), bearable, f"{count} lying members")
+    def old(self) -> Sequence[bytes]:
+        """Nothing."""
+        return ()
 
 
 def _random_context(
