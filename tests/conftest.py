@@ -45,6 +45,24 @@ def nobody_waits_for_a_disk() -> Iterator[None]:
         yield
 
 
+_SLOW = b"mark.slow"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of slow tests alone, import no module that has none: that would take most of a minute."""
+    if config.getoption("markexpr") != "slow" or not collection_path.match("test_*.py"):
+        return None
+    return _SLOW not in collection_path.read_bytes() or None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
+    """No slow test stands where the above does not see it."""
+    for item in items:
+        if item.get_closest_marker("slow") and _SLOW not in item.path.read_bytes():
+            raise pytest.UsageError(f"{item.nodeid}: pytest.mark.slow is not in its own module")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say last, in one line, what a run without data sets has left out."""
     line = left_out(terminalreporter.stats.get("skipped", ()))
