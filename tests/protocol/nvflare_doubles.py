@@ -17,14 +17,20 @@ from nvflare.apis.fl_context import FLContext, FLContextManager
 from nvflare.apis.impl.wf_comm_server import WFCommServer
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.apis.utils.decomposers import flare_decomposers
 from nvflare.apis.utils.fl_context_utils import gen_new_peer_ctx
 from nvflare.apis.workspace import Workspace
 from nvflare.app_common.abstract.model import ModelLearnable, make_model_learnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
+from nvflare.app_common.decomposers import numpy_decomposers
 
 from protocol.adapters.nvflare import MaskedTraining, PrivateAveraging
 from protocol.adapters.nvflare.messages import enclose
 from protocol.adapters.nvflare.site import make_identity, write_registry
+
+# As NVFlare's own programs do when they start.
+numpy_decomposers.register()
+flare_decomposers.register()
 
 NAMES = [f"site-{number}" for number in range(1, 7)]
 SHAPES = {"matrix": (7, 5), "bias": (5,)}

@@ -32,11 +32,9 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.fl_exception import UnsafeJobError
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
-from nvflare.apis.utils.decomposers import flare_decomposers
 from nvflare.apis.utils.fl_context_utils import gen_new_peer_ctx
 from nvflare.apis.utils.task_utils import apply_filters
 from nvflare.app_common.abstract.model import make_model_learnable
-from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare.private.fed.app.fl_conf import create_privacy_manager
 from nvflare_doubles import (
     AGREEMENT,
@@ -100,12 +98,6 @@ MASKED_ONLY = {
     ],
     "default_scope": "masked",
 }
-
-
-@pytest.fixture(autouse=True)
-def decomposers() -> None:
-    numpy_decomposers.register()
-    flare_decomposers.register()
 
 
 @pytest.fixture

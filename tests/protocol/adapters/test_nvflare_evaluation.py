@@ -17,8 +17,6 @@ from nvflare.apis.executor import Executor
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
-from nvflare.apis.utils.decomposers import flare_decomposers
-from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare_doubles import AGREEMENT, NAMES, Federation
 
 from dp import Ledger
@@ -48,12 +46,6 @@ ONE_SHOT = (
     DECLARED.replace("tolerated_colluders = 1", "tolerated_colluders = 0")
     + '[scheme]\nkind = "one-shot"\n'
 )
-
-
-@pytest.fixture(autouse=True)
-def decomposers() -> None:
-    numpy_decomposers.register()
-    flare_decomposers.register()
 
 
 def of_client(name: str) -> dict[str, Any]:

@@ -13,8 +13,6 @@ pytest.importorskip("nvflare", reason="nvflare is not installed; make test-nvfla
 
 from nvflare.apis.dxo import from_shareable
 from nvflare.apis.shareable import Shareable
-from nvflare.apis.utils.decomposers import flare_decomposers
-from nvflare.app_common.decomposers import numpy_decomposers
 from nvflare_doubles import AGREEMENT, DIMENSION, NAMES, STEP, Federation, model
 
 from dp import Ledger
@@ -35,12 +33,6 @@ BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 """Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
 SCHEME = '\n[scheme]\nkind = "one-shot"\n'
 ONE_SHOT = AGREEMENT.replace("tolerated_colluders = 1", "tolerated_colluders = 0") + SCHEME
-
-
-@pytest.fixture(autouse=True)
-def decomposers() -> None:
-    numpy_decomposers.register()
-    flare_decomposers.register()
 
 
 @pytest.fixture
