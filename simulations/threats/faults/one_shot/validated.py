@@ -224,7 +224,7 @@ class Cast(staged.Cast):
         return int(self.context.parameters.away)
 
     def old(self) -> Sequence[bytes]:
-        """Nothing."""
+        """The wires know no other round."""
         return ()
 
 
