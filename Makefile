@@ -131,12 +131,11 @@ test-sandbox: $(FLOWER_STAMP)
 	VEILSUM_SANDBOX=1 $(FLOWER_VENV)/bin/python -m pytest -rs \
 		tests/protocol/adapters/flower/test_sandbox.py
 
-# Networks of processes run one after another, as a group, beside everything else.
 # Simulations need ray, which flwr brings with its own extra. The tutorial converts a PyTorch app: Flower
 # 1.24 was the last that had one to write in its own package.
 test-flower: $(FLOWER_STAMP)
-	$(FLOWER_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup --durations=20 \
-		tests/protocol/adapters/flower tests/simulations/bench/test_flower.py
+	$(FLOWER_VENV)/bin/python -m pytest tests/protocol/adapters/flower \
+		tests/simulations/bench/test_flower.py
 	$(FLOWER_VENV)/bin/python -m pytest tests/test_documentation.py -k flower_tutorial
 
 $(FLOWER_STAMP): pyproject.toml
@@ -144,7 +143,7 @@ $(FLOWER_STAMP): pyproject.toml
 	$(FLOWER_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(FLOWER_VENV)/bin/python -m pip install --quiet \
 		"$(TORCH)" --editable ".[cli,flower]" "flwr[simulation]>=1.41,<2" "scikit-learn>=1.5" \
-		"pytest>=8.3" "pytest-xdist>=3.6" "hypothesis>=6.120" "pyyaml>=6.0"
+		"pytest>=8.3" "hypothesis>=6.120" "pyyaml>=6.0"
 	$(FLOWER_VENV)/bin/python -m pip check
 	$(FLOWER_VENV)/bin/python -m pip download --quiet --no-deps \
 		--dest $(FLOWER_VENV)/flwr-new "flwr==1.24.0"
@@ -152,7 +151,7 @@ $(FLOWER_STAMP): pyproject.toml
 
 # Its test runs the example in NVFlare's simulator.
 test-nvflare: $(NVFLARE_STAMP)
-	$(NVFLARE_VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal --durations=20 \
+	$(NVFLARE_VENV)/bin/python -m pytest \
 		tests/protocol/adapters/test_nvflare.py tests/protocol/adapters/test_nvflare_one_shot.py \
 		tests/protocol/adapters/test_nvflare_evaluation.py
 
@@ -160,8 +159,7 @@ $(NVFLARE_STAMP): pyproject.toml
 	test -x $(NVFLARE_VENV)/bin/python || $(PYTHON) -m venv $(NVFLARE_VENV)
 	$(NVFLARE_VENV)/bin/python -m pip install --quiet --upgrade pip
 	$(NVFLARE_VENV)/bin/python -m pip install --quiet \
-		--editable ".[nvflare]" "scikit-learn>=1.5" \
-		"pytest>=8.3" "pytest-xdist>=3.6" "hypothesis>=6.120"
+		--editable ".[nvflare]" "scikit-learn>=1.5" "pytest>=8.3" "hypothesis>=6.120"
 	$(NVFLARE_VENV)/bin/python -m pip check
 	touch $(NVFLARE_STAMP)
 

@@ -237,7 +237,6 @@ def processes(mark: str) -> list[str]:
 
 @NEEDS_FLOWER
 @pytest.mark.slow
-@pytest.mark.xdist_group("networks")
 def test_a_small_run_of_all_systems(marked: str) -> None:
     arguments = ["--clients", "4", "--dim", "1000", "--lost", "1", "--rounds", "1", "--json"]
     command = [sys.executable, "-m", "simulations", "bench", "flower", *arguments, "--cores", "2"]

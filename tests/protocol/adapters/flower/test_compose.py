@@ -45,8 +45,6 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 PACKAGES = ("secagg", "dp", "sketch", "protocol", "simulations", "veilsum")
 Compose = dict[str, Any]
 
-pytestmark = pytest.mark.xdist_group("networks")  # and what is prepared is prepared once
-
 
 def read() -> Compose:
     return yaml.safe_load((EXAMPLE / "compose.yaml").read_text())

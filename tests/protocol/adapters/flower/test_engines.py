@@ -32,7 +32,7 @@ CHANCE = 0.1
 """Accuracy of somebody who guesses."""
 
 # Two networks at a time would want more cores than a small machine has, and might not end in time.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("networks")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
