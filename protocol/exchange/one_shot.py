@@ -70,7 +70,7 @@ class MemberStage(enum.IntEnum):
 
 
 EXCHANGES = (MemberStage.CHECK, MemberStage.CONFIRM, MemberStage.OPEN)
-"""What members are sent something in; noise they upload at once, if they add any."""
+"""What members of every round are sent something in."""
 
 
 AWAY: Mapping[MemberStage, Stage] = {
@@ -102,26 +102,46 @@ MemberExchange = Callable[[MemberStage, MemberMessages], Inbound]
 """Delivers a stage's messages to members, and yields what comes back; see `stages.Exchange`."""
 
 
-def one_shot_script(server: OneShotServer, introduced: Callable[[bytes], bytes] = bytes) -> Script:
+def as_it_is(member: int, message: bytes) -> bytes:
+    """A message to a member that knows of the round."""
+    del member
+    return message
+
+
+def one_shot_script(
+    server: OneShotServer,
+    setup: OneShotSetup,
+    introduced: Callable[[int, bytes], bytes] = as_it_is,
+) -> Script:
     """Clients upload, members are asked three times; their complaints decide the survivors.
 
+    Where members add noise they are asked for it first, by an empty message.
+
     Args:
-        introduced: what is sent in place of a member's first message, which may need to be told of
-            the round.
+        introduced: what is sent in place of a message to a member, by its index, that may need to
+            be told of the round.
     """
+    adding = range(setup.adding_members)
+    waiting = [[(member, introduced(member, b"")) for member in adding]] if adding else []
 
     def close() -> Messages:
+        if waiting:
+            return waiting.pop()
         messages = server.close_round_bytes()
         if server.phase is not ServerPhase.CHECKING:
             return messages
-        return ((member, introduced(data)) for member, data in messages)
+        return ((member, introduced(member, data)) for member, data in messages)
 
+    def add(member: int, data: bytes) -> None:
+        server.receive_upload(setup.context.invited + member, data)
+
+    noise = [Step(MemberStage.NOISE, MEMBER, add)] if adding else []
     asked = [
         Step(stage, MEMBER, server.receive_from_member, decides=stage is MemberStage.CHECK)
         for stage in EXCHANGES
     ]
     return Script(
-        steps=[Step(Stage.INPUT, CLIENT, server.receive_upload), *asked],
+        steps=[Step(Stage.INPUT, CLIENT, server.receive_upload), *noise, *asked],
         close=close,
         decided=lambda: (server.survivors, server.record),
         total=lambda _: server.open(),
@@ -191,7 +211,7 @@ class OneShotAggregator:
             playing = _Round(self, setup, updates, dropouts, ranks)
             server = setup.server(self._uploads(setup, ranks))
             outcome = conduct(
-                one_shot_script(server),
+                one_shot_script(server, setup),
                 playing.announcements(),
                 playing.carry,
                 before_release,
@@ -276,26 +296,14 @@ class _Round:
         return self._uploads(messages)
 
     def _uploads(self, messages: Messages) -> Iterator[tuple[int, bytes | Refusal]]:
-        """The only message of every client of this rank, one after the other, and then members'."""
+        """The only message of every client of this rank, one after the other."""
         keys, clock = self._setup.known_cohort().keys, self._of._clock
-        clients = self._setup.context.invited
         for index, announcement in messages:
             if self._dropouts.get(index, Stage.RECOVER) > Stage.INPUT:
                 work = partial(self._upload, index, keys[index], announcement)
                 yield index, answer_of(clock, index, work)
         if self._ranks.size > 1:
             self._share(keys)
-        for member in range(len(keys) - clients):
-            if not self._is_away(member, MemberStage.NOISE):
-                noise = partial(self._add_noise, member)
-                yield clients + member, answer_of(clock, -2 - member, noise)
-
-    def _add_noise(self, index: int) -> bytes:
-        """What a member uploads, by its index in the committee."""
-        member = self._member(index)
-        data = member.add_noise(self._setup.announce_to_member(index))
-        self._members[index] = member
-        return data
 
     def _member(self, index: int) -> RoundMember:
         """A member that has no round yet."""
@@ -350,6 +358,8 @@ class _Round:
         return absences.get(index, len(MemberStage)) <= stage
 
     def _answer(self, index: int, data: bytes) -> bytes:
+        if not data:
+            return self._add_noise(index)
         if index not in self._members:
             key = self._setup.context.committee.members[index].identity
             member = self._member(index)
@@ -357,3 +367,10 @@ class _Round:
             member.join(self._setup.announce_to_member(place), self._own.get(key))
             self._members[index] = member
         return self._members[index].receive(data)
+
+    def _add_noise(self, index: int) -> bytes:
+        """What a member uploads, by its index in the committee."""
+        member = self._member(index)
+        data = member.add_noise(self._setup.announce_to_member(index))
+        self._members[index] = member
+        return data

@@ -1,8 +1,9 @@
 """One-shot rounds with clients elsewhere: what a transport has to carry, in bytes.
 
 A client gets its announcement, and with it the model; it trains, answers with its upload, and is
-done. Then the members of the committee are asked three times. A member's first message begins with
-an announcement of its own: it need not be a client, and if it is one it need not have uploaded.
+done. Then the members of the committee are asked three times, and before that for noise if they add
+any. Up to the uploads that it is to check, a message to a member begins with an announcement of its
+own: it need not be a client, and if it is one it need not have uploaded.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import MAX_ANNOUNCEMENT_BYTES, OneShotSetup
 from protocol.round.setup import RoundEncoding
 from protocol.round.stored_upload import UploadReceipt
-from secagg import SERVER, ParameterError, Reason, RemoteProtocolError
+from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.oneshot.transitions import MemberPhase
 
 _LENGTH_BYTES = 4
@@ -93,14 +94,10 @@ class RemoteOneShotAggregator:
         """Run one round, as `Aggregator.run` does."""
         require_elsewhere(updates, dropouts)
         setup = of_kind("setup", setup, OneShotSetup)
-        if setup.adding_members:
-            valid = "one to which clients alone upload: members elsewhere add no noise yet"
-            raise ParameterError("setup", f"{setup.adding_members} members that upload", valid)
         context = setup.context
         outcome = conduct(
             one_shot_script(
-                setup.server(setup.uploads(self._folder)),
-                partial(with_announcement, setup.announce_to_member()),
+                setup.server(setup.uploads(self._folder)), setup, partial(_introduced, setup)
             ),
             ((index, setup.announce(index)) for index in range(context.size)),
             self._carry,
@@ -161,10 +158,22 @@ class RemoteMember(RemoteParty):
         return self._left or self._member.phase in (MemberPhase.FINISHED, MemberPhase.ABORTED)
 
     def _reply(self, data: bytes) -> bytes:
-        if not self._member.has_joined:
+        if self._member.phase is MemberPhase.WAITING:
             announcement, data = split_announcement(data)
-            self._join(announcement)
+            if not data:
+                return self._add_noise(announcement)
+            if not self._member.has_joined:
+                self._join(announcement)
+            elif not self._member.is_in(announcement):
+                why = "another announcement than the one that was answered"
+                raise RemoteProtocolError(SERVER, Reason.WRONG_CONTEXT, why)
         return self._member.receive(data)
+
+    def _add_noise(self, announcement: bytes) -> bytes:
+        """Our upload of noise; the same bytes for a server that did not get it."""
+        if self._member.is_in(announcement):
+            return self._member.resend()
+        return self._member.add_noise(announcement)
 
     def _join(self, announcement: bytes) -> None:
         receipt, own = self._receipt, None
@@ -175,8 +184,14 @@ class RemoteMember(RemoteParty):
         self._member.join(announcement, own)
 
 
+def _introduced(setup: OneShotSetup, member: int, message: bytes) -> bytes:
+    """A message to a member that may not know of the round."""
+    place = member if setup.adding_members else None
+    return with_announcement(setup.announce_to_member(place), message)
+
+
 def with_announcement(announcement: bytes, message: bytes) -> bytes:
-    """A member's first message."""
+    """A member's first message; without one of the server's it asks for noise."""
     return len(announcement).to_bytes(_LENGTH_BYTES, "little") + announcement + message
 
 

@@ -24,6 +24,7 @@ from protocol.round.one_process import OneProcess
 from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
+from protocol.round.stored_upload import UploadReceipt, announced_as
 from secagg import Identity, LocalProtocolError, ParameterError, RemoteProtocolError
 from secagg.checks import require_int
 from secagg.keys import KEY_BYTES, AgreementKey, os_random
@@ -154,6 +155,10 @@ class RoundMember:
         """Whether this object has a round."""
         return self._joined is not None
 
+    def is_in(self, announcement: bytes) -> bool:
+        """Whether this object has the round that these very bytes announce."""
+        return self._joined is not None and self._joined.announcement == announcement
+
     def join(self, announcement: bytes, own: OwnUpload | None = None) -> None:
         """Look at an announcement, and enter the round as signed for."""
         with self._lock:
@@ -196,8 +201,19 @@ class RoundMember:
     def resend(self) -> bytes:
         """What was uploaded once more, the same bytes, for a server that did not get it."""
         if self._upload is None:
-            raise LocalProtocolError("this member has uploaded nothing")
+            raise LocalProtocolError(_NOTHING_UPLOADED)
         return self._upload.resend_bytes()
+
+    @property
+    def receipt(self) -> UploadReceipt:
+        """What names our upload, to be stored beside it."""
+        joined = self._under_way()
+        if self._upload is None:
+            raise LocalProtocolError(_NOTHING_UPLOADED)
+        context, digest = joined.context, self._upload.header_digest
+        place = context.invited + self._index(context)
+        announced = announced_as(joined.announcement)
+        return UploadReceipt(context.session_id, context.round_number, place, digest, announced)
 
     def _enter(
         self, announcement: bytes, *, adding: bool = False
@@ -394,6 +410,7 @@ class _Joined:
     announcement: bytes
 
 
+_NOTHING_UPLOADED = "this member has uploaded nothing"
 _VERSION = 2
 _Stored = tuple[int, bytes, float | None, bytes]
 """Version, announcement, latest time seen, sealed session."""

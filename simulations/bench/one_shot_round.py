@@ -162,7 +162,7 @@ class _Round:
     def play(self) -> tuple[bool, RoundOutcome]:
         """Play it; whether the sum is right, and what became of everything."""
         server = OneShotServer(self.context, self.setup.known_cohort())
-        script = one_shot_script(server)
+        script = one_shot_script(server, self.setup)
         outcome = conduct(script, self._announced(), self._carry, clock=self.clock)
         survivors = np.arange(self._lost, self.context.size) % len(self._inputs)
         plain = np.bincount(survivors, minlength=len(self._inputs)) @ self._inputs
@@ -177,7 +177,7 @@ class _Round:
                 pass
             yield from self._kept_uploads if stage is Stage.INPUT else self._kept_answers[stage]
 
-        conduct(one_shot_script(server), self._announced(), answers, clock=clock)
+        conduct(one_shot_script(server, self.setup), self._announced(), answers, clock=clock)
         return clock
 
     def _announced(self) -> Iterator[tuple[int, bytes]]:

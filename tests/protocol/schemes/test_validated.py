@@ -120,7 +120,7 @@ def test_a_vector_beyond_the_bound_is_left_out(factor: float, kept: bool) -> Non
             yield index, members[index].receive(data)
 
     announced = ((index, setup.announce(index)) for index in range(10))
-    outcome = conduct(one_shot_script(setup.server()), announced, carry, lambda _: None)
+    outcome = conduct(one_shot_script(setup.server(), setup), announced, carry, lambda _: None)
     survivors = tuple(range(10)) if kept else (0, 1, 3, 4, 5, 6, 7, 8, 9)
     assert outcome.total.survivors == survivors
     total = Pipeline(setup)._lift.server(outcome.total.vector)
