@@ -24,12 +24,14 @@ from protocol.exchange.remote_one_shot import (
     RemoteMember,
     RemoteUploader,
     round_of,
+    split_announcement,
 )
 from protocol.exchange.sealing_book import read_request
 from protocol.round.client import RoundClient
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.history import ClientHistory
 from protocol.round.member import MemberPolicy, RoundMember
+from protocol.round.member_noise import MemberNoise
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
@@ -110,6 +112,26 @@ class Party:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddingMember:
+    """What a member has that adds noise to rounds, and takes it back.
+
+    Args:
+        memory: of what it added, open in this process as long as a message is answered.
+        uploads: its last upload of noise.
+        fewest: members whose noise is in a sum, at least.
+    """
+
+    memory: MemberNoise
+    uploads: UploadFolder
+    fewest: int
+
+    def has_uploaded_to(self, message: bytes) -> bool:
+        """Whether our last upload is to the round that a message begins with."""
+        receipt = self.uploads.receipt()
+        return receipt is not None and receipt.is_of(*round_of(message))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OneShotParty:
     """One that may also take part in one-shot rounds, if its policy says so.
 
@@ -154,24 +176,33 @@ class OneShotParty:
             self.uploads.keep(client.receipt, answer[len(MESSAGE) :])
         return answer
 
-    def as_member(self, message: bytes, signed: ClientHistory, *, begins: bool) -> bytes:
+    def as_member(
+        self,
+        message: bytes,
+        signed: ClientHistory,
+        *,
+        begins: bool,
+        adding: AddingMember | None = None,
+    ) -> bytes:
         """One of three short answers after the uploads are in; they need no model and no data.
+
+        Before them comes an upload of noise, if we add any. It takes longer to draw some values
+        than others: send it at a fixed time after it was asked for.
 
         Args:
             signed: what we have signed before as a member.
-            begins: whether the message is a round's first.
+            begins: whether the message begins with an announcement.
+            adding: None refuses rounds to which members add noise.
         """
-        corrupt, party = self._clauses().most_corrupt, self.party
-        policy = MemberPolicy(
-            minimum_survivors=party.policy.minimum_survivors,
-            tolerated_colluders=party.policy.registry_colluders,
-            corrupt=corrupt,
-            registry=party.registry,
-        )
+        party = self.party
+        if begins and adding is not None:
+            announcement, delivered = split_announcement(message)
+            if not delivered:
+                return self._add_noise(announcement, message, signed, adding)
+            begins = not adding.has_uploaded_to(message)
         with party.resuming(self.shelf, begins=begins) as stored:
             about = RoundMember.round_of(stored) if stored else round_of(message)
-            key = self.sealing.key(party.identity, *about)
-            member = RoundMember(party.identity, key, policy, signed, party.clock)
+            member = self._member(about, signed, adding)
             if stored:
                 member.resume(stored, party.keys)
         remote = RemoteMember(member, self.uploads.receipt() if begins else None)
@@ -179,6 +210,37 @@ class OneShotParty:
         if not remote.is_over:
             self.shelf.keep(member.suspend(party.keys))
         return answer
+
+    def _add_noise(
+        self, announcement: bytes, message: bytes, signed: ClientHistory, adding: AddingMember
+    ) -> bytes:
+        """What we upload as a member; the same bytes if the reply was lost."""
+        party = self.party
+        if (sent := adding.uploads.again(announcement, party.clock)) is not None:
+            return MESSAGE + sent
+        member = self._member(round_of(message), signed, adding)
+        answer = RemoteMember(member).answer(message)
+        # Only now: a round that we refuse does not end the one that is under way.
+        with party.resuming(self.shelf, begins=True):
+            # If nothing else is kept, our noise goes in, and we neither check nor sign.
+            adding.uploads.keep(member.receipt, answer[len(MESSAGE) :])
+        self.shelf.keep(member.suspend(party.keys))
+        return answer
+
+    def _member(
+        self, about: tuple[bytes, int], signed: ClientHistory, adding: AddingMember | None
+    ) -> RoundMember:
+        """We as a member, for a session and a number."""
+        party = self.party
+        policy = MemberPolicy(
+            minimum_survivors=party.policy.minimum_survivors,
+            tolerated_colluders=party.policy.registry_colluders,
+            corrupt=self._clauses().most_corrupt,
+            registry=party.registry,
+            fewest_members=adding.fewest if adding else 0,
+        )
+        key, memory = self.sealing.key(party.identity, *about), adding.memory if adding else None
+        return RoundMember(party.identity, key, policy, signed, party.clock, memory)
 
     def _clauses(self) -> CommitteePolicy:
         policy = self.party.policy

@@ -99,7 +99,7 @@ class RemoteOneShotAggregator:
             one_shot_script(
                 setup.server(setup.uploads(self._folder)), setup, partial(_introduced, setup)
             ),
-            ((index, setup.announce(index)) for index in range(context.size)),
+            ((index, setup.announce(index)) for index in range(context.invited)),
             self._carry,
             before_release,
             on_loss={CLIENT: self._on_loss, MEMBER: self._on_member_loss},

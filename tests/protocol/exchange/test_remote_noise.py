@@ -1,0 +1,375 @@
+"""Members elsewhere that add noise: the ideal sums, whoever restarts; what hostile servers get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from one_shot_rounds import Stream, identity
+from one_shot_worlds import DIGEST, rounding, update
+from returned_worlds import MEMBERS, ReturnedWorld, noise_of, record
+
+from dp import NoiseSeed
+from protocol.adapters.party import AddingMember, OneShotParty, Party
+from protocol.errors import PolicyError
+from protocol.exchange.one_shot import MemberStage
+from protocol.exchange.remote import MESSAGE
+from protocol.exchange.remote_one_shot import (
+    RemoteMember,
+    RemoteOneShotAggregator,
+    split_announcement,
+    with_announcement,
+)
+from protocol.exchange.stages import Refusal, RoundOutcome, no_losses
+from protocol.round.history import ClientHistory
+from protocol.round.losses import Stage
+from protocol.round.member import RoundMember
+from protocol.round.member_noise import StoredMemberNoise
+from protocol.round.one_shot_setup import OneShotSetup
+from protocol.round.stored_upload import UploadFolder
+from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
+from secagg.oneshot.records import RoundRecord
+from secagg.storage import StoredStateError, TokenFolder
+from simulations.threats.attack import Attack, Effort
+from simulations.threats.catalogue import one_shot_returns
+from simulations.threats.one_shot.returning import ReturningRun
+
+NOISE, CHECK, CONFIRM, OPEN = MemberStage
+Answers = Iterator[tuple[int, bytes | Refusal]]
+
+
+class InMemory:
+    """A shelf, which outlasts its member."""
+
+    state = b""
+
+    def read(self) -> bytes:
+        return self.state
+
+    def drop(self) -> None:
+        self.state = b""
+
+    def keep(self, state: bytes) -> None:
+        self.state = state
+
+
+class Elsewhere(ReturnedWorld):
+    """Members of which nothing is left between two messages but files."""
+
+    def __init__(self, folder: Path, absences: Any = None) -> None:
+        super().__init__(absences=absences)
+        self.folder = folder
+        self.histories = [ClientHistory(self.policy.goal) for _ in self.people]
+        self.signed = [ClientHistory() for _ in range(MEMBERS)]
+        self.shelves = [InMemory() for _ in range(MEMBERS)]
+
+    def ask(self, index: int, message: bytes, *, begins: bool = True) -> bytes:
+        """What a new process of a member answers."""
+        home = self.folder / str(index)
+        who = identity("member", index)
+        party = Party(
+            identity=who,
+            registry=frozenset(self.keys),
+            policy=self.policy,
+            keys=TokenFolder(home / "keys"),
+            shelf=self.shelves[index],
+            clock=lambda: 0.0,
+        )
+        sealing: Any = self  # `key` is all that is asked of it
+        uploads = UploadFolder(home / "upload")
+        folk = OneShotParty(party=party, shelf=party.shelf, uploads=uploads, sealing=sealing)
+        with StoredMemberNoise(home / "noise") as memory:
+            adding = AddingMember(memory=memory, uploads=UploadFolder(home / "added"), fewest=5)
+            return folk.as_member(message, self.signed[index], begins=begins, adding=adding)
+
+    def key(self, who: Any, session: bytes, number: int) -> Any:
+        """As `SealingFolder.key`."""
+        return self.committee._keys(session, who.public)
+
+    def seed(self, session: bytes, number: int, index: int) -> NoiseSeed:
+        """What a member has on its disk."""
+        with StoredMemberNoise(self.folder / str(index) / "noise") as memory:
+            (seed,) = [e.seed for e in memory._read(session).added if e.round_number == number]
+        return NoiseSeed(seed)
+
+    def run(
+        self,
+        setup: OneShotSetup,
+        lost: Iterable[int] = (),
+        asks: Callable[[MemberStage, int, bytes], bytes | None] | None = None,
+        **options: Any,
+    ) -> RoundOutcome:
+        """A round; members that are away hear nothing from a stage on."""
+        away = self.absences.get(setup.context.round_number, {})
+
+        def collect(messages: Iterable[tuple[int, bytes]]) -> Answers:
+            for index, data in messages:
+                if index not in lost:
+                    number = self.keys.index(setup.known_cohort().keys[index])
+                    client = self.client(number, self.histories[number])
+                    client._rand = Stream("client", index)  # as of the ideal sum
+                    client.join(data, DIGEST)
+                    yield index, MESSAGE + client.submit(update(index), rounding(index))
+
+        def consult(stage: MemberStage, messages: Iterable[tuple[int, bytes]]) -> Answers:
+            for index, data in messages:
+                if away.get(index, len(MemberStage)) > stage:
+                    answer = (asks or self.asks)(stage, index, data)
+                    if answer is not None:
+                        yield index, answer
+
+        told = options.pop("on_member_loss", no_losses)
+        server = RemoteOneShotAggregator(
+            collect, consult, self.committee.members, on_member_loss=told
+        )
+        return server.run(setup, **options)
+
+    def asks(self, stage: MemberStage, index: int, data: bytes) -> bytes:
+        """What a member answers; its noise it is asked for twice, as if a reply had been lost."""
+        answer = self.ask(index, data, begins=stage <= CHECK)
+        assert stage is not NOISE or self.ask(index, data) == answer
+        return answer
+
+
+def test_the_sums_are_the_ideal_ones_whoever_restarts_or_leaves(tmp_path: Path) -> None:
+    """Bit for bit, and so is what members take back, from their disks."""
+    absences: Mapping[int, Any] = {
+        0: {7: NOISE},
+        1: {0: NOISE, 1: CHECK},
+        2: {2: CONFIRM},
+        3: {3: OPEN, 4: NOISE},
+    }
+    world = Elsewhere(tmp_path, absences)
+    told: tuple[RoundRecord, ...] = ()
+    for number in range(4):
+        setup, lost = world.setup(number, *told), [3] if number == 1 else []
+        heard: list[Any] = []
+        got = world.run(setup, lost, before_release=lambda *of, to=heard: to.append(of))
+        away = dict.fromkeys(lost, Stage.INPUT)
+        expected = world.of(setup).ideal(world.seed).run(setup, update, away)
+        assert np.array_equal(got.total.vector.elements, expected.total.vector.elements)
+        twin = world.ideal(noise_of).run(setup, update, away)
+        assert not np.array_equal(got.total.vector.elements, twin.total.vector.elements)
+        assert heard == [(expected.total.survivors, expected.record)] and got.record is not None
+        assert got.refused == got.refused_members == {}
+        told = (*told, got.record)
+    assert [len(each.returned) for each in told] == [0, 6, 7, 7]
+
+
+def test_members_whose_noise_is_not_in_check_and_sign_all_the_same(tmp_path: Path) -> None:
+    """Two were not reached in time; an upload was spoiled on its way, and lost for that alone."""
+    world, noted = Elsewhere(tmp_path), list[tuple[int, str]]()
+
+    def asks(stage: MemberStage, index: int, data: bytes) -> bytes | None:
+        if stage is NOISE and index < 2:
+            return None
+        answer = world.ask(index, data, begins=stage <= CHECK)
+        spoils = stage is NOISE and index == 2
+        return answer[:-1] + bytes([answer[-1] ^ 1]) if spoils else answer
+
+    outcome = world.run(world.setup(), asks=asks, on_member_loss=lambda *of: noted.append(of))
+    assert outcome.record == record(0, (3, 4, 5, 6, 7)) and outcome.refused_members == {}
+    ((lost, why),) = noted
+    assert lost == 2 and "signature" in why
+
+
+class Pending:
+    """A round whose members have not got the messages of a stage; member 0 is the one to watch.
+
+    Attributes:
+        late: whether it was not asked for its noise.
+    """
+
+    def __init__(self, folder: Path, stage: MemberStage, *, late: bool = False) -> None:
+        self.world, self.held = Elsewhere(folder), dict[int, bytes]()
+        self.begins = stage <= CHECK
+
+        def asks(now: MemberStage, index: int, data: bytes) -> bytes | None:
+            if now < stage:
+                skipped = late and (now, index) == (NOISE, 0)
+                return None if skipped else self.world.ask(index, data, begins=now <= CHECK)
+            self.held.setdefault(index, data)
+            return None
+
+        with suppress(TooFewSurvivorsError):
+            self.world.run(self.world.setup(), asks=asks)
+
+    @property
+    def shelf(self) -> InMemory:
+        """Of member 0."""
+        return self.world.shelves[0]
+
+    def due(self) -> bytes:
+        """The answer to the message that is due."""
+        return self.world.ask(0, self.held[0], begins=self.begins)
+
+    def noise(self, number: int = 0, *told: RoundRecord, **terms: Any) -> bytes:
+        """The answer when asked for the noise of a round."""
+        return self.world.ask(0, self.asking(number, *told, **terms))
+
+    def asking(self, number: int = 0, *told: RoundRecord, **terms: Any) -> bytes:
+        """A message that asks for noise."""
+        setup = self.world.setup(number, *told, **terms)
+        return with_announcement(setup.announce_to_member(0), b"")
+
+    def under(self, other: bytes) -> bytes:
+        """The answer to the delivery that is due, under the announcement of another message."""
+        announcement, delivery = split_announcement(other)[0], split_announcement(self.held[0])[1]
+        return self.world.ask(0, with_announcement(announcement, delivery))
+
+
+Story = Callable[[Pending], object]
+
+HOSTILE: dict[str, tuple[MemberStage, Story, type[Exception], str]] = {
+    "other terms": (CHECK, lambda it: it.noise(fewest=6), PolicyError, "round_number"),
+    "another list": (
+        CHECK,
+        lambda it: (it.noise(1), it.noise(1, record(0))),
+        PolicyError,
+        "round_number",
+    ),
+    "an older round": (CHECK, lambda it: (it.noise(2), it.noise(1)), PolicyError, "round_number"),
+    "a round far ahead": (NOISE, lambda it: it.noise(1 << 11), PolicyError, "round_number"),
+    "not what was signed": (OPEN, lambda it: it.noise(1), PolicyError, "records"),
+    "noise after the uploads": (
+        CONFIRM,
+        lambda it: it.world.ask(0, it.asking(), begins=False),
+        RemoteProtocolError,
+        "server: ",
+    ),
+    "uploads announced otherwise": (
+        CHECK,
+        lambda it: it.under(it.asking(fewest=6)),
+        RemoteProtocolError,
+        "another announcement",
+    ),
+    "uploads twice": (CHECK, lambda it: (it.due(), it.due()), RemoteProtocolError, "server: "),
+    "uploads after a later round": (
+        CHECK,
+        lambda it: (it.noise(1), it.due()),
+        PolicyError,
+        "round_number",
+    ),
+    "a round put back": (
+        CONFIRM,
+        lambda it: (held := it.shelf.state, it.noise(1), it.shelf.keep(held), it.due()),
+        StoredStateError,
+        "resumed before",
+    ),
+    "a signature after a later round": (
+        CONFIRM,
+        lambda it: (it.noise(1), it.due()),
+        RemoteProtocolError,
+        "first message",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_server_gets_no_second_upload_and_no_second_signature(
+    name: str, tmp_path: Path
+) -> None:
+    stage, story, error, match = HOSTILE[name]
+    with pytest.raises(error, match=match):
+        story(Pending(tmp_path, stage))
+
+
+def test_one_who_came_late_adds_nothing_any_more(tmp_path: Path) -> None:
+    pending = Pending(tmp_path, CHECK, late=True)
+    assert pending.due()[:1] == MESSAGE
+    with pytest.raises(PolicyError, match="round_number"):
+        pending.noise()
+
+
+@pytest.mark.parametrize("stage", [CHECK, CONFIRM, OPEN])
+def test_a_round_that_is_refused_does_not_end_the_one_under_way(
+    tmp_path: Path, stage: MemberStage
+) -> None:
+    pending = Pending(tmp_path, stage)
+    with pytest.raises(PolicyError, match="round_number"):
+        pending.noise(fewest=6)
+    assert pending.due()[:1] == MESSAGE
+
+
+def test_a_crash_costs_the_round_and_gives_no_second_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the upload is kept, and between that and what the round goes on from."""
+    before = Pending(tmp_path / "before", NOISE)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr(UploadFolder, "keep", full)
+        before.due()
+    with pytest.raises(PolicyError, match="round_number"):
+        before.due()
+    # The number is used up, and what was drawn for it is in no upload.
+    assert before.noise(1)[:1] == MESSAGE
+    between = Pending(tmp_path / "between", NOISE)
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="full"):
+        patched.setattr(InMemory, "keep", full)
+        between.due()
+    assert between.due() == between.due()
+    with pytest.raises(LocalProtocolError, match="no round to go on with"):
+        between.world.ask(0, between.asking() + b"a delivery")
+
+
+def full(*_: object) -> None:
+    raise OSError("the disk is full")
+
+
+def test_a_member_without_a_memory_refuses_and_uses_nothing_up(tmp_path: Path) -> None:
+    pending = Pending(tmp_path, NOISE)
+    member = RemoteMember(pending.world.member())
+    member._member._noise = None
+    with pytest.raises(PolicyError, match="remembers no noise"):
+        member.answer(pending.held[0])
+    assert pending.due()[:1] == MESSAGE
+
+
+# -- the catalogue's servers ----------------------------------------------------------------------
+
+
+class Restarted:
+    """A member that is a new process at every message, and hears bytes only."""
+
+    def __init__(self, make: Callable[[], RoundMember], keys: TokenFolder) -> None:
+        self._make, self._keys, self._stored, self._announced = make, keys, b"", b""
+
+    def add_noise(self, announcement: bytes) -> bytes:
+        self._announced = announcement
+        return self._ask(with_announcement(announcement, b""))
+
+    def receive(self, message: bytes) -> bytes:
+        announcement, self._announced = self._announced, b""
+        return self._ask(with_announcement(announcement, message) if announcement else message)
+
+    def _ask(self, data: bytes) -> bytes:
+        member, stored = self._make(), self._stored
+        self._stored = b""
+        if stored:
+            member.resume(stored, self._keys)
+        remote = RemoteMember(member)
+        answer = remote.answer(data)
+        if not remote.is_over:
+            self._stored = member.suspend(self._keys)
+        return answer[len(MESSAGE) :]
+
+
+@pytest.mark.parametrize("attack", one_shot_returns.ATTACKS, ids=lambda each: each.id)
+def test_the_catalogue_s_servers_get_no_more_from_members_elsewhere(
+    attack: Attack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole runs; the twins, members that lack a defence, lose to the same servers."""
+    keys = TokenFolder(tmp_path)
+
+    class Run(ReturningRun):
+        def member(self, *of: Any, **options: Any) -> Any:
+            return Restarted(partial(super().member, *of, **options), keys)
+
+    monkeypatch.setattr(one_shot_returns, "ReturningRun", Run)
+    found = attack.run(Effort.QUICK, 7)
+    assert not found.real["succeeded"] and found.twin["succeeded"]
