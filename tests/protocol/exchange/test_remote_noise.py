@@ -61,6 +61,8 @@ class InMemory:
 class Elsewhere(ReturnedWorld):
     """Members of which nothing is left between two messages but files."""
 
+    fewest = 5
+
     def __init__(self, folder: Path, absences: Any = None) -> None:
         super().__init__(absences=absences)
         self.folder = folder
@@ -84,11 +86,13 @@ class Elsewhere(ReturnedWorld):
         uploads = UploadFolder(home / "upload")
         folk = OneShotParty(party=party, shelf=party.shelf, uploads=uploads, sealing=sealing)
         with StoredMemberNoise(home / "noise") as memory:
-            adding = AddingMember(memory=memory, uploads=UploadFolder(home / "added"), fewest=5)
+            adding = AddingMember(
+                memory=memory, uploads=UploadFolder(home / "added"), fewest=self.fewest
+            )
             return folk.as_member(message, self.signed[index], begins=begins, adding=adding)
 
     def key(self, who: Any, session: bytes, number: int) -> Any:
-        """As `SealingFolder.key`."""
+        """The sealing key of a member, known to everybody here; in place of a `SealingFolder`."""
         return self.committee._keys(session, who.public)
 
     def seed(self, session: bytes, number: int, index: int) -> NoiseSeed:
@@ -321,8 +325,13 @@ def full(*_: object) -> None:
     raise OSError("the disk is full")
 
 
-def test_a_member_without_a_memory_refuses_and_uses_nothing_up(tmp_path: Path) -> None:
+def test_what_a_member_refuses_uses_nothing_up(tmp_path: Path) -> None:
+    """Without a memory, or where fewer members' noise is in a sum than it insists on."""
     pending = Pending(tmp_path, NOISE)
+    pending.world.fewest = 6
+    with pytest.raises(PolicyError, match="fewest_members"):
+        pending.due()
+    pending.world.fewest = 5
     member = RemoteMember(pending.world.member())
     member._member._noise = None
     with pytest.raises(PolicyError, match="remembers no noise"):
