@@ -203,14 +203,17 @@ class Pending:
         with suppress(TooFewSurvivorsError):
             self.world.run(self.world.setup(), asks=asks)
 
-    @property
-    def shelf(self) -> InMemory:
-        """Of member 0."""
-        return self.world.shelves[0]
-
     def due(self) -> bytes:
         """The answer to the message that is due."""
         return self.world.ask(0, self.held[0], begins=self.begins)
+
+    def put_back(self) -> bytes:
+        """The answer in a round that was stored, and is put back when a later one has begun."""
+        shelf = self.world.shelves[0]
+        stored = shelf.state
+        self.noise(1)
+        shelf.keep(stored)
+        return self.due()
 
     def noise(self, number: int = 0, *told: RoundRecord, **terms: Any) -> bytes:
         """The answer when asked for the noise of a round."""
@@ -261,7 +264,7 @@ HOSTILE: dict[str, tuple[MemberStage, Story, type[Exception], str]] = {
     ),
     "a round put back": (
         CONFIRM,
-        lambda it: (held := it.shelf.state, it.noise(1), it.shelf.keep(held), it.due()),
+        lambda it: it.put_back(),
         StoredStateError,
         "resumed before",
     ),
