@@ -194,6 +194,7 @@ class OneShotParty:
             begins: whether the message begins with an announcement.
             adding: None refuses rounds to which members add noise.
         """
+        self._clauses()
         party = self.party
         if begins and adding is not None:
             announcement, delivered = split_announcement(message)
