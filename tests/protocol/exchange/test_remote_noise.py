@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from one_shot_rounds import Stream, identity
 from one_shot_worlds import DIGEST, rounding, update
-from returned_worlds import MEMBERS, ReturnedWorld, noise_of, record
+from returned_worlds import EVERYBODY, MEMBERS, ReturnedWorld, noise_of, record
 
-from dp import NoiseSeed
+from dp import Ledger, NoiseSeed
 from protocol.adapters.party import AddingMember, OneShotParty, Party
 from protocol.errors import PolicyError
 from protocol.exchange.one_shot import MemberStage
@@ -133,6 +134,10 @@ class Elsewhere(ReturnedWorld):
         )
         return server.run(setup, **options)
 
+    def plays(self, setup: OneShotSetup, *_: Any, before_release: Any) -> RoundOutcome:
+        """The same as an aggregator does it; updates are the clients' own."""
+        return self.run(setup, before_release=before_release)
+
     def asks(self, stage: MemberStage, index: int, data: bytes) -> bytes:
         """What a member answers; its noise it is asked for twice, as if a reply had been lost."""
         answer = self.ask(index, data, begins=stage <= CHECK)
@@ -163,6 +168,27 @@ def test_the_sums_are_the_ideal_ones_whoever_restarts_or_leaves(tmp_path: Path) 
         assert got.refused == got.refused_members == {}
         told = (*told, got.record)
     assert [len(each.returned) for each in told] == [0, 6, 7, 7]
+
+
+def test_a_run_goes_on_and_is_charged_as_a_simulated_one(tmp_path: Path) -> None:
+    """With an attempt that fails: its noise was asked for, and is in no record."""
+    absences: Mapping[int, Any] = {1: dict.fromkeys(range(4), NOISE)}
+    found = []
+    for kind in ("elsewhere", "here"):
+        world = Elsewhere(tmp_path / kind, absences)
+        with Ledger.open(tmp_path / f"{kind}.jsonl") as ledger:
+            elsewhere = SimpleNamespace(members=world.committee.members, run=world.plays)
+            training = world.training(ledger, elsewhere if kind == "elsewhere" else world.real)
+            cohorts = [world.cohort(number) for number in range(4)]
+            training.run_round(cohorts[0], DIGEST, update)
+            with pytest.raises(TooFewSurvivorsError):
+                training.run_round(cohorts[1], DIGEST, update)
+            for cohort in cohorts[2:]:
+                result = training.run_round(cohort, DIGEST, update)
+            records = [entry.metadata["record"] for entry in ledger.entries()]
+        found.append((records, result.epsilons, result.outcome.record))
+    assert found[0] == found[1]
+    assert found[0][2] == record(3, EVERYBODY, EVERYBODY)
 
 
 def test_members_whose_noise_is_not_in_check_and_sign_all_the_same(tmp_path: Path) -> None:
