@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from one_shot_rounds import Stream, identity
 from one_shot_worlds import DIGEST, rounding, update
-from returned_worlds import EVERYBODY, MEMBERS, ReturnedWorld, noise_of, record
+from returned_worlds import EVERYBODY, MEMBERS, ReturnedWorld, noise_of, plan_of, record
 
 from dp import Ledger, NoiseSeed
 from protocol.adapters.party import AddingMember, OneShotParty, Party
@@ -33,7 +33,9 @@ from protocol.round.member import RoundMember
 from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.stored_upload import UploadFolder
-from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError
+from protocol.schemes import Validated
+from protocol.schemes.committee import Named
+from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError, centre
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, TokenFolder
 from simulations.threats.attack import Attack, Effort
@@ -64,8 +66,8 @@ class Elsewhere(ReturnedWorld):
 
     fewest = 5
 
-    def __init__(self, folder: Path, absences: Any = None) -> None:
-        super().__init__(absences=absences)
+    def __init__(self, folder: Path, absences: Any = None, **changes: Any) -> None:
+        super().__init__(plan_of(**changes), absences)
         self.folder = folder
         self.histories = [ClientHistory(self.policy.goal) for _ in self.people]
         self.signed = [ClientHistory() for _ in range(MEMBERS)]
@@ -168,6 +170,21 @@ def test_the_sums_are_the_ideal_ones_whoever_restarts_or_leaves(tmp_path: Path) 
         assert got.refused == got.refused_members == {}
         told = (*told, got.record)
     assert [len(each.returned) for each in told] == [0, 6, 7, 7]
+
+
+def test_validated_rounds_go_on_from_files_as_well(tmp_path: Path) -> None:
+    """Their sums have errors beside the noise, as in one process."""
+    scheme = Validated(committee=Named(size=MEMBERS, corrupt=1, away=1))
+    world, told = Elsewhere(tmp_path, scheme=scheme), tuple[RoundRecord, ...]()
+    for number in range(2):
+        setup = world.setup(number, *told)
+        got = world.run(setup)
+        expected = world.of(setup).ideal(world.seed).run(setup, update, {})
+        differences = centre(got.total.vector) - centre(expected.total.vector)
+        assert np.abs(differences).max() < 6.0 * (16 * setup.error_variance) ** 0.5  # type: ignore[attr-defined]
+        assert got.record == expected.record and got.record is not None
+        told = (*told, got.record)
+    assert told[1].returned == EVERYBODY
 
 
 def test_a_run_goes_on_and_is_charged_as_a_simulated_one(tmp_path: Path) -> None:
