@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dp.accounting.accountant import DominationAccountant, GaussianReference
 from dp.accounting.base import EventCounter, refusal
+from dp.accounting.contraction import ContractionAccountant
 from dp.accounting.cpsgd import Theorem1Accountant
 from dp.accounting.exact import ExactAccountant
 from dp.accounting.local import LocalAccountant
@@ -55,8 +56,8 @@ class EpsilonReport:
         delta: that all of them are stated at.
         by_accountant: name to epsilon; ``gaussian_reference`` and ``theorem1`` are no bounds and
             never win, ``exact`` is there if the run is small enough to enumerate, ``published``
-            if a mechanism comes with a bound of its own. A run of local reports has ``local`` only,
-            and one whose noise comes back ``correlated``.
+            and ``contraction`` if there is Skellam or discrete Gaussian noise. A run of local
+            reports has ``local`` only, and one whose noise comes back ``correlated``.
         reasons: name to the reason, for every epsilon that is infinite.
         adjacency: what all of them are about.
     """
@@ -154,11 +155,11 @@ def _is_correlated(counted: Sequence[Counted]) -> bool:
 
 
 def _chosen(counted: Sequence[Counted]) -> dict[str, type[EventCounter]]:
-    """Return the accountants to ask: four always, two where they have something to say."""
+    """Return the accountants to ask: four always, three where they have something to say."""
     chosen = dict(_ALWAYS)
     simple = [leaf for event, _ in counted for leaf in leaves(event)]
     if any(isinstance(leaf, SkellamRelease | DiscreteGaussianRelease) for leaf in simple):
-        chosen["published"] = PublishedAccountant
+        chosen |= {"contraction": ContractionAccountant, "published": PublishedAccountant}
     enumerated = all(ExactAccountant().supports(leaf) for leaf in simple)
     if enumerated and any(isinstance(leaf, IntegerRelease) for leaf in simple):
         chosen["exact"] = ExactAccountant
@@ -193,6 +194,8 @@ def _reason(accountant: EventCounter, delta: float) -> str:
             "the noise does not cover the largest shift except with probability delta, or the "
             f"moments would take more than {MAX_TERMS} terms"
         )
+    if isinstance(accountant, ContractionAccountant):
+        return "some noise is so little, or of so many narrow parts, that nothing is proved of it"
     return "the noise does not cover the largest shift except with probability delta"
 
 

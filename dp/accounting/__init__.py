@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dp.accounting.accountant import DominationAccountant, FailureReserve, GaussianReference
 from dp.accounting.base import Accountant
+from dp.accounting.contraction import ContractionAccountant
 from dp.accounting.cpsgd import Theorem1Accountant
 from dp.accounting.domination import effective_sigma
 from dp.accounting.exact import ExactAccountant
@@ -23,6 +24,7 @@ from dp.accounting.theorem1 import Theorem1Parameters, theorem1_epsilon
 __all__ = [
     "Accountant",
     "BinomialNoise",
+    "ContractionAccountant",
     "DominationAccountant",
     "ExactAccountant",
     "FailingGaussian",

@@ -171,6 +171,20 @@ def test_a_composition_without_room_is_refused(monkeypatch: pytest.MonkeyPatch) 
         epsilon_of(ExactAccountant, *[BinomialRelease(256, 2.0, 2, 10)] * 2)
 
 
+@pytest.mark.parametrize("coins", [64, 256])
+def test_runs_too_long_for_the_fine_grid_have_a_coarse_one(
+    coins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a little larger, and still far below the other bounds."""
+    events = [BinomialRelease(coins, 2.0, 2, 10)] * 10
+    fine = epsilon_of(ExactAccountant, *events)
+    monkeypatch.setattr(exact, "MAX_WORK", 1e6)
+    coarse = epsilon_of(ExactAccountant, *events)
+    assert fine < coarse < fine * 1.002
+    others = [epsilon_of(kind, *events) for kind in (DominationAccountant, MomentsAccountant)]
+    assert coarse < min(others) * 0.985
+
+
 class TestLossDistributions:
     """The grid: splitting, joining, trimming, and the largest of several curves."""
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dp
+from dp.accounting import ContractionAccountant
 from dp.accounting.base import EventCounter
 from dp.events import AboveThresholdRelease, LaplaceRelease
 from dp.records import encode_event
@@ -28,6 +29,7 @@ from dp.records import encode_event
 FILE: Final = Path(__file__).with_name("epsilons.json")
 ACCOUNTANTS: Final[dict[str, type[EventCounter]]] = {
     "domination": dp.DominationAccountant,
+    "contraction": ContractionAccountant,
     "moments": dp.MomentsAccountant,
     "exact": dp.ExactAccountant,
     "published": dp.PublishedAccountant,
@@ -206,6 +208,8 @@ def questions() -> Iterator[Question]:
         (dp.BinomialRelease(0, 1.0, 1, 1), 1, 1e-5), (dp.NonPrivateRelease(), 1, 1e-5),
     ):  # fmt: skip
         yield "domination", event, count, delta
+    for event, count in ((discrete, 1), (rough, 1), (single, 3), (skellam, 4), (small, 1)):
+        yield "contraction", event, count, 1e-5
     for event, count in ((weak, 8), (wide, 1), (skellam, 1), (discrete, 2)):
         yield "moments", event, count, 1e-5
     for event, count in ((narrow, 1), (flat, 1), (small, 1), (rough, 1), (single, 2)):

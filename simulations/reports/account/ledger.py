@@ -18,6 +18,8 @@ from dp import (
     UnsupportedEventError,
     to_dp_event,
 )
+from dp.accounting import gaussian_mu
+from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.audit import (
     composed_epsilon,
     composed_moments,
@@ -36,6 +38,7 @@ from dp.ledger_reader import (
     without_members,
     without_peers,
 )
+from dp.odometer import Odometer
 from dp.records import decode_event
 from dp.report import json_number
 from protocol.errors import ConfigurationError
@@ -122,6 +125,9 @@ class LedgerAccount:
     # local reports
     charged: tuple[Release, ...] = ()
     dp_accounting: float | None = None  # epsilon by that library; None if it was not asked
+    # epsilon so far that holds at the goal's delta wherever the run stops; None without a guarantee
+    # by independent noise
+    at_any_stop: float | None = None
 
     @property
     def warning(self) -> str | None:
@@ -150,6 +156,7 @@ class LedgerAccount:
             "epsilon": json_number(self.epsilon),
             "delta": self.delta,
             **_guaranteed(self.guarantee),
+            **({} if self.at_any_stop is None else {"at_any_stop": self.at_any_stop}),
             **(
                 {}
                 if self.without_members is None
@@ -208,14 +215,16 @@ def account_ledger(
         read = _of_run if is_of_run(entries) else _of_sums
         found, spent = read(entries, goal, chosen)
     seed = seed_in_notes(entry.metadata for entry in entries)
-    guarantee = None
+    guarantee, at_any_stop = None, None
     # A goal is about zero-out, and about noise that nobody can compute.
     if goal is not None and seed is None and adjacency is Adjacency.ZERO_OUT:
         guarantee = _guarantee(spent(goal), goal)
+        at_any_stop = _at_any_stop(found["pair"], goal) if guarantee.epsilon < math.inf else None
     return LedgerAccount(
         **found,
         delta=chosen,
         guarantee=guarantee,
+        at_any_stop=at_any_stop,
         entries=len(entries),
         clients=len(_labels(entries)),
         goal=goal,
@@ -357,6 +366,15 @@ def _guarantee(spent: float, goal: LedgerGoal) -> Guarantee:
         delta=goal.delta,
         but_for=RING_FAILURES if goal.aggregation is None else "",
     )
+
+
+def _at_any_stop(pair: FailingGaussian | None, goal: LedgerGoal) -> float | None:
+    """Epsilon of the releases so far by an odometer that the goal alone decides."""
+    left = goal.delta - goal.rounds * goal.failures
+    if pair is None or not (left > 0.0 and goal.epsilon < LARGEST_EPSILON):
+        return None
+    odometer = Odometer(gaussian_mu(goal.epsilon, left) ** 2, left)
+    return odometer.epsilon((pair.mu * REPLAY_ROOM) ** 2)
 
 
 def _labels(entries: Sequence[ReplayedEntry]) -> set[str]:

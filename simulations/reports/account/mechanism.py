@@ -18,6 +18,7 @@ from dp import (
     replace_one,
     variance_for_epsilon,
 )
+from dp.accounting import ContractionAccountant
 from dp.report import EpsilonReport
 from protocol.errors import ConfigurationError
 from simulations.reports.account.export import gaussian_figures
@@ -63,16 +64,20 @@ def account_mechanism(question: Question) -> MechanismAccount:
         noise, noise_of = _noise(question)
         event = _event(question, noise)
         report = epsilons([(event, question.rounds)], question.delta, question.adjacency)
-        pair = _dominating(event, question)
+        pair = _dominating(event, question, report.winner)
     except ValueError as error:
         raise ConfigurationError(question.mechanism, str(error), "see --help") from error
     return MechanismAccount(question, report, noise, noise_of, pair)
 
 
-def _dominating(event: Event, question: Question) -> FailingGaussian | None:
+def _dominating(event: Event, question: Question, winner: str) -> FailingGaussian | None:
     """The open failure, else Gaussian, that dominates all rounds; None if there is none."""
-    accountant = DominationAccountant()
     asked = replace_one(event) if question.adjacency is Adjacency.REPLACE_ONE else event
+    if winner == "contraction":
+        never = ContractionAccountant()
+        never.compose(asked, question.rounds)
+        return never.gaussian()
+    accountant = DominationAccountant()
     if not accountant.supports(asked):
         return None
     accountant.compose(asked, question.rounds)

@@ -90,6 +90,9 @@ def _ledger_rows(account: LedgerAccount) -> Iterator[tuple[str, float, str]]:
     elif account.goal is not None:
         spent = "an estimate, since the goal is about zero-out"
     yield "replay", account.epsilon, f"{spent}; {account.route}"
+    if guarantee and account.at_any_stop is not None:
+        words = f"so far, at delta {guarantee.delta:g}, and holds also if the run stops by results"
+        yield "odometer", account.at_any_stop, words
     if account.dp_accounting is not None:
         words = "its composition of Gaussians, under REPLACE_SPECIAL"
         yield "dp-accounting", account.dp_accounting, f"{spent}; {words}"
