@@ -86,7 +86,7 @@ class ContractionAccountant(EventCounter):
         return FailingGaussian(0.0, mu) if mu < math.inf else None
 
     def _epsilon_of_releases(self, delta: float) -> float:
-        """Convert once."""
+        """Return epsilon of the Gaussian that dominates all releases together."""
         return gaussian_epsilon(self._mu(), delta)
 
     def _mu(self) -> float:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from dp import BinomialRelease, DiscreteGaussianRelease, SkellamRelease
 from dp.accounting import (
     Accountant,
+    ContractionAccountant,
     DominationAccountant,
     ExactAccountant,
     MomentsAccountant,
@@ -52,6 +53,7 @@ wide noise, one coordinate and many."""
 
 ACCOUNTANTS: Final[tuple[Callable[[], Accountant], ...]] = (
     DominationAccountant,
+    ContractionAccountant,
     MomentsAccountant,
     PublishedAccountant,
 )
