@@ -54,5 +54,7 @@ class Odometer:
             mu_squared: sum of (D2 / sigma_eff)^2 over them, >= 0.
         """
         require_not_negative("mu_squared", mu_squared)
+        if mu_squared == 0.0:  # both runs are one so far
+            return 0.0
         share = self.delta / len(_PARTS)
         return min(renyi_to_epsilon(a, a * mu_squared / 2.0, share) for a in self.orders)

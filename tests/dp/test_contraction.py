@@ -33,8 +33,10 @@ UNIT = (1.0, 1, 1)
 """One coordinate that changes by one."""
 SUMS = [(1, 1.01), (1, 2.5), (1, 64.0), (2, 0.7), (3, 0.5), (8, 0.5), (10, 1.6), (40, 2.0)]
 VARIANCES = [1.5, 4.0, 9.5, 64.0, 400.0]
-EVENTS = [DiscreteGaussianRelease(s, n, *UNIT) for n, s in SUMS]
-EVENTS += [SkellamRelease(v, *UNIT) for v in VARIANCES]
+EVENTS = [
+    *(DiscreteGaussianRelease(s, n, *UNIT) for n, s in SUMS),
+    *(SkellamRelease(v, *UNIT) for v in VARIANCES),
+]
 
 
 def log_masses(event: DiscreteGaussianRelease | SkellamRelease) -> list[Any]:
@@ -84,8 +86,7 @@ def test_what_the_lemma_says_of_three_cells_of_a_gaussian() -> None:
     """Its first inequality up to a^2 = 6; the second one, which excludes wide cells, beyond."""
     for a in np.linspace(0.05, 6.0, 240):
         h = np.linspace(-a / 2, 9.0, 400)
-        cells = special.log_ndtr(-(h - a)), special.log_ndtr(-h), special.log_ndtr(-(h + a))
-        cells += (special.log_ndtr(-(h + 2 * a)),)
+        cells = [special.log_ndtr(-(h + i * a)) for i in (-1, 0, 1, 2)]
         logs = [one + np.log(-np.expm1(two - one)) for one, two in pairwise(cells)]
         found = (2 * logs[1] - logs[0] - logs[2]).min()
         assert found >= (a * a * (1 - a * a / 12) if a * a <= 6 else 1.0) - 1e-9
@@ -145,8 +146,8 @@ def test_what_it_does_not_cover() -> None:
     accountant = ContractionAccountant()
     accountant.compose(GaussianRelease(2.0, 1.0))
     assert contracted_mu_squared(GaussianRelease(2.0, 1.0)) == 0.25
-    for event in (LaplaceRelease(2.0, 1), NonPrivateRelease()):
+    for bare in (LaplaceRelease(2.0, 1), NonPrivateRelease()):
         more = accountant.copy()
-        more.compose(event)
+        more.compose(bare)
         assert more.gaussian() is None
     assert contracted_mu_squared(DiscreteGaussianRelease(0.5, 1, 0.5, 1, 9)) == 0.0

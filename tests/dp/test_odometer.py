@@ -71,6 +71,10 @@ def test_it_holds_if_results_choose_the_sizes_as_well() -> None:
     assert spent > 3e-5
 
 
+def test_before_the_first_release_nothing_is_spent() -> None:
+    assert Odometer(1.0, 1e-5).epsilon(0.0) == 0.0 < Odometer(1.0, 1e-5).epsilon(1e-9)
+
+
 def test_its_price() -> None:
     """The table of docs/accounting.md."""
     for epsilon, delta in ((1.0, 1e-5), (5.0, 1e-5), (8.0, 1e-5), (5.0, 1e-8)):

@@ -373,7 +373,10 @@ def _at_any_stop(pair: FailingGaussian | None, goal: LedgerGoal) -> float | None
     left = goal.delta - goal.rounds * goal.failures
     if pair is None or not (left > 0.0 and goal.epsilon < LARGEST_EPSILON):
         return None
-    odometer = Odometer(gaussian_mu(goal.epsilon, left) ** 2, left)
+    try:
+        odometer = Odometer(gaussian_mu(goal.epsilon, left) ** 2, left)
+    except ValueError:  # no noise reaches so small a goal
+        return None
     return odometer.epsilon((pair.mu * REPLAY_ROOM) ** 2)
 
 

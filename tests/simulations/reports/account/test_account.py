@@ -287,6 +287,13 @@ def test_common_releases_are_among_those_of_a_client(tmp_path: Path) -> None:
     assert (figures["client"], figures["guaranteed"]) == (ANNA, "inf")
 
 
+def test_a_goal_that_no_noise_reaches_has_no_odometer(path: Path) -> None:
+    goal = {**GOAL, "epsilon": 1e-14, "delta": 1e-14, "delta0": 1e-17}
+    faint = BinomialRelease(1024, 0.5, 16, 9)
+    location = ledger_of(path.with_name("tiny.jsonl"), (faint, {"cohort": [ANNA], "goal": goal}))
+    assert "at_any_stop" not in of_ledger(location)
+
+
 def test_a_guarantee_is_at_the_delta_of_the_goal(path: Path) -> None:
     """Whatever delta is asked for: that is the delta of the reading."""
     figures = of_ledger(path, "--delta", "1e-6")
