@@ -34,8 +34,13 @@ class Account(ABC):
 
     @property
     @abstractmethod
+    def rounds(self) -> int:
+        """Rounds that were charged against a goal, those that were spent elsewhere among them."""
+
+    @property
     def has_spent(self) -> bool:
         """Whether a round has been charged against a goal."""
+        return self.rounds > 0
 
     @property
     @abstractmethod
@@ -71,9 +76,9 @@ class IndependentAccount(Account):
         self._spent = reserved_accountant(goal.reserve) if goal else DominationAccountant()
 
     @property
-    def has_spent(self) -> bool:
-        """Whether a round has been charged against a goal."""
-        return self._spent.releases + self._earlier > 0
+    def rounds(self) -> int:
+        """As `Account.rounds` says."""
+        return self._spent.releases + self._earlier
 
     @property
     def epsilon(self) -> float:
@@ -86,7 +91,7 @@ class IndependentAccount(Account):
         if goal is None:
             return 0.0
         # Any `goal.rounds` rounds that each fit so often fit together, in whatever mixture.
-        if self._spent.releases + self._earlier >= goal.rounds:
+        if self.rounds >= goal.rounds:
             raise PolicyError(
                 "epsilon",
                 f"unbounded: all rounds of this client's goal are used up ({goal.rounds})",

@@ -108,6 +108,16 @@ class ClientHistory:
         with self._lock:
             return self._account.epsilon if self._account else 0.0
 
+    @property
+    def rounds(self) -> int:
+        """Rounds charged against the goal, and spent elsewhere; 0 without a goal.
+
+        Raises:
+            LedgerError: as for `answer`.
+        """
+        with self._lock:
+            return self._account.rounds if self._account and self._goal else 0
+
     def answer(
         self,
         setup: RoundEncoding,

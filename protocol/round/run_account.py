@@ -58,9 +58,9 @@ class RunAccount(Account):
         self._epsilon = 0.0
 
     @property
-    def has_spent(self) -> bool:
-        """Whether this client has taken part in the run."""
-        return bool(self._bounds)
+    def rounds(self) -> int:
+        """Rounds of the run that this client has taken part in."""
+        return len(self._bounds)
 
     @property
     def epsilon(self) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,9 @@ def doctor_command(
         ),
     ] = "",
     data_dir: DataOption = None,
+    site: Annotated[
+        Path | None, typer.Option(help="Check this site's folder as well, and its sandbox.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check the installation, and say what helps: kernels, caches, packages, versions, folders.
@@ -40,7 +44,7 @@ def doctor_command(
         bar.start()
         bar.update(task, completed=place, total=total, description=name)
 
-    for finding in examine(kernels, data_dir, begin):
+    for finding in examine(kernels, data_dir, begin, site):
         findings.append(finding)
         bar.stop()
         if not as_json:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from simulations.common.tables import JsonFlag
+
 Home = Annotated[Path, typer.Option(help="The site's folder, with site.toml in it.")]
 Node = Annotated[str, typer.Option(help="HOST:PORT of the SuperNode's Runtime API.")]
 Secret = Annotated[
     Path, typer.Option(help="File of the SuperNode's --superexec-auth-secret-file; mode 600.")
+]
+Passphrase = Annotated[
+    Path | None,
+    typer.Option(help="File with the backup's passphrase, mode 600; asked for if left out."),
 ]
 SameUser = Annotated[
     bool,
@@ -37,6 +47,13 @@ def run_command(
         typer.Option(help="PEM file to know the SuperNode by; left out on the same machine."),
     ] = None,
     same_user: SameUser = False,
+    log_json: Annotated[
+        bool | None,
+        typer.Option(
+            "--log-json/--log-text",
+            help="A line of JSON for each event on standard error; without a terminal if left out.",
+        ),
+    ] = None,
 ) -> None:
     """Answer the tasks of a SuperNode that runs with --isolation process, until it is stopped.
 
@@ -45,11 +62,14 @@ def run_command(
     """
     from protocol.adapters.flower.home import ClientHome
     from protocol.adapters.flower.log import warn
+    from protocol.adapters.flower.site.journal import Journal, log_as_json
     from protocol.adapters.flower.site.serving import Site
     from protocol.adapters.flower.site.tasks import Node, run
     from protocol.adapters.private_files import read_private
     from protocol.errors import ConfigurationError
 
+    if log_json if log_json is not None else not sys.stderr.isatty():
+        log_as_json()
     site, rules = ClientHome(home.resolve()), _rules(home, same_user)
     public = site.identity.public.hex()
     _ = site.policy, site.registry, site.committee
@@ -62,7 +82,9 @@ def run_command(
         raise ConfigurationError("certificates", f"left out for {node}", valid)
     warn(f"site {public}: {len(rules.approved_apps)} approved apps, tasks of {node}")
     tasks = Node(node, key, known)
-    run(Site(site, rules, tasks.wait).answer, tasks)
+    journal = Journal(site.folder, Site(site, rules, tasks.wait).answer)
+    journal.write()
+    run(journal.answer, tasks, journal.write)
 
 
 @site_app.command("check")
@@ -125,6 +147,104 @@ def units_command(
         (into / name).write_text(text)
         typer.echo(into / name)
     typer.echo(f'In site.toml, in place of a trainer: sandbox = "{SOCKET}"', err=True)
+
+
+@site_app.command("status")
+def status_command(home: Home, as_json: JsonFlag = False) -> None:
+    """Say how the site stands; exit status 1 if it would take part in no round.
+
+    A running site is not disturbed, and nothing is written.
+    """
+    from protocol.adapters.flower.site.status import status_of
+
+    status = status_of(home)
+    if as_json:
+        typer.echo(json.dumps({**asdict(status), "ready": status.ready}))
+    else:
+        found = {**asdict(status), "ready": status.ready}
+        for each in ({**found, **found.pop("problems")}, *found.pop("goals")):
+            for name, value in each.items():
+                typer.echo(f"{name:<20} {'-' if value is None else value}")
+    raise typer.Exit(not status.ready)
+
+
+@site_app.command("metrics")
+def metrics_command(home: Home) -> None:
+    """Print status and counts as Prometheus text, as they are in metrics.prom after every task."""
+    from protocol.adapters.flower.site.journal import counted, counts
+    from protocol.adapters.flower.site.status import metrics, status_of
+
+    typer.echo(metrics(status_of(home)) + counted(counts(home)), nl=False)
+
+
+@site_app.command("freeze")
+def freeze_command(
+    home: Home, reason: Annotated[str, typer.Option(help="Shown to whoever asks why.")] = ""
+) -> None:
+    """Have the site answer nothing from now on, whatever it is asked; it may go on running."""
+    from protocol.adapters.flower.frozen import freeze
+
+    freeze(home, reason)
+
+
+@site_app.command("unfreeze")
+def unfreeze_command(
+    home: Home,
+    accept_loss: Annotated[
+        int | None,
+        typer.Option(
+            help="For a site that came from a backup: at least as many rounds as it joined since "
+            "that was made, on whatever disk. They count as spent."
+        ),
+    ] = None,
+) -> None:
+    """Have a frozen site answer again."""
+    from protocol.adapters.flower.frozen import unfreeze
+
+    unfreeze(home, accept_loss)
+
+
+@site_app.command("backup")
+def backup_command(
+    file: Annotated[Path, typer.Argument(help="File to write; on another disk.")],
+    home: Home,
+    passphrase_file: Passphrase = None,
+) -> None:
+    """Write what a site needs to go on into one sealed file; the site may go on meanwhile.
+
+    Identity, policy, rules, registries, histories; no keys of rounds, and nothing that is sent.
+    """
+    from protocol.adapters.flower.site.backup import back_up
+
+    size = back_up(home, file, _passphrase(passphrase_file, new=True))
+    typer.echo(f"{file}: {size} bytes")
+
+
+@site_app.command("restore")
+def restore_command(
+    file: Annotated[Path, typer.Argument(help="That `veilsum site backup` wrote.")],
+    home: Home,
+    passphrase_file: Passphrase = None,
+) -> None:
+    """Make a site's folder of a backup. It starts frozen, and never serves on a committee again.
+
+    The folder that was lost must never answer again.
+    """
+    from protocol.adapters.flower.site.backup import restore
+
+    record = restore(file, home, _passphrase(passphrase_file))
+    typer.echo(record.identity)
+    made = datetime.fromtimestamp(record.made)
+    typer.echo(f"Frozen. Made at {made:%Y-%m-%d %H:%M}: how many rounds since?", err=True)
+
+
+def _passphrase(file: Path | None, new: bool = False) -> bytes:
+    from protocol.adapters.private_files import read_private
+
+    if file is not None:
+        return read_private(file, "the passphrase of the backup").strip()
+    typed = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True)
+    return str(typed).encode()
 
 
 def _rules(home: Path, same_user: bool) -> Any:

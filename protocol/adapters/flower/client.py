@@ -43,6 +43,7 @@ from protocol.adapters.flower.arrays import Layout
 from protocol.adapters.flower.clear import permission
 from protocol.adapters.flower.digest import in_order, input_digest
 from protocol.adapters.flower.errors import AmbiguousMessageError
+from protocol.adapters.flower.frozen import require_member, require_unfrozen
 from protocol.adapters.flower.home import ClientHome, home_of
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.node_state import NodeShelf
@@ -165,6 +166,7 @@ def _tell(error: Exception) -> None:
 
 def _other(find: FindHome, message: Message, context: Context, call_next: CallNext) -> Message:
     """Evaluation and queries: none of ours, and only if this client permits answers as they are."""
+    require_unfrozen(find(context).folder)
     kind = message.metadata.message_type
     key = permission(kind)
     if key is None or not getattr(find(context).rules, key):
@@ -184,6 +186,7 @@ def _answer(
     call_next: CallNext,
     app: bytes | None,
 ) -> bytes:
+    require_unfrozen(home.folder)
     survey = _survey(home, request, message, context)
     # Before anything of the folder is used up, or erased.
     home = admitted(home, request, context.run_id, app, survey)
@@ -257,6 +260,7 @@ def claim(home: ClientHome, context: Context, challenge: bytes) -> bytes:
     signed = identity.public + identity.sign(Usage.NODE, *about)
     if not asked:
         return signed
+    require_member(home.folder, identity.public)
     return signed + _one_shot(home, context, home.policy).key(asked)
 
 

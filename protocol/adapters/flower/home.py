@@ -7,6 +7,7 @@
     registry.json   in place of both where the policy has a table [authority]
     state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload,
                     and in owner.txt whose they are
+    frozen          if it is there, nothing is answered: see `frozen`
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
 in a simulation, where one program plays everybody, it follows from the run's configuration: then
@@ -30,6 +31,7 @@ from flwr.app import Context
 from pydantic import Field
 
 from dp.mechanisms import MechanismName
+from protocol.adapters.flower.frozen import lost_rounds, require_member
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
@@ -304,6 +306,7 @@ class ClientHome:
     def member_history(self) -> Iterator[StoredHistory]:
         """What we signed before as a member of committees; locked for this process meanwhile."""
         folder = self.folder / STATE / "member"
+        require_member(self.folder, self.identity.public)
         with _files(folder), StoredHistory(folder) as opened:
             yield opened
 
@@ -338,10 +341,11 @@ class ClientHome:
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:
         """What we did before; locked for this process meanwhile."""
-        folder, earlier, authority = self.folder / STATE, 0, self._require_own(self.folder / STATE)
+        folder, authority = self.folder / STATE, self._require_own(self.folder / STATE)
+        earlier = lost_rounds(self.folder, policy.goal)
         if authority is not None:
             with _files(folder):
-                earlier = authority.earlier(self.identity.public, policy.goal)
+                earlier += authority.earlier(self.identity.public, policy.goal)
         place = self.admission.take_place if self.admission else None
         with _files(folder), StoredHistory(folder, policy.goal, earlier, place) as opened:
             yield opened

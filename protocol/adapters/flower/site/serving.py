@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from flwr.app import ArrayRecord, Context, Error, Message, MessageType, RecordDict
 
 from protocol.adapters.flower.client import REFUSED, guarded, only_arrays
+from protocol.adapters.flower.frozen import why_frozen
 from protocol.adapters.flower.home import ClientHome
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.record import category
@@ -17,6 +18,7 @@ from protocol.adapters.flower.site.request import Request, expected_bytes, read_
 from protocol.adapters.flower.site.rules import SETTLING, SiteRules
 from protocol.adapters.flower.site.trainer import Trainer
 from protocol.errors import PolicyError
+from protocol.exchange.remote import OTHER
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,9 @@ class Site:
             if left < 0.0:
                 warn(f"answered {-left:.1f} s late: raise answer_after_seconds")
             self.sleep(max(0.0, left))
+        if (reason := why_frozen(self.home.folder)) is not None:  # maybe since it began
+            warn(f"not sent: frozen: {reason}")
+            return Message(Error(REFUSED, OTHER), reply_to=message)
         # Made only now: a reply has the time at which it was made.
         if reply.has_error():
             return Message(reply.error, reply_to=message)

@@ -87,8 +87,12 @@ class Node:
             retry_invoker=tries,
         )
 
-    def serve(self, answer: Answer) -> None:
-        """Answer tasks until somebody stops us."""
+    def serve(self, answer: Answer, after: Callable[[], object] = lambda: None) -> None:
+        """Answer tasks until somebody stops us.
+
+        Args:
+            after: called after every task, when its answer is sent.
+        """
         away = False
         while not self._stop.is_set():
             token = None
@@ -100,6 +104,7 @@ class Node:
                 away = True
             if token is not None:
                 self._answered(token, answer)
+                after()
             else:
                 self._stop.wait(POLL_SECONDS)
 
@@ -164,11 +169,11 @@ def _heartbeats(client: RuntimeHttpClient) -> Iterator[None]:
         thread.join()
 
 
-def run(answer: Answer, node: Node) -> None:
+def run(answer: Answer, node: Node, after: Callable[[], object]) -> None:
     """Serve until SIGINT or SIGTERM."""
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: node.stop())
     try:
-        node.serve(answer)
+        node.serve(answer, after)
     finally:
         node.close()
