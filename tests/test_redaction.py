@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 SECRET = b"0123456789abcdef" * 2
 VALUES: dict[Any, Any] = {
     **{int: 0, float: 0.0, bool: False},
+    dict[str, bytes]: {},  # a backup's files, of which none is secret
     tuple[AddedNoise, ...]: (AddedNoise(0, 1.0, SECRET),),
 }
 

@@ -27,6 +27,7 @@ from protocol.goal import goal_entry
 from protocol.planning.configuration import parse
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
+from secagg.framing import Redacted
 from secagg.keys import os_random
 from secagg.storage import replace_durably
 
@@ -38,13 +39,10 @@ _COST: Final = 1 << 17
 """Of scrypt, with blocks of 8: 128 MiB, and some tenths of a second."""
 
 
-class _Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Backup(Redacted, frozen=True):
     made: int
     identity: bytes
     files: dict[str, bytes]
-
-    def __repr__(self) -> str:
-        return f"_Backup(made={self.made}, files={sorted(self.files)})"
 
 
 def back_up(home: Path, file: Path, passphrase: bytes) -> int:

@@ -126,7 +126,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """A record as one line."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {"time": time, "level": record.levelname.lower(), "event": record.getMessage()}
         if record.exc_info and record.exc_info[0]:

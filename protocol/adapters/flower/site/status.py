@@ -63,7 +63,8 @@ def seen(home: Path, look: Callable[[ClientHome, dict[str, bytes]], T], left: in
             return look(ClientHome(Path(copy)), found)
         except ConfigurationError as error:
             parts = error.key, error.problem, error.valid
-            raise ConfigurationError(*(p.replace(copy, str(home)) for p in parts)) from None
+            key, problem, valid = (each.replace(copy, str(home)) for each in parts)
+            raise ConfigurationError(key, problem, valid) from None
         except (LedgerError, FileNotFoundError) as error:
             if left == 1:
                 raise type(error)(str(error).replace(copy, str(home))) from None
