@@ -52,6 +52,8 @@ class FourEpsilons:
             ``FailingGaussian``; None where that is unknown, or there is no such pair.
         without_members: where members of a committee add a part of the noise, against a server that
             knows all of theirs, but cannot open single uploads; None where clients alone add noise.
+        hidden_cohorts: against who sees released models only and is never told who came, or how
+            many; None where cohorts are not drawn by secret coins. No part of what is guaranteed.
     """
 
     server: float
@@ -65,6 +67,7 @@ class FourEpsilons:
     goal: float | None = None
     gaussian: FailingGaussian | None = None
     without_members: float | None = None
+    hidden_cohorts: float | None = None
 
     @property
     def guaranteed(self) -> float:
@@ -89,6 +92,11 @@ class FourEpsilons:
                 {}
                 if self.without_members is None
                 else {"without_members": json_number(self.without_members)}
+            ),
+            **(
+                {}
+                if self.hidden_cohorts is None
+                else {"hidden_cohorts": json_number(self.hidden_cohorts)}
             ),
             "secagg_alone": json_number(self.secagg_alone),
             "delta": self.delta,
@@ -127,6 +135,17 @@ class FourEpsilons:
             (
                 f"{spent}against a server that made up all other clients (own noise only)",
                 self.sybil,
+            ),
+            *(
+                []
+                if self.hidden_cohorts is None
+                else [
+                    (
+                        f"{spent}against an outsider who is never told who came, or how many (not "
+                        "against the server)",
+                        self.hidden_cohorts,
+                    )
+                ]
             ),
             ("of secure aggregation alone, without noise", self.secagg_alone),
         ]

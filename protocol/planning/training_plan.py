@@ -16,6 +16,7 @@ from protocol.round.parameters import RoundParameters
 from protocol.round.setup import coin_schedule
 from protocol.schemes import Pairwise, Scheme
 from secagg import ParameterError
+from secagg.checks import whole
 from sketch import PublicSeed, SketchSpec
 from sketch.controllers import Prior
 
@@ -83,6 +84,16 @@ class TrainingPlan(Promise):
         """
         deviation = self.goal.noise_multiplier * self.clip_l2 / self.cohort
         return Prior(norm_squared=self.clip_l2**2, noise_variance=deviation**2)
+
+    def of_cohort(self, clients: int) -> TrainingPlan:
+        """The plan of a round with fewer clients: as many survivors have to be left, all told.
+
+        Args:
+            clients: at most the plan's cohort; noise and scale do not depend on it.
+        """
+        valid = whole(self.minimum_survivors, self.cohort)
+        valid.require("cohort", clients, " clients")
+        return replace(self, cohort=clients, tolerated_dropouts=clients - self.minimum_survivors)
 
     def sharpened(self, sketch: SketchSpec) -> TrainingPlan:
         """This plan with the better of the two bounds for its rounds; see `calibration.sharpest`.

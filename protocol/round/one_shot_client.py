@@ -21,6 +21,7 @@ from protocol.round.policy import ClientPolicy, require_means
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from protocol.round.stored_upload import UploadReceipt, announced_as
+from protocol.round.turns import StoredTurns
 from secagg import (
     SERVER,
     Identity,
@@ -40,6 +41,7 @@ class OneShotRoundClient:
     Args:
         rand: source of secrets; leave it alone except to simulate the same round twice.
         clock: tells unix seconds; with it the client refuses a round that has expired.
+        turns: its coins, if it hides in which round of a block it comes; any round if left out.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class OneShotRoundClient:
         history: ClientHistory | None = None,
         rand: Rand = os_random,
         clock: UnixClock | None = None,
+        turns: StoredTurns | None = None,
     ) -> None:
         require_means(policy, history, clock)
         self._identity = identity
@@ -57,6 +60,7 @@ class OneShotRoundClient:
         self._policy = policy
         self._history = ClientHistory() if history is None else history
         self._rand = rand
+        self._turns = turns
         self._time = RoundTime(clock)
         self._lock = OneProcess("a client's upload")
         self._joined_round: tuple[OneShotClient, Pipeline, OneShotSetup, int] | None = None
@@ -93,6 +97,10 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
+        number = context.round_number
+        if self._turns is not None and not self._turns.comes(context.session_id, number):
+            # Nothing was sent, marked or charged.
+            raise PolicyError("turn", number, "the one round of each block that its coin says")
         self._history.answer(
             setup,
             keeps_time=self._time.keeps_time,

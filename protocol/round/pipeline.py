@@ -34,6 +34,8 @@ from dp.dropouts import accumulate_removed, add_batches
 from dp.mechanisms import DistributedMechanism
 from dp.noised import Noise
 from dp.rounding import ROUNDING_VARIANCE, largest_square
+from protocol.allocation import Hiding
+from protocol.checks import of_kind
 from protocol.round.setup import RoundEncoding
 from secagg import FieldSum, FieldVector, ParameterError, PrimeField, ProtocolError, centre, lift
 from secagg.oneshot.records import RoundRecord
@@ -246,7 +248,7 @@ class Lift:
         limit = noised.noise.noise_limit
         # Bounds that a type has checked need no second look at the values.
         if limit is None or noised.linf_bound + limit > self.field.largest_centred:
-            return self._wrapped(noised.values)
+            return self.reduced(noised.values)
         return lift(noised.values, self.field)
 
     def clients(self, block: Sequence[Noised], length: int) -> FieldVector:
@@ -256,9 +258,10 @@ class Lift:
         total = np.zeros(length, np.int64)
         for noised in block:
             total += noised.values
-        return self._wrapped(total)
+        return self.reduced(total)
 
-    def _wrapped(self, values: Integers) -> FieldVector:
+    def reduced(self, values: Integers) -> FieldVector:
+        """Any integers, int64[L], as elements of GF(p)."""
         half = self.field.largest_centred
         if _reach(values) > half:
             values = (values + half) % self.field.modulus - half
@@ -433,7 +436,11 @@ class Pipeline:
         return self._noise.surplus(removed, lost, self._setup.parameters.length)
 
     def decode(
-        self, total: FieldSum, surplus: Integers | None = None, record: RoundRecord | None = None
+        self,
+        total: FieldSum,
+        surplus: Integers | None = None,
+        record: RoundRecord | None = None,
+        hiding: Hiding | None = None,
     ) -> MeanRelease:
         """The server's half: the same stages backward, then the mean over the survivors.
 
@@ -442,6 +449,7 @@ class Pipeline:
         Args:
             surplus: noise to take off, of all survivors; drawn from their seeds if left out.
             record: of the round, where members upload as well.
+            hiding: of the cohort; then nothing but the sum follows who came.
         """
         survivors = len(total.survivors)
         integers = self._lift.server(total.vector)
@@ -450,14 +458,33 @@ class Pipeline:
             counted = [each for each in total.survivors if each not in set(total.noisy)]
             removed = [total.removed.get(survivor, ()) for survivor in counted]
             surplus = self.surplus(removed, lost)
-        rotated = self._quantize.server(self._noise.server(integers, surplus, survivors, lost))
-        mean_sketch = self._rotate.server(rotated) / self._divisor(survivors)
+        noisy = self._noise.server(integers, surplus, survivors, lost)
+        noisy = noisy if hiding is None else self._hidden(noisy, survivors, hiding)
+        rotated = self._quantize.server(noisy)
+        divisor = self._divisor(survivors) if hiding is None else hiding.divisor
+        mean_sketch = self._rotate.server(rotated) / divisor
         return MeanRelease(
             update=self._compress.server(mean_sketch),
             mean_sketch=mean_sketch,
-            noise_variance=self.noise_variance(survivors, record),
+            noise_variance=self.noise_variance(survivors, record)
+            if hiding is None
+            else self._hidden_variance(hiding),
             survivors=survivors,
         )
+
+    def _hidden(self, total: Floats, survivors: int, hiding: Hiding) -> Floats:
+        """A sum with the coins that are missing, reduced again: the same noise for all cohorts."""
+        own = survivors * of_kind("noise", self._setup.noise_left(survivors).noise, Coins).count
+        # Coins around their mean are whole numbers, or all of them halves.
+        coins = np.rint(total + own / 2.0).astype(np.int64) + hiding.added(own, total.size)
+        reduced = self._lift.server(self._lift.reduced(coins - hiding.coins // 2))
+        return np.asarray(reduced - (hiding.coins % 2) / 2.0, np.float64)
+
+    def _hidden_variance(self, hiding: Hiding) -> float:
+        """`noise_variance` as it is expected: it must not follow a cohort either."""
+        parameters, setup = self._setup.parameters, self._setup
+        others = hiding.divisor * (parameters.rounding_variance + setup.error_variance)
+        return (hiding.coins / 4.0 + others) / (hiding.divisor * parameters.scale) ** 2
 
     def _divisor(self, survivors: int) -> int:
         """What a sum over so many clients is divided by."""

@@ -55,6 +55,7 @@ class ChargedSums:
         together: sums of one round of training. A round that was interrupted after some of them
             were charged runs all of them again, and none is charged twice.
         opened: the last of the sums announced before that was opened; None for the very last.
+        varying: whether cohorts may be smaller than planned, see `TrainingPlan.of_cohort`.
     """
 
     def __init__(
@@ -68,12 +69,14 @@ class ChargedSums:
         together: int = 1,
         clock: UnixClock | None = None,
         opened: int | None = None,
+        varying: bool = False,
     ) -> None:
         if plan.lifetime_seconds and clock is None:
             raise ParameterError(
                 "clock", None, "a clock that gives Unix seconds: the plan's rounds expire"
             )
         self._plan = plan
+        self._varying = varying
         self._aggregator = aggregator
         self._records = Records(ledger, plan.goal, together)
         self._released = reserved_accountant(plan.goal.reserve)
@@ -127,7 +130,7 @@ class ChargedSums:
             model_digest: 32-byte hash of what is sent to the cohort for this sum.
             linf_bound: of integers, whose clip is no update's; see `OfRound`.
         """
-        plan = self._plan
+        plan = self._plan.of_cohort(len(cohort)) if self._varying else self._plan
         if len(cohort) != plan.cohort:
             raise ParameterError("cohort", f"{len(cohort)} clients", f"{plan.cohort}, as planned")
         # Written so that NaN fails the test. Integers have a clip of their own.

@@ -7,12 +7,15 @@ controller sees released values only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dp import FourEpsilons, Ledger
+from dp import BinomialMechanism, FourEpsilons, Ledger, NoiseSeed
+from dp.keystream import SEED_BYTES
+from protocol.allocation import Allocation, Hiding, most_coins
+from protocol.checks import of_kind
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal
@@ -21,6 +24,8 @@ from protocol.round.losses import NOBODY, Dropouts
 from protocol.round.pipeline import MeanRelease, Pipeline
 from protocol.round.rings import UnixClock
 from protocol.round.setup import RoundEncoding
+from protocol.schemes import OneShot, Pairwise, Validated
+from protocol.schemes.committee import Drawn
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
 from secagg import ParameterError
@@ -91,10 +96,12 @@ class PrivateTraining:
         clock: tells unix seconds; needed if the plan's rounds expire, and only then.
         together: sums between two states that are kept: a round, and a survey behind it.
         session_id: of a new run, 16 bytes, where somebody has signed for it; else it is drawn.
+        allocation: who comes when, if cohorts are hidden; `hiding_plan` makes the plan for it.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or a clock is missing; or a
-            run that goes on is given another session.
+            run that goes on is given another session; or cohorts are hidden in a run whose ledger
+            has sums of another, or whose noise cannot be made the same for all of them.
     """
 
     def __init__(
@@ -109,6 +116,7 @@ class PrivateTraining:
         clock: UnixClock | None = None,
         together: int = 1,
         session_id: bytes | None = None,
+        allocation: Allocation | None = None,
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
@@ -128,7 +136,11 @@ class PrivateTraining:
             together,
             clock=clock,
             opened=state.opened,
+            varying=allocation is not None,
         )
+        self._allocation, self._plan, self._rand = allocation, plan, rand
+        if allocation is not None:
+            require_hidden(plan, allocation, ledger, state.session_id)
         self._decision: Decision = state.decision
         self._previous = state.previous
         self._number = state.number
@@ -223,9 +235,13 @@ class PrivateTraining:
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 
     def _release(self, setup: RoundEncoding, outcome: RoundOutcome) -> RoundResult:
-        release = Pipeline(setup).decode(outcome.total, outcome.surplus, outcome.record)
+        hiding, epsilons = self._hiding(setup), self._sums.epsilons()
+        release = Pipeline(setup).decode(outcome.total, outcome.surplus, outcome.record, hiding)
         number, rationale = self._number, self._decision.rationale
-        stats = measure(setup, release, number, self._previous)
+        if self._allocation is not None:
+            told = self._allocation.epsilon(self._goal, number + 1, integers=True)
+            epsilons = replace(epsilons, hidden_cohorts=told)
+        stats = measure(setup, release, number, self._previous, hiding)
         self._decision = self._controller.step(self._decision.state, stats)
         self._previous = release.update
         self._number += 1
@@ -235,8 +251,19 @@ class PrivateTraining:
             setup=setup,
             outcome=outcome,
             rationale=rationale,
-            epsilons=self._sums.epsilons(),
+            epsilons=epsilons,
         )
+
+    def _hiding(self, setup: RoundEncoding) -> Hiding | None:
+        """What hides the cohort of a round; None if it is not hidden."""
+        if self._allocation is None:
+            return None
+        plan, mechanism = self._plan, setup.parameters.mechanism
+        each = of_kind("mechanism", mechanism, BinomialMechanism).coins
+        colluders = plan.tolerated_colluders
+        coins = most_coins(each, plan.minimum_survivors, plan.cohort, colluders)
+        seed = NoiseSeed(self._rand(SEED_BYTES))
+        return Hiding(self._allocation.divisor, coins, seed)
 
 
 def measure(
@@ -244,11 +271,13 @@ def measure(
     release: MeanRelease,
     number: int,
     previous: NDArray[np.float64] | None,
+    hiding: Hiding | None = None,
 ) -> ReleasedStats:
     """What a controller may know of a round.
 
     Args:
         previous: float64[d], the update that was released before; None in the first round.
+        hiding: of a round whose cohort is hidden: then not even how many there were.
     """
     return released_stats(
         setup.parameters.sketch,
@@ -258,5 +287,36 @@ def measure(
         previous=previous,
         round_number=number,
         noise_variance=release.noise_variance,
-        survivors=release.survivors,
+        survivors=release.survivors if hiding is None else hiding.divisor,
     )
+
+
+def hiding_plan(plan: TrainingPlan, allocation: Allocation) -> TrainingPlan:
+    """The plan of a run whose cohorts are hidden: of its largest cohort, with the fewest survivors.
+
+    Raises:
+        ParameterError: the scheme cannot add up cohorts that differ as much, or another noise than
+            coins that are taken off.
+    """
+    fewest = allocation.fewest - allocation.tolerated
+    if not isinstance(plan.scheme, Pairwise | OneShot) or isinstance(plan.scheme, Validated):
+        raise ParameterError("scheme", plan.scheme.KIND, "pairwise or one-shot, without a bound")
+    if isinstance(plan.scheme, OneShot) and isinstance(plan.scheme.committee, Drawn):
+        raise ParameterError("committee", "drawn", "named, or everyone: no draw follows a cohort")
+    if plan.noise.mechanism != BinomialMechanism.name or plan.noise.exact is False:
+        raise ParameterError("mechanism", plan.noise.mechanism, "binomial, and taken off exactly")
+    return replace(
+        plan, cohort=allocation.most, tolerated_dropouts=max(allocation.most - fewest, 0)
+    )
+
+
+def require_hidden(
+    plan: TrainingPlan, allocation: Allocation, ledger: Ledger, session_id: bytes
+) -> None:
+    """See that a plan is one of `hiding_plan`, and that one run alone is counted."""
+    if plan != hiding_plan(plan, allocation):
+        raise ParameterError("plan", "another than that of the allocation", "what hiding_plan made")
+    sessions = {entry.metadata.get("session") for entry in ledger.entries()}
+    if sessions - {session_id.hex()}:
+        valid = "one of its own: hidden cohorts are counted for one run"
+        raise ParameterError("ledger", "with sums of another run", valid)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from dp.mechanisms import MechanismName
+from simulations.audits.allocation import audit_allocation
 from simulations.audits.base import Audit, Check, Effort, derived_seed
 from simulations.audits.canaries import audit_canaries
 from simulations.audits.exact import audit_accountants, audit_randomiser
@@ -35,6 +36,7 @@ def audits(effort: Effort, seed: int) -> list[Audit]:
         audit_clip(8 * rounds, own("sensitivity")),
         audit_coins(runs, own("coins")),
         *(audit_path(runs, own(f"path, {each}"), each) for each in get_args(MechanismName)),
+        audit_allocation(runs, own("allocation")),
         audit_runs(whole_runs, own("whole runs")),
         audit_canaries(canaries, own("canaries"), sketched=False),
         audit_canaries(canaries, own("sketch")),

@@ -13,6 +13,7 @@ from pydantic import Field
 from protocol.checks import FRACTION
 from protocol.errors import ConfigurationError, Remedy
 from protocol.planning.configuration import (
+    Cohort,
     IndependentTable,
     PlanTables,
     Section,
@@ -325,6 +326,21 @@ class ClientEvaluation(Section):
     )
 
 
+_ALONE = "local_dp powersgd clipping denoise evaluation attackers robust".split()
+"""Tables that nobody has looked at with cohorts that are hidden."""
+
+
+class ChosenCohort(Cohort):
+    """Who takes part in a round, how many may fail or collude, and how they are chosen."""
+
+    choice: Literal["turns", "allocation"] = Field(
+        default="turns",
+        description="turns: cohorts of one size take turns in a fixed order; allocation: every "
+        "client draws one round of each block of task.population / cohort.size, so that size is "
+        "what is expected, and an outsider who is never told who came learns less",
+    )
+
+
 class RunConfig(PlanTables):
     """One federated run.
 
@@ -336,6 +352,7 @@ class RunConfig(PlanTables):
     seed: int = Field(ge=0, description="seed of everything that need not be secret")
     rounds: Annotated[int, within("rounds")] = Field(description="rounds of the run")
     task: Task
+    cohort: ChosenCohort
     local: Local
     server: Server
     sketch: Sketch = Field(default_factory=Sketch)
@@ -371,7 +388,34 @@ class RunConfig(PlanTables):
                 tolerated / size,
             )
         yield from self._misplaced()
+        if self.cohort.choice == "allocation":
+            yield from self._not_allocated(ranks)
         yield from noise_problems(self)
+
+    def _not_allocated(self, ranks: int) -> Iterator[ConfigurationError]:
+        """What cohorts that clients' own coins choose do not go together with."""
+        key, population, size = "cohort.choice", self.task.population, self.cohort.size
+        if population % size or population < 2 * size:
+            valid = f"one that divides task.population = {population}, and is smaller"
+            yield ConfigurationError("cohort.size", f"value {size} with allocation", valid)
+        given = [name for name in _ALONE if getattr(self, name) is not None]
+        problem = ""
+        if self.engine.aggregator not in ("real", "ideal", "central"):
+            problem = f"for {self.engine.aggregator}"
+        elif given:
+            problem = f"together with {', '.join(given)}: a round has one sum, which follows none"
+        elif not isinstance(self.noise, IndependentTable):
+            problem = "with noise that comes back in other rounds"
+        elif ranks > 1:
+            problem = f"for {ranks} ranks"
+        if problem:
+            valid = "turns; or real, ideal or central sums by one process, without these"
+            yield ConfigurationError(key, f"value 'allocation' {problem}", valid, "turns")
+
+    @property
+    def block(self) -> int:
+        """Rounds of which a client joins one, by its secret coin."""
+        return self.task.population // self.cohort.size
 
     def _not_divisible(self, ranks: int) -> Iterator[ConfigurationError]:
         """What keeps processes from sharing a cohort."""

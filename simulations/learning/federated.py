@@ -67,6 +67,7 @@ class Purpose(IntEnum):
     BATCHES = 3
     CENTRAL = 4
     TEST = 5
+    COINS = 6
 
 
 class Updates(Protocol):
@@ -213,6 +214,7 @@ class Federation:
     ) -> None:
         config.check(ranks.size)
         self._ranks = ranks
+        self._hidden = config.cohort.choice == "allocation"
         self._device = device_of(ranks, config.engine.device)
         require_device(self._device)
         self._config = config
@@ -291,10 +293,8 @@ class Federation:
         return Trained(invitation, after, evaluation, spent, backdoor)
 
     def invite(self, number: int, model: Vector) -> Invitation:
-        """Cohorts slide over a fixed random order, so nobody is invited more often than needed."""
-        engine, size = self._config.engine, self._config.cohort.size
-        positions = (np.arange(size) + number * size) % len(self._order)
-        clients = tuple(int(client) for client in self._order[positions])
+        """The cohort of a round, and what becomes of it."""
+        engine, clients = self._config.engine, self._cohort(number)
         members = [self.members[client] for client in clients]
         chunks = self._divided(members)
         updates = local_updates(
@@ -312,7 +312,21 @@ class Federation:
         made: Updates = CohortUpdates(updates, chunks)
         if self._attackers.clients:
             made = AttackedUpdates(made, self._attackers, clients)
-        return Invitation(number, clients, self._lose(number), made, model, tuple(chunks))
+        lost = self._lose(number, clients)
+        return Invitation(number, clients, lost, made, model, tuple(chunks))
+
+    def _cohort(self, number: int) -> tuple[int, ...]:
+        """Cohorts slide over a fixed random order, so nobody is invited more often than needed.
+
+        Or every client comes in that round of a block that its own coin says.
+        """
+        size, population = self._config.cohort.size, len(self._order)
+        if self._hidden:
+            block, turn = divmod(number, self._config.block)
+            coins = self._rng(Purpose.COINS, block).integers(self._config.block, size=population)
+            return tuple(int(client) for client in np.flatnonzero(coins == turn))
+        positions = (np.arange(size) + number * size) % population
+        return tuple(int(client) for client in self._order[positions])
 
     def _judged(self, invitation: Invitation, model: Vector, index: int) -> Judged:
         """What a client of a cohort finds of a model, on examples that it has not trained on."""
@@ -324,12 +338,14 @@ class Federation:
     @property
     def chunks(self) -> list[range]:
         """The chunks of every cohort, as ranges of indices; one rank trains each."""
-        config = self._config
-        return chunks_of(config.cohort.size, self.task.dimension, config.engine.chunk)
+        return self._chunks(self._config.cohort.size)
+
+    def _chunks(self, clients: int) -> list[range]:
+        return chunks_of(clients, self.task.dimension, self._config.engine.chunk)
 
     def _divided(self, members: Sequence[Indices]) -> list[range]:
         """The chunks of a cohort that this process trains."""
-        chunks = self.chunks
+        chunks = self._chunks(len(members))
         if self._ranks.size > 1:
             costs = [training_cost(members[c.start : c.stop], self._local) for c in chunks]
             chunks = [chunks[place] for place in divide(costs, self._ranks.size)[self._ranks.rank]]
@@ -348,13 +364,21 @@ class Federation:
                 "all of them the same processors and the same versions of all packages"
             )
 
-    def _lose(self, number: int) -> Dropouts:
-        """A fixed number of clients; the stages take turns over the rounds, so all occur."""
+    def _lose(self, number: int, clients: tuple[int, ...]) -> Dropouts:
+        """A fixed number of clients; the stages take turns over the rounds, so all occur.
+
+        Of a hidden cohort everybody by itself: who comes must not change who else is lost.
+        """
         size, lost = self._config.cohort.size, self._config.lost_per_round
-        if not lost:
+        share = self._config.faults.dropout
+        if not (share if self._hidden else lost):
             return NOBODY
         # Nothing is asked for in the last stage, so nobody can fail to send it.
         stages = [s for s in stages_of(Mode(self._config.scheme.mode)) if s is not Stage.RECOVER]
+        if self._hidden:
+            fates = self._rng(Purpose.DROPOUTS, number).random((len(self._order), 2))
+            taken = (fates[:, 1] * len(stages)).astype(int)
+            return {i: stages[taken[c]] for i, c in enumerate(clients) if fates[c, 0] < share}
         chosen = self._rng(Purpose.DROPOUTS, number).choice(size, lost, replace=False)
         return {int(c): stages[(number * lost + i) % len(stages)] for i, c in enumerate(chosen)}
 

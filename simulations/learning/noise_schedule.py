@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dp.correlated.planning import NoisePlan, Schedule, ServerSteps, Weights, plan_noise
 from dp.correlated.strategies import BandedPlan, plan_banded
+from protocol.allocation import SHARE, Allocation
 from protocol.errors import ConfigurationError, Remedy
 from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
@@ -24,6 +25,8 @@ from protocol.planning.configuration import (
     build_plan,
 )
 from protocol.planning.training_plan import TrainingPlan
+from protocol.training.private import hiding_plan
+from secagg import ParameterError
 
 if TYPE_CHECKING:
     from simulations.learning.configuration import RunConfig, Server
@@ -73,7 +76,38 @@ def training_plan(config: RunConfig) -> TrainingPlan:
             away=config.faults.members_away,
             optimiser=steps_of(config.server, config.rounds),
         )
-    return build_plan(config, config.charged_rounds, noise=noise)
+    plan = build_plan(config, config.charged_rounds, noise=noise)
+    allocation = allocation_of(config)
+    if allocation is None:
+        return plan
+    try:
+        return hiding_plan(plan, allocation)
+    except ParameterError as error:
+        raise ConfigurationError(
+            "cohort.choice",
+            f"value 'allocation', with cohorts of {allocation.fewest} to {allocation.most} clients "
+            f"and {allocation.tolerated} of them lost: {error.argument} {error.value!r}",
+            f"{error.valid}; larger cohorts differ less; or turns, or engine.aggregator = central",
+        ) from None
+
+
+def allocation_of(config: RunConfig) -> Allocation | None:
+    """Who comes when, if clients' own coins say so; None if cohorts take turns."""
+    if config.cohort.choice != "allocation":
+        return None
+    population, block, rounds = config.task.population, config.block, config.rounds
+    if config.engine.aggregator == "central":
+        found = Allocation(population=population, block=block, rounds=rounds)
+        if found.failure <= SHARE * config.privacy.delta:
+            return found
+        valid = f"larger: nobody may come, with a chance of {found.failure:.2g}"
+        raise ConfigurationError("task.population", f"value {population}", valid)
+    lost, tolerated = config.faults.dropout, config.cohort.tolerated_dropouts
+    try:
+        return Allocation.within(config.privacy.delta, population, block, rounds, lost, tolerated)
+    except ParameterError as error:
+        problem = f"value {tolerated} with faults.dropout = {lost}, of which each client has a coin"
+        raise ConfigurationError("cohort.tolerated_dropouts", problem, error.valid) from None
 
 
 def members_away(config: RunConfig, round_number: int) -> tuple[int, ...]:
@@ -129,6 +163,12 @@ def check_plan(config: RunConfig) -> None:
     """See that noise that is not independent can be planned, and that it pays."""
     noise = config.noise.kind
     if noise == "independent":
+        if config.cohort.choice == "allocation":
+            _ = (
+                allocation_of(config)
+                if config.engine.aggregator == "central"
+                else training_plan(config)
+            )
         return
     if noise == "returned" and config.engine.aggregator != "central":
         _ = training_plan(config)

@@ -27,6 +27,7 @@ class Epsilons(TypedDict):
     outsider: NotRequired[float | str]
     sybil: NotRequired[float | str]
     without_members: NotRequired[float | str]
+    hidden_cohorts: NotRequired[float | str]  # of who is never told who came, nor how many
     secagg_alone: NotRequired[float | str]
     one_report: NotRequired[float]
     delta: NotRequired[float]

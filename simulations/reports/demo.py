@@ -105,6 +105,9 @@ def run_demo(config: RunConfig, out: Path, console: Console) -> DemoSummary:
             raise ConfigurationError(
                 name, "given for the demo", "left out; only veilsum run supports it"
             )
+    if config.cohort.choice != "turns":
+        valid = "turns; only veilsum run supports it"
+        raise ConfigurationError("cohort.choice", f"value {config.cohort.choice!r}", valid)
     if config.engine.insecure_seed is not None:
         raise ConfigurationError(
             "engine.insecure_seed", "given for the demo", "left out; only veilsum run supports it"

@@ -31,7 +31,7 @@ from simulations.learning.local_dp.journal import MemoryJournal
 from simulations.learning.local_dp.memory import ClientMemory
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
-from simulations.learning.noise_schedule import members_away, training_plan
+from simulations.learning.noise_schedule import allocation_of, members_away, training_plan
 from simulations.learning.run.checkpoint import Checkpoint
 from simulations.learning.run.folder import RunFolder
 from simulations.learning.run.secrets import RunSecrets
@@ -146,6 +146,7 @@ def _private(
         state,
         secrets.public,
         together=together,
+        allocation=allocation_of(config),
     )
 
 

@@ -184,7 +184,7 @@ def record_of(
         "loss": None if evaluation is None else evaluation.loss,
         "seconds": seconds,
         "stages": asdict(trained.seconds),
-        "cohort": config.cohort.size,
+        "cohort": len(invitation.clients),
         "step": float(np.linalg.norm(trained.model.astype(np.float64) - before.model)),
         **source.facts(invitation),
     }

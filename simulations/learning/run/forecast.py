@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from dp import NoiseSeed
 from dp.correlated.planning import NoisePlan
 from dp.correlated.strategies import BandedPlan
+from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import build_plan
 from protocol.planning.deployment import DeploymentPlan, noise_figures, plan_deployment
 from protocol.planning.training_plan import TrainingPlan
@@ -26,6 +28,7 @@ from simulations.learning.local_dp.config import LocalDp
 from simulations.learning.local_dp.registry import build_algorithm
 from simulations.learning.models.layout import ParameterLayout
 from simulations.learning.noise_schedule import (
+    allocation_of,
     banded_plan,
     returned_plan,
     schedule_of,
@@ -70,6 +73,7 @@ def forecast(config: RunConfig, federation: Federation, ranks: int = 1) -> dict[
             deployment = plan_deployment(plan, first)
             figures |= {name + key: value for key, value in _sum_figures(deployment).items()}
             figures |= plan.noise.figures(plan, first.size)
+            figures |= _hidden_figures(config, plan.goal, deployment)
             resized = np.nan_to_num(np.resize(update, first.dimension))
             if config.engine.aggregator == "real" and plan.scheme.SEATS:
                 cost = one_shot_cost(plan, deployment.parameters, resized)
@@ -123,6 +127,21 @@ def _sum_figures(deployment: DeploymentPlan) -> dict[str, object]:
         "megabytes_per_client_and_round": deployment.bytes_per_client / 1e6,
         "noise_of_the_mean_l2": deployment.error.noise**0.5,
         "epsilons": deployment.epsilons.as_json(),
+    }
+
+
+def _hidden_figures(
+    config: RunConfig, goal: PrivacyGoal, deployment: DeploymentPlan
+) -> dict[str, object]:
+    """Bounds of a hidden cohort, and what all models tell of a client; nothing of any other."""
+    allocation = allocation_of(config)
+    if allocation is None:
+        return {}
+    told = allocation.epsilon(goal, config.rounds, integers=True)
+    return {
+        "fewest_clients": allocation.fewest,
+        "most_clients": allocation.most,
+        "epsilons": replace(deployment.epsilons, hidden_cohorts=told).as_json(),
     }
 
 

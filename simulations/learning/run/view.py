@@ -23,7 +23,7 @@ from rich.text import Text
 from simulations.common.tables import fitted, readable
 from simulations.learning.configuration import RunConfig
 from simulations.learning.insecure import protects
-from simulations.learning.records import Record, RunSummary, spent
+from simulations.learning.records import Epsilons, Record, RunSummary, spent
 from simulations.learning.run.callbacks import RunCallback
 
 SHOWN = 12
@@ -83,6 +83,7 @@ class LiveView(RunCallback):
                 f"guaranteed against {epsilons.get('guaranteed_against', 'the server')}, wherever "
                 "the run stops; what is spent is only an estimate"
             )
+            self._promise += hidden_words(epsilons)
         self._lines.append(cells)
         self._progress.update(self._task, completed=record["round"])
         if self._animated:
@@ -96,6 +97,17 @@ class LiveView(RunCallback):
         warning = [Text(self._warning, style="bold")] if self._warning else []
         table = fitted(COLUMNS, list(self._lines), self._console.width)
         return Group(*warning, table, self._progress)
+
+
+def hidden_words(epsilons: Epsilons) -> str:
+    """What is said of hidden cohorts beside the promise, and apart from it; empty of others."""
+    if "hidden_cohorts" not in epsilons:
+        return ""
+    return (
+        f". No part of that: epsilon {readable(epsilons['hidden_cohorts'])} so far for somebody "
+        "who sees only the models and is never told who came, or how many; it never holds against "
+        "the server, nor against a reader of the run's records"
+    )
 
 
 def row(record: Record) -> tuple[str, ...]:

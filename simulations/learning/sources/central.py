@@ -25,6 +25,7 @@ from protocol.training.private import TrainingState
 from simulations.common.order_free import OrderFreeSum
 from simulations.learning.configuration import RunConfig
 from simulations.learning.federated import Invitation, Purpose
+from simulations.learning.noise_schedule import allocation_of
 from simulations.learning.records import Epsilons, Facts
 from simulations.learning.sources.base import (
     NOTHING,
@@ -82,6 +83,7 @@ class CentralMean(PrivateRate):
     ) -> None:
         self._config = config
         self._noise = server_noise(config, arrays)
+        self._allocation = allocation_of(config)
         self._ranks = ranks
         self._controller = controller
         self._executor = executor
@@ -133,11 +135,13 @@ class CentralMean(PrivateRate):
             total.merge(part)
             count += here
         used = sum(self._ranks.gather(count))
-        if not used:
+        hidden = self._allocation is not None
+        if not used and not hidden:
             raise PrivacyError("no client sent an update of finite numbers")
         (total.pieces,) = self._ranks.add(total.pieces)
-        # Divided by those who were there, noise would come back longer or shorter than it was.
-        divisor = self._config.cohort.size if self._noise.fixed else used
+        # Divided by those who were there, noise would come back longer or shorter than it was, or
+        # tell how many they were.
+        divisor = self._config.cohort.size if self._noise.fixed or hidden else used
         deviation = self._z * clip / divisor
         noise = self._noise.draw(state.number, rng, sketch.size, deviation)
         mean_sent = total.total / divisor + noise
@@ -151,7 +155,7 @@ class CentralMean(PrivateRate):
             previous=state.previous,
             round_number=state.number,
             noise_variance=deviation**2,
-            survivors=used,
+            survivors=divisor if hidden else used,
         )
         after = self._controller.step(decision.state, stats)
         number = state.number + 1
@@ -172,8 +176,11 @@ class CentralMean(PrivateRate):
         """What a client has spent after so many rounds: nothing is promised against the server."""
         config, goal = self._config, self._config.privacy.goal(self._config.participations)
         rounds = math.ceil(number * config.cohort.size / config.task.population)
+        told: Epsilons = {"server": "inf"}
+        if self._allocation is not None:
+            told["hidden_cohorts"] = self._allocation.epsilon(goal, number, integers=False)
         return {
-            "server": "inf",
+            **told,
             "outsider": gaussian_epsilon(self._noise.mu(rounds, self._z), goal.delta),
             "guaranteed": goal.epsilon,
             "guaranteed_against": "whoever sees only the released models, not the seed",

@@ -13,6 +13,7 @@ from simulations.common.files import write_whole
 from simulations.common.pages import Chart, render
 from simulations.common.tables import readable
 from simulations.learning.insecure import protects
+from simulations.learning.run.view import hidden_words
 from simulations.reports.guessing import meaning
 from simulations.reports.run.charts import charts_of, mean
 from simulations.reports.run.comparison import comparison_charts, comparison_tables, outcomes
@@ -151,6 +152,8 @@ def _notes(run: Run) -> Iterable[str]:
             "'Spent' is an estimate, for the client that took part most often; only the guarantee "
             f"is a bound. Neighbours: {adjacency}."
         )
+    if run.records and (hidden := hidden_words(run.records[-1]["epsilons"])):
+        yield f"{hidden.removeprefix('. ')}, this page among them."
 
 
 def _setting(run: Run) -> Iterable[tuple[str, str]]:

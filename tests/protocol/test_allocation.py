@@ -1,0 +1,213 @@
+"""Hidden cohorts: bounds of their sizes, noise that is the same for all, and a client's coins."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+from math import comb, sqrt
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from dp import Ledger, LedgerError, NoiseSeed
+from protocol.allocation import SHARE, Allocation, Hiding, most_coins
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.goal import PrivacyGoal
+from protocol.noise.noise import Independent
+from protocol.planning.training_plan import TrainingPlan
+from protocol.round.losses import Stage
+from protocol.round.pipeline import Pipeline
+from protocol.round.turns import StoredTurns
+from protocol.schemes import OneShot, Validated
+from protocol.schemes.committee import Drawn, Named
+from protocol.training.private import PrivateTraining, hiding_plan
+from secagg import Identity, ParameterError
+from sketch import Rotation
+from sketch.controllers import Decision, FixedRate, ReleasedStats
+from sketch.controllers.base import ControllerState
+
+DELTA, BLOCK, ROUNDS, D = 1e-5, 2, 4, 2_000
+WORLD = Allocation.within(DELTA, 440, BLOCK, ROUNDS, 0.0, 5)
+PEOPLE = [Identity.from_private_bytes(i.to_bytes(32, "big")).public for i in range(440)]
+
+
+def plan(**changes: object) -> TrainingPlan:
+    whole = TrainingPlan(
+        goal=PrivacyGoal(8.0, DELTA, ROUNDS // BLOCK),
+        cohort=220,
+        tolerated_dropouts=5,
+        tolerated_colluders=2,
+        clip_l2=1.0,
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("n", "t", "rounds", "delta"), [(192, 3, 12, 1e-5), (640, 2, 4, 1e-5), (1000, 10, 100, 1e-9)]
+)
+def test_a_round_is_called_off_too_seldom_to_matter(
+    n: int, t: int, rounds: int, delta: float
+) -> None:
+    found = Allocation.within(delta, n, t, rounds, 0.0, 0)
+
+    def exact(low: int, high: int) -> Fraction:
+        """That of the others there are fewer than `low`, or `high` or more, in some round."""
+        there = [comb(n - 1, k) * (t - 1) ** (n - 1 - k) for k in range(n)]
+        return rounds * Fraction(sum(there[:low]) + sum(there[high:]), t ** (n - 1))
+
+    # One client more or less decides at low - 1 and at high.
+    truth = exact(found.fewest, found.most)
+    assert truth <= found.failure <= SHARE * delta
+    assert found.failure == pytest.approx(float(truth), rel=1e-6)
+    for low, high in ((found.fewest + 1, found.most), (found.fewest, found.most - 1)):
+        assert exact(low, high) > SHARE * delta / 3
+
+
+def test_losses_are_counted_and_figures_checked() -> None:
+    lossy = Allocation.within(DELTA, 440, 2, 4, 0.01, 20)
+    assert WORLD.failure < lossy.failure <= SHARE * DELTA
+    with pytest.raises(ParameterError, match=r"tolerated_dropouts.*at least 20"):
+        Allocation.within(DELTA, 440, 2, 4, 0.01, 5)
+    for wrong in ({"population": 441}, {"block": 1}, {"rounds": 0}, {"most": 0}):
+        with pytest.raises(ParameterError, match=next(iter(wrong))):
+            replace(WORLD, **wrong)
+
+
+# The second computation of the same figures, by sampling, is in tests/dp/test_allocation.py.
+@pytest.mark.parametrize(
+    ("integers", "done", "epsilon"),
+    [(False, 12, 2.892), (True, 12, 2.9015), (False, 0, 0.0), (False, 10, 2.892), (False, 1, 1.3989)],
+)
+def test_what_all_models_tell(integers: bool, done: int, epsilon: float) -> None:
+    goal = PrivacyGoal(5.0, DELTA, 4)
+    demo = Allocation(population=192, block=3, rounds=12)
+    assert demo.epsilon(goal, done, integers=integers) == pytest.approx(epsilon, abs=2e-3)
+
+
+def test_nothing_better_than_the_goal_is_said_without_a_theorem() -> None:
+    goal = PrivacyGoal(5.0, DELTA, 2)
+    long = Allocation(population=400, block=40, rounds=80)
+    assert long.epsilon(goal, 80, integers=True) == 5.0  # every round may fail
+    assert long.epsilon(replace(goal, moment_order=10.0), 1, integers=True) == 5.0
+    often = Allocation(population=4, block=2, rounds=4, fewest=2)
+    assert often.epsilon(goal, 4, integers=False) == 5.0  # called off too often
+
+
+@pytest.mark.parametrize(
+    ("changes", "argument"),
+    [
+        ({"noise": Independent(mechanism="skellam")}, "mechanism"),
+        ({"noise": Independent(exact=False)}, "mechanism"),
+        ({"scheme": Validated(committee=Named(size=20, corrupt=2, away=2))}, "scheme"),
+        ({"scheme": OneShot(committee=Drawn(size=20, corrupt=2, away=2, odds=0.1))}, "committee"),
+    ],
+)
+def test_noise_and_schemes_that_would_follow_a_cohort(
+    changes: dict[str, object], argument: str
+) -> None:
+    with pytest.raises(ParameterError) as caught:
+        hiding_plan(plan(**changes), WORLD)
+    assert caught.value.argument == argument
+
+
+class Spy(FixedRate):
+    """Keeps what a controller sees."""
+
+    seen: ClassVar[list[ReleasedStats]] = []
+
+    def step(self, state: ControllerState, released: ReleasedStats) -> Decision:
+        self.seen.append(released)
+        return FixedRate.step(self, state, released)
+
+
+def training(ledger: Ledger, chosen: TrainingPlan) -> PrivateTraining:
+    Spy.seen.clear()
+    return PrivateTraining(chosen, D, Spy(1.0), IdealAggregator(), ledger, allocation=WORLD)
+
+
+@pytest.mark.statistical
+def test_nothing_but_the_sum_follows_a_cohort(tmp_path: Path) -> None:
+    chosen = hiding_plan(plan(goal=PrivacyGoal(8.0, DELTA, ROUNDS)), WORLD)
+    deviation = sqrt(2.0 / D)
+    kept = []
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        run = training(ledger, chosen)
+        for size, lost in ((WORLD.fewest, 5), (WORLD.most, 0), (220, 3)):
+            late = dict.fromkeys(range(lost), Stage.INPUT)
+            done = run.run_round(PEOPLE[:size], bytes(32), lambda _: np.zeros(D), late)
+            survivors = size - lost
+            each = done.setup.parameters.mechanism.amount
+            coins = most_coins(int(each), chosen.minimum_survivors, chosen.cohort, 2)
+            kept.append(survivors * done.setup.noise_left(survivors).amount / coins)
+            # What zeros became, in integer units; the rotation leaves a variance as it is.
+            units = done.release.mean_sketch * (WORLD.divisor * done.setup.parameters.scale)
+            variance = np.var(units) / (coins / 4.0)
+            assert abs(variance - 1.0) < 4.9 * deviation
+            assert done.epsilons.hidden_cohorts is not None
+            assert done.epsilons.hidden_cohorts < done.epsilons.outsider
+            assert done.epsilons.guaranteed == 8.0
+    # Without the server's coins each would be rejected: the noise differs by more than that.
+    assert max(kept) <= 1.0
+    assert max(kept) - min(kept) > 0.0
+    assert len({(each.survivors, each.noise_variance) for each in Spy.seen}) == 1
+    assert Spy.seen[0].survivors == WORLD.divisor
+
+
+def test_a_hidden_sum_is_whole_coins_around_their_mean(tmp_path: Path) -> None:
+    chosen = hiding_plan(plan(), WORLD)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        run = training(ledger, chosen)
+        setup = run.next_setup(PEOPLE[:221], bytes(32))
+        total = IdealAggregator().run(setup, lambda _: np.zeros(D), {}).total
+    own = 221 * int(setup.noise_left(221).amount)
+    released = []
+    for more in (0, 1, 40_000):
+        hiding = Hiding(WORLD.divisor, own + more, NoiseSeed(bytes(32)))
+        mean = Pipeline(setup).decode(total, hiding=hiding).mean_sketch
+        units = Rotation(D, setup.parameters.public_seed).forward(mean)
+        released.append(units * (WORLD.divisor * setup.parameters.scale))
+        counted = released[-1] + (own + more) / 2.0
+        assert np.allclose(counted, np.rint(counted), atol=1e-6)
+    added = released[2] - released[0]
+    assert abs(np.mean(added)) < 4.9 * sqrt(10_000 / D)
+    assert abs(np.var(added) / 10_000 - 1.0) < 4.9 * sqrt(2.0 / D)
+
+
+def test_who_may_hide_a_cohort(tmp_path: Path) -> None:
+    chosen = hiding_plan(plan(), WORLD)
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        with pytest.raises(ParameterError, match="hiding_plan made"):
+            training(ledger, plan())
+        run = training(ledger, chosen)
+        for count in (chosen.minimum_survivors - 1, WORLD.most + 1):
+            with pytest.raises(ParameterError, match="cohort"):
+                run.next_setup((PEOPLE * 2)[:count], bytes(32))
+        run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D))
+        with pytest.raises(ParameterError, match="another run"):
+            training(ledger, chosen)  # one more session
+
+
+def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
+    def turn(folder: str, block: int, session: bytes = b"s" * 16) -> list[int]:
+        # A new object for each question: the host was restarted.
+        rounds = range(block * 5, block * 5 + 5)
+        return [r % 5 for r in rounds if StoredTurns(tmp_path / folder, 5).comes(session, r)]
+
+    first = [turn("a", block) for block in range(40)]
+    assert all(len(each) == 1 for each in first)
+    assert [turn("a", block) for block in range(40)] == first
+    assert len(set(map(tuple, first))) > 1
+    # Other clients and sessions have others: equal with probability 5^-40.
+    assert [turn("b", block) for block in range(40)] != first
+    assert [turn("a", block, b"t" * 16) for block in range(40)] != first
+    drawn = Counter(turn("c", block)[0] for block in range(1000))
+    assert all(abs(drawn[each] - 200) < 4.9 * sqrt(1000 * 0.16) for each in range(5))
+    path = next((tmp_path / "a").iterdir())
+    for text in ("", "5", "-1", "x"):
+        path.write_text(text)
+        _, _, block = path.name.split("-")
+        with pytest.raises(LedgerError, match="damaged"):
+            turn("a", int(block), bytes.fromhex(path.name.split("-")[0]))
