@@ -18,8 +18,7 @@ from typing import Final
 
 import numpy as np
 
-from dp import OutsiderAccountant
-from dp.event_kinds import IntegerRelease
+from dp import BinomialRelease, OutsiderAccountant
 from dp.events import Allocated
 from protocol import Pipeline, PrivacyGoal
 from protocol.allocation import Hiding
@@ -67,10 +66,10 @@ class AllocatedBlock:
         )
         return WholePath(settings, self.path_seed, noise_seed_of=seed)
 
-    def event(self) -> IntegerRelease:
+    def event(self) -> BinomialRelease:
         """What one round of one coordinate is accounted with."""
         claimed = self._path(1, 0).claimed_release(_CLIENTS, colluders=False)
-        return of_kind("event", claimed, IntegerRelease)
+        return of_kind("event", claimed, BinomialRelease)
 
     def release(self, world: int, count: int, seed: int) -> Floats:
         """Run blocks; float64[count]."""

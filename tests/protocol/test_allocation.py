@@ -11,9 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from one_shot_worlds import DIGEST, World, plan_of
 
 from dp import Ledger, LedgerError, NoiseSeed
+from protocol import ClientHistory
 from protocol.allocation import SHARE, Allocation, Hiding, most_coins
+from protocol.errors import PolicyError
 from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.noise.noise import Independent
@@ -24,7 +27,8 @@ from protocol.round.turns import StoredTurns
 from protocol.schemes import OneShot, Validated
 from protocol.schemes.committee import Drawn, Named
 from protocol.training.private import PrivateTraining, hiding_plan
-from secagg import Identity, ParameterError
+from secagg import Identity, ParameterError, lift
+from secagg.oneshot.committee import CommitteeKind
 from sketch import Rotation
 from sketch.controllers import Decision, FixedRate, ReleasedStats
 from sketch.controllers.base import ControllerState
@@ -178,6 +182,13 @@ def test_a_hidden_sum_is_whole_coins_around_their_mean(tmp_path: Path) -> None:
         released.append(units * (WORLD.divisor * setup.parameters.scale))
         counted = released[-1] + (own + more) / 2.0
         assert np.allclose(counted, np.rint(counted), atol=1e-6)
+    # A sum at the end of the field: what is added carries it around, not out of it.
+    half = setup.context.field.largest_centred
+    full = replace(total, vector=lift(np.full(D, half), setup.context.field))
+    surplus = np.zeros(D, np.int64)
+    mean = Pipeline(setup).decode(full, surplus, hiding=hiding).mean_sketch
+    units = Rotation(D, setup.parameters.public_seed).forward(mean)
+    assert np.max(np.abs(units)) * WORLD.divisor * setup.parameters.scale < half + 1
     added = released[2] - released[0]
     assert abs(np.mean(added)) < 4.9 * sqrt(10_000 / D)
     assert abs(np.var(added) / 10_000 - 1.0) < 4.9 * sqrt(2.0 / D)
@@ -218,3 +229,21 @@ def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
         _, _, block = path.name.split("-")
         with pytest.raises(LedgerError, match="damaged"):
             turn("a", int(block), bytes.fromhex(path.name.split("-")[0]))
+
+
+def test_a_client_declines_at_once_where_it_is_not_its_turn(tmp_path: Path) -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+    history = ClientHistory(world.client_policy.goal)
+    joined = []
+    for number in range(6):
+        client = world.client(history=history, turns=StoredTurns(tmp_path, 3))
+        announcement = world.setup(number).announce(0)
+        try:
+            client.join(announcement, DIGEST)
+            joined.append(number)
+        except PolicyError as error:
+            assert error.parameter == "turn"
+            # Neither marked nor charged: the round could still be joined.
+            assert history.epsilon == 0.0
+            world.client(history=history).join(announcement, DIGEST)
+    assert [number // 3 for number in joined] == [0, 1]
