@@ -30,6 +30,7 @@ ROOMS = {
         "checks",
         "goal",
         "promise",
+        "allocation",
         "round",
         "exchange",
         "noise",
