@@ -152,19 +152,9 @@ def write_durably(descriptor: int, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file in one step; nobody else may read it. A crash may leave either, or none."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-    fresh.replace(path)
-
-
 def replace_durably(path: Path, data: bytes) -> None:
     """Replace a file in one step; it is on disk when this returns. Nobody else may read it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     write_durably(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), data)

@@ -15,7 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from protocol.checks import of_kind
 from protocol.exchange.remote import MESSAGE, RemoteClient, UpdateMaker
@@ -33,6 +35,7 @@ from protocol.round.history import ClientHistory
 from protocol.round.member import MemberPolicy, RoundMember
 from protocol.round.member_noise import MemberNoise
 from protocol.round.one_shot_client import OneShotRoundClient
+from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.stored_sealing import SealingFolder
@@ -92,6 +95,8 @@ class Party:
                 client.resume(stored, self.keys)
         remote = RemoteClient(client, digest, update)
         answer = remote.answer(message)
+        if begins:
+            self.leave(self.shelf)
         if not remote.is_over:
             self.shelf.keep(client.suspend(self.keys))
         return answer
@@ -100,14 +105,17 @@ class Party:
     def resuming(self, shelf: Shelf, *, begins: bool) -> Iterator[bytes]:
         """The stored round, or nothing where another begins; once it is resumed, it is gone."""
         stored = b"" if begins else shelf.read()
-        if begins:
-            # Every key, as a state may be damaged, or gone by a process that was killed between
-            # the two.
-            self.keys.clear()
-        elif not stored:
+        if not begins and not stored:
             raise LocalProtocolError("no round to go on with: it is over, or lost")
         yield stored
         # Only after its key, which a round that cannot be resumed still has: it may be asked again.
+        if stored:
+            shelf.drop()
+
+    def leave(self, shelf: Shelf) -> None:
+        """Forget the stored round: we have joined another. One that we refuse erases nothing."""
+        # Every key: a state may be damaged, or gone by a process that was killed in between.
+        self.keys.clear()
         shelf.drop()
 
 
@@ -166,13 +174,17 @@ class OneShotParty:
         party = self.party
         if (sent := self.uploads.again(announcement, party.clock)) is not None:
             return MESSAGE + sent
+
+        def joined(setup: OneShotSetup) -> NDArray[Any]:
+            party.leave(party.shelf)
+            self.uploads.begin()
+            return update(setup)
+
         with history() as opened:
-            with party.resuming(party.shelf, begins=True):
-                self.uploads.begin()
             client = OneShotRoundClient(
                 party.identity, party.registry, party.policy, opened, clock=party.clock
             )
-            answer = RemoteUploader(client, digest, update).answer(announcement)
+            answer = RemoteUploader(client, digest, joined).answer(announcement)
             self.uploads.keep(client.receipt, answer[len(MESSAGE) :])
         return answer
 
@@ -208,6 +220,8 @@ class OneShotParty:
                 member.resume(stored, party.keys)
         remote = RemoteMember(member, self.uploads.receipt() if begins else None)
         answer = remote.answer(message)
+        if begins:
+            party.leave(self.shelf)
         if not remote.is_over:
             self.shelf.keep(member.suspend(party.keys))
         return answer

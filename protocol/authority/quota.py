@@ -47,5 +47,4 @@ class Quota:
             joined = sum(each > now - window for each in times)
             if joined >= most:
                 raise PolicyError(name, f"the {joined + 1}th round of its announcer", f"{most}")
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_durably(self.path, struct.pack(f"<{len(times) + 1}Q", *times, int(now)))

@@ -19,6 +19,9 @@ from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.keys import os_random
 from secagg.shamir import Rand
 
+MOST_SKIPPED = 1000
+"""A number can never be taken back: a mistyped one must not use them up."""
+
 
 def first(now: float, days: int, rand: Rand = os_random) -> Registry:
     """A new federation's registry, with nobody in it.
@@ -31,14 +34,21 @@ def first(now: float, days: int, rand: Rand = os_random) -> Registry:
     return Registry(FORMAT, federation, 1, issued, issued + days * DAY, "", ())
 
 
-def successor(before: Registry, entries: Iterable[Entry], now: float, days: int) -> Registry:
+def successor(
+    before: Registry, entries: Iterable[Entry], now: float, days: int, number: int | None = None
+) -> Registry:
     """The registry that follows, if these entries may.
 
+    Args:
+        number: of it; the next one if left out. Some are skipped to get above a file that is void.
+
     Raises:
-        ConfigurationError: the clock is behind, or the entries break a rule.
+        ConfigurationError: the clock is behind, the number is far, or the entries break a rule.
     """
     issued, ordered = int(now), tuple(sorted(entries, key=lambda entry: entry.key))
-    previous, number = before.digest().hex(), before.number + 1
+    previous, number = before.digest().hex(), number or before.number + 1
+    if number > before.number + MOST_SKIPPED:
+        raise wrong(f"number {number}", f"at most {before.number + MOST_SKIPPED}")
     try:
         after = Registry(
             FORMAT, before.federation, number, issued, issued + days * DAY, previous, ordered
@@ -94,7 +104,14 @@ def enrolled(
         )
     except ValueError as error:
         raise wrong(str(error), "--spent with --epsilon, --delta and --rounds, or 0") from None
-    return [*(each for each in before.entries if each.key != key), entry]
+    others = [each for each in before.entries if each.key != key]
+    # Of two goals the smaller number would be forgotten: the one that is put right holds for all.
+    return [
+        msgspec.structs.replace(each, goal=goal)
+        if goal and each.site == site and each.spent
+        else each
+        for each in others
+    ] + [entry]
 
 
 def revoked(before: Registry, site: str, now: float) -> list[Entry]:

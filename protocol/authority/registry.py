@@ -34,7 +34,7 @@ MAX_SPENT = 1 << 31
 # \Z and not $, which would let a line's end pass.
 _Key = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * KEY_BYTES}}}\Z")]
 _Signature = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * SIGNATURE_BYTES}}}\Z")]
-_Time = Annotated[int, Meta(ge=0, lt=1 << 40)]
+Time = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
 Role = Literal["client", "member"]
 """Trains and uploads; or is on the named committee of one-shot rounds."""
@@ -60,11 +60,11 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}\Z")]
     key: _Key
     roles: tuple[Role, ...]
-    not_before: _Time
-    not_after: _Time
+    not_before: Time
+    not_after: Time
     spent: Annotated[int, Meta(ge=0, le=MAX_SPENT)] = 0
     goal: Goal | None = None
-    revoked: _Time = 0
+    revoked: Time = 0
 
     def __post_init__(self) -> None:
         """See that the parts of the entry agree."""
@@ -91,19 +91,22 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["veilsum/registry/1"]
     federation: Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * FEDERATION_BYTES}}}\Z")]
     number: Annotated[int, Meta(ge=1, lt=1 << 53)]
-    issued: _Time
-    expires: _Time
+    issued: Time
+    expires: Time
     previous: Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * DIGEST_BYTES}}})?\Z")]
     entries: tuple[Entry, ...]
 
     def __post_init__(self) -> None:
-        """See that keys are distinct and ordered, and that a site has one key at a time."""
+        """See that keys are distinct and ordered, and that a site has one key and one goal."""
         keys = [entry.key for entry in self.entries]
         if any(a >= b for a, b in pairwise(keys)):
             raise ValueError("entries are not ascending by key")
         held = [entry.site for entry in self.entries if not entry.revoked]
         if len(set(held)) < len(held):
             raise ValueError("a site has two keys that are not revoked")
+        goals = {(entry.site, entry.goal) for entry in self.entries if entry.spent}
+        if len({site for site, _ in goals}) < len(goals):
+            raise ValueError("a site has spent rounds of two goals")
         if (self.number == 1) != (self.previous == ""):
             raise ValueError("number 1 has nothing before it, and every other has")
         if self.issued >= self.expires:
@@ -132,11 +135,8 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next((entry.site for entry in self.entries if entry.key == key.hex()), None)
 
     def spent(self) -> dict[str, tuple[int, Goal | None]]:
-        """By site, the most rounds that any of its entries says, and the goal that they are of.
-
-        Where two say as many, the one that is not revoked counts: it may put a wrong goal right.
-        """
-        ranked = sorted(self.entries, key=lambda entry: (entry.spent, not entry.revoked))
+        """By site, the most rounds that any of its entries says, and the goal that they are of."""
+        ranked = sorted(self.entries, key=lambda entry: entry.spent)
         return {entry.site: (entry.spent, entry.goal) for entry in ranked}
 
     def forks_from(self, other: Registry) -> bool:

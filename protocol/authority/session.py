@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from protocol.authority.registry import MAX_REGISTRY_BYTES, read_signed
+from protocol.authority.registry import MAX_REGISTRY_BYTES, Time, read_signed
 from protocol.errors import PolicyError
 from protocol.round.rings import UnixClock
 from secagg import SERVER, Identity, ParameterError, Reason, RemoteProtocolError
@@ -51,7 +51,8 @@ class Announcer:
 
     Args:
         key: signing key of the announcer.
-        read: gives the registry's file as it is now; what it gives first holds for the session.
+        read: gives the registry's file as it is now; what it gives first holds for the session. It
+            is read once for each cohort.
         run: the framework's name of the run.
         app: SHA-256 of the app's file, 32 bytes.
         clock: tells unix seconds.
@@ -74,7 +75,7 @@ class Announcer:
         if len(app) != DIGEST_BYTES:
             raise ParameterError("app", f"{len(app)} bytes", f"{DIGEST_BYTES} bytes, a SHA-256")
         self._key, self._read, self._clock = key, read, clock
-        self._file = read()
+        self._file = self._newest = read()
         self._registry = read_signed(self._file, None)
         said = Statement(VERSION, rand(SALT_BYTES), key.public, self._registry.digest(), run, app)
         self._statement = msgspec.msgpack.encode(said)
@@ -91,19 +92,25 @@ class Announcer:
         Args:
             about: a round's context hash, or what a member is asked a sealing key with.
         """
-        parts = self._statement, self._about_session, self._key.sign(Usage.ANNOUNCE, about)
-        newest = self._read()
-        return msgspec.msgpack.encode((*parts, self._file, newest if newest != self._file else b""))
+        newest, issued = self._newest if self._newest != self._file else b"", int(self._clock())
+        signature = self._key.sign(Usage.ANNOUNCE, *_announced(about, newest, issued))
+        parts = self._statement, self._about_session, signature, self._file, newest, issued
+        return msgspec.msgpack.encode(parts)
 
     def clients(self) -> frozenset[bytes]:
         """Keys of clients that may be in a cohort: active when the session began, and still."""
-        now, newest = self._clock(), read_signed(self._read(), None)
+        now, self._newest = self._clock(), self._read()
+        newest = read_signed(self._newest, None)
         return self._registry.active("client", now) & newest.active("client", now)
 
 
 def session_of(statement: bytes) -> bytes:
     """The session of a statement's bytes."""
     return digest(Usage.SESSION, statement)[:SESSION_ID_BYTES]
+
+
+def _announced(about: bytes, newest: bytes, issued: int) -> tuple[bytes, ...]:
+    return about, newest, issued.to_bytes(8, "little")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,8 @@ class Envelope:
         session_id: that follows from it, 16 bytes.
         signature: on the round, or on the request for a sealing key.
         registry: the file that holds for the session.
-        newest: a later one that the server knows, or nothing; its registrar's signature is enough.
+        newest: a later one, which the cohort was chosen by; or nothing.
+        issued: unix seconds at which the announcer signed this.
     """
 
     statement: Statement
@@ -123,6 +131,7 @@ class Envelope:
     signature: bytes
     registry: bytes
     newest: bytes
+    issued: int
 
     @classmethod
     def read(cls, data: bytes) -> Envelope:
@@ -138,7 +147,7 @@ class Envelope:
             raise RemoteProtocolError(SERVER, Reason.OVERSIZED, "what an announcer signed")
         try:
             said, about_session, *rest = msgspec.msgpack.decode(
-                data, type=tuple[bytes, bytes, bytes, bytes, bytes]
+                data, type=tuple[bytes, bytes, bytes, bytes, bytes, Time]
             )
             statement = msgspec.msgpack.decode(said, type=Statement)
         except (msgspec.MsgspecError, RecursionError) as error:
@@ -159,6 +168,6 @@ class Envelope:
         if session_id != self.session_id:
             valid = f"{self.session_id.hex()}, of the signed session"
             raise PolicyError("session_id", session_id.hex(), valid)
-        announcer = self.statement.announcer
-        if not signature_is_valid(announcer, self.signature, Usage.ANNOUNCE, about):
+        parts = _announced(about, self.newest, self.issued)
+        if not signature_is_valid(self.statement.announcer, self.signature, Usage.ANNOUNCE, *parts):
             raise RemoteProtocolError(SERVER, Reason.BAD_SIGNATURE, "on a round")

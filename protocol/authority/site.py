@@ -5,15 +5,17 @@
     state/registry/fork-*    two files that one registrar cannot both have signed in good faith
     state/joins/             when rounds were joined, by announcer
 
-All of it is looked at before a key is erased, a quota touched or a history entered.
+All of it is looked at before a key is erased, a quota touched or a history entered. The operator's
+file is read where a round begins, and never later: the other steps go by what is known.
 """
 
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -26,12 +28,13 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section
 from protocol.round.rings import UnixClock
-from protocol.round.stored_history import StoredHistory
 from secagg.grinding import CLOCK_SKEW_SECONDS
 from secagg.storage import replace_durably
 
 SIGNED_REGISTRY = "registry.json"
 _NEWEST = "newest.json"
+REQUEST_SECONDS = 3600
+"""So old may a request for a sealing key get; the times of rounds are in the policy."""
 
 _Keys = Annotated[list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]], Field(min_length=1)]
 
@@ -58,15 +61,15 @@ class About:
 
     Attributes:
         session_id: 16 bytes.
-        round_number: of the round, or of the one that a sealing key is for.
         signed: the bytes under the announcer's signature.
-        role: that this site needs for it; None if any will do.
+        role: that this site needs for it; None for a sealing key, where any will do.
+        is_blind: whether this site does not see the cohort that it joins.
     """
 
     session_id: bytes
-    round_number: int
     signed: bytes
     role: Role | None
+    is_blind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,32 +77,16 @@ class Admission:
     """A genuine request, and who may be in its round.
 
     Attributes:
-        about: the round.
         clients: keys that may be in its cohort: valid in the session's registry and in the newest.
         members: likewise, on a named committee.
         quota: of its announcer.
         now: unix seconds at which it was looked at.
     """
 
-    about: About
     clients: frozenset[bytes]
     members: frozenset[bytes]
     quota: Quota
     now: float
-
-    def require_new(self, history: StoredHistory, *, repeats: bool = False) -> None:
-        """See that the round was not answered before; that is no reason to give up another.
-
-        Args:
-            history: open, and so locked.
-            repeats: whether an answer is there to be sent again.
-
-        Raises:
-            PolicyError: it was.
-        """
-        number = self.about.round_number
-        if history.has_answered(self.about.session_id, number) and not repeats:
-            raise PolicyError("round_number", number, "a number it has not answered before")
 
     def take_place(self) -> None:
         """Take a place of the announcer's, for a history that is about to enter the round.
@@ -117,19 +104,23 @@ class SiteAuthority:
         folder: of the site.
         rules: of its policy.
         clock: tells unix seconds.
+        warn: hears of registries that are passed over.
     """
 
     folder: Path
     rules: AuthorityRules
     clock: UnixClock
+    warn: Callable[[str], None]
 
     def newest(self) -> Registry:
-        """The newest registry that this site knows; its operator's file is looked at first.
+        """The newest registry that this site knows; its operator's file if it knows none.
 
         Raises:
-            ConfigurationError: there is none, it does not follow the one before, or two that
-                contradict each other have met here.
+            ConfigurationError: there is none, or two that contradict each other have met here.
         """
+        with self._locked() as folder:
+            if (folder / _NEWEST).exists():
+                return read_signed((folder / _NEWEST).read_bytes(), self._registrars)
         return self._adopt(read_file(self.folder / SIGNED_REGISTRY))
 
     def envelope(self, signed: bytes) -> Envelope:
@@ -169,7 +160,10 @@ class SiteAuthority:
             raise PolicyError("run", said.run, f"this one, {run}")
         if app is not None and said.app != app:
             raise PolicyError("app", said.app.hex(), f"the one that was given, {app.hex()}")
-        before = self.newest()
+        age = now - envelope.issued
+        if about.role is None and not -CLOCK_SKEW_SECONDS <= age <= REQUEST_SECONDS:
+            raise PolicyError("request", f"{age:.0f} s old", f"at most {REQUEST_SECONDS} s")
+        before = self._heard(partial(read_file, self.folder / SIGNED_REGISTRY))
         try:
             announced = read_signed(envelope.registry, self._registrars)
         except ConfigurationError as error:
@@ -177,9 +171,11 @@ class SiteAuthority:
         if announced.digest() != said.registry or announced.federation != before.federation:
             valid = f"the session's own, of federation {before.federation}"
             raise PolicyError("registry", announced.digest().hex(), valid)
-        newest = self._adopt(envelope.registry)
+        newest, told = self._adopt(envelope.registry), announced
         if envelope.newest:
-            newest = self._adopt(envelope.newest)
+            newest = self._heard(lambda: envelope.newest)
+            with suppress(ConfigurationError):
+                told = read_signed(envelope.newest, self._registrars)
         for each in (announced, newest):
             if not each.issued - CLOCK_SKEW_SECONDS <= now < each.expires:
                 problem = f"number {each.number}, from {each.issued} to {each.expires}"
@@ -194,9 +190,13 @@ class SiteAuthority:
             problem = f"number {announced.number}, and {newest.number} is known"
             valid = f"both with this site's key as a {about.role or 'party'}, not revoked"
             raise PolicyError("registry", problem, valid)
+        chosen = announced.active("client", now) & told.active("client", now)
+        if about.is_blind and not chosen <= clients:
+            problem = f"a cohort by number {told.number}, and {newest.number} is known"
+            raise PolicyError("registry", problem, "one without those whom that revokes")
         joins = self.folder / "state" / "joins" / said.announcer.hex()
         quota = Quota(joins, self.rules.joins_per_hour, self.rules.rounds_per_day)
-        return Admission(about, clients, members, quota, now)
+        return Admission(clients, members, quota, now)
 
     def earlier(self, own: bytes, goal: PrivacyGoal | None) -> int:
         """Rounds that the site of this key has spent elsewhere, as the newest registry says.
@@ -219,6 +219,20 @@ class SiteAuthority:
     @property
     def _registrars(self) -> frozenset[bytes]:
         return frozenset(bytes.fromhex(key) for key in self.rules.registrars)
+
+    def _heard(self, read: Callable[[], bytes]) -> Registry:
+        """As `_adopt`; but a file that is none, or cannot follow, is passed over if one is known.
+
+        Whoever sends a bad one could as well send none: what is known goes on to hold, and its age
+        counts. A site that is frozen stays so.
+        """
+        try:
+            return self._adopt(read())
+        except ConfigurationError as error:
+            if not (self.folder / "state" / "registry" / _NEWEST).exists():
+                raise
+            self.warn(f"passed over: {error}")
+            return self.newest()
 
     def _adopt(self, data: bytes) -> Registry:
         """Remember a registry if it is newer; the newest afterwards.
@@ -262,7 +276,7 @@ class SiteAuthority:
 def _frozen(fork: Path) -> ConfigurationError:
     problem = "two registries of one registrar contradict each other: this site is frozen"
     valid = (
-        f"no fork-* beside {_NEWEST}: keep them elsewhere as evidence. The registrar signs until "
-        f"its number is two above both; with that file in place they and {_NEWEST} are removed"
+        f"no fork-* beside {_NEWEST}: keep them elsewhere as evidence. The registrar signs a "
+        f"number two above both; with that file in place they and {_NEWEST} are removed"
     )
     return ConfigurationError(str(fork), problem, valid)

@@ -106,11 +106,6 @@ class StoredHistory(ClientHistory):
     def __exit__(self, *details: object) -> None:
         self.close()
 
-    def has_answered(self, session_id: bytes, round_number: int) -> bool:
-        """Whether a round was entered before, under whatever context."""
-        self._check_open()
-        return self._marks.has(_mark_of(session_id, round_number))
-
     def _enter(self, session_id: bytes, round_number: int, failure: Failure) -> bool:
         self._check_open()
         mark = _mark_of(session_id, round_number)

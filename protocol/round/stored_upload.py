@@ -13,7 +13,7 @@ import msgspec
 from protocol.round.announcements import read_announcement
 from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
-from secagg.storage import StoredStateError, write_private
+from secagg.storage import StoredStateError, replace_durably
 
 VERSION = 2
 
@@ -76,8 +76,8 @@ class UploadFolder:
             upload: its bytes.
         """
         self._receipt.unlink(missing_ok=True)
-        write_private(self._upload, upload)
-        write_private(self._receipt, receipt.encode())
+        replace_durably(self._upload, upload)
+        replace_durably(self._receipt, receipt.encode())
 
     def receipt(self) -> UploadReceipt | None:
         """What names the last upload; None if there is none."""

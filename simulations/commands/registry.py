@@ -102,9 +102,12 @@ def sign_command(
     before: Annotated[
         str | None, typer.Option(help="The earlier registrar's public key, to take its place.")
     ] = None,
+    number: Annotated[
+        int | None, typer.Option(help="Two above a file that is void; the next one if left out.")
+    ] = None,
 ) -> None:
     """Sign the same entries again, with fresh times."""
-    _changed(key, registry, days, lambda found, _: found.entries, before)
+    _changed(key, registry, days, lambda found, _: found.entries, before, number)
 
 
 @registry_app.command("verify")
@@ -113,9 +116,6 @@ def verify_command(
     registrar: Annotated[
         str | None, typer.Option(help="Key that must have signed; the file's own if left out.")
     ] = None,
-    previous: Annotated[
-        Path | None, typer.Option(help="An earlier file, which this one must follow.")
-    ] = None,
 ) -> None:
     """Verify a registry, and print what it says."""
     from protocol.adapters.private_files import read_key
@@ -123,8 +123,6 @@ def verify_command(
 
     keys = None if registrar is None else {read_key(Path("--registrar"), registrar)}
     found = read_signed(read_file(registry), keys)
-    if previous is not None:
-        found.check_after(read_signed(read_file(previous), keys))
     _say(found)
     for entry in found.entries:
         state = "revoked" if entry.revoked else "+".join(entry.roles)
@@ -137,6 +135,7 @@ def _changed(
     days: int,
     change: Callable[[Registry, float], Iterable[Entry]],
     earlier: str | None = None,
+    number: int | None = None,
 ) -> None:
     from protocol.adapters.private_files import read_key
     from protocol.authority.registrar import successor
@@ -145,7 +144,7 @@ def _changed(
     with _signing(key, path) as registrar:
         signer = registrar.public if earlier is None else read_key(Path("--before"), earlier)
         before, now = read_signed(read_file(path), {signer}), time.time()
-        _write(path, successor(before, change(before, now), now, days), registrar)
+        _write(path, successor(before, change(before, now), now, days, number), registrar)
 
 
 @contextmanager

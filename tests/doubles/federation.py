@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +26,24 @@ class Federation:
     registrar: Identity = field(default_factory=Identity.generate)
     announcer: Identity = field(default_factory=Identity.generate)
     registry: Registry = None  # type: ignore[assignment]
+    written: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.registry = self.registry or first(self.now, 30)
 
-    def publish(self, entries: Iterable[Entry] | None = None, **changes: Any) -> bytes:
+    def publish(
+        self, entries: Iterable[Entry] | None = None, number: int | None = None, **changes: Any
+    ) -> bytes:
         """The next file, of the same entries if none are given."""
         entries = self.registry.entries if entries is None else entries
-        after = successor(self.registry, entries, self.now, 30)
+        after = successor(self.registry, entries, self.now, 30, number)
         self.registry = replaced(after, **changes)
         return self.write()
 
     def write(self) -> bytes:
         data = signed(self.registry, self.registrar)
         self.path.write_bytes(data)
+        self.written.append(data)
         return data
 
     def enrol(self, site: str, key: bytes, roles: Sequence[Any] = (), spent: Any = None) -> bytes:
@@ -48,10 +52,6 @@ class Federation:
 
     def revoke(self, site: str) -> bytes:
         return self.publish(revoked(self.registry, site, self.now))
-
-    def fork(self) -> Federation:
-        """The same registrar, with another copy of the file."""
-        return replace(self)
 
     def session(self, run: str = "77", **others: Any) -> Announcer:
         values: dict[str, Any] = {"key": self.announcer, "read": self.path.read_bytes, "app": APP}

@@ -41,12 +41,13 @@ def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
     """What an announcer signs of a request."""
     if request.step is Step.HELLO:
         asked = request.payload[CHALLENGE_BYTES:]
-        return About(*read_request(asked), asked, None)
+        return About(read_request(asked)[0], asked, None)
     committee = home.rules.committee
     is_named = committee is not None and committee.kind == "named"
     role: Role = "member" if is_named and request.step is Step.CHECK else "client"
     terms = _terms(request, survey)
-    return About(terms.session_id, terms.round_number, terms.hash, role)
+    is_blind = is_named and request.step is Step.UPLOAD
+    return About(terms.session_id, terms.hash, role, is_blind)
 
 
 def _terms(request: Request, survey: Survey | None) -> SessionContext | CommitteeContext:

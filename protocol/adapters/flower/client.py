@@ -195,8 +195,6 @@ def _answer(
     if request.step in MEMBER_STEPS:
         party, begins = _one_shot(home, context, home.policy), request.step is Step.CHECK
         with home.member_history() as signed:
-            if home.admission is not None:
-                home.admission.require_new(signed)
             return party.as_member(request.payload, signed, begins=begins)
     policy = home.policy
     if survey is not None:
@@ -205,17 +203,10 @@ def _answer(
         # The round is joined with this very digest, so the app sees what was announced.
         update = partial(_made, message, context, call_next, survey)
         digest, history = _found(message, context, survey), partial(home.history, policy)
-        party = _one_shot(home, context, policy)
-        if home.admission is not None:
-            repeats = party.uploads.again(request.payload, party.party.clock) is not None
-            with history() as opened:
-                home.admission.require_new(opened, repeats=repeats)
-        return party.upload(request.payload, digest, update, history)
+        return _one_shot(home, context, policy).upload(request.payload, digest, update, history)
     update = partial(_update, message, context, call_next, survey)
     begins, digest = request.step is Step.ADVERTISE, bound_digest(request.digest, survey)
     with home.history(policy) as opened:
-        if home.admission is not None:
-            home.admission.require_new(opened)
         return _party(home, context, policy).stage(
             request.payload, digest, update, opened, begins=begins
         )

@@ -32,6 +32,7 @@ from pydantic import Field
 
 from dp.mechanisms import MechanismName
 from protocol.adapters.flower.frozen import lost_rounds, require_member
+from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
@@ -264,7 +265,7 @@ class ClientHome:
     def authority(self) -> SiteAuthority | None:
         """Who may announce rounds; None for anybody."""
         rules = self.rules.authority
-        return SiteAuthority(self.folder, rules, Clock().unix) if rules else None
+        return SiteAuthority(self.folder, rules, Clock().unix, warn) if rules else None
 
     @cached_property
     def identity(self) -> Identity:

@@ -31,7 +31,7 @@ from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.statistics.survey import Survey
-from secagg.storage import TokenFolder, write_private
+from secagg.storage import TokenFolder, replace_durably
 
 Received = Callable[[Survey | None], Assignment]
 """Reads the model in the task that is being answered; for a survey, if it asks one."""
@@ -55,7 +55,7 @@ class FileShelf:
 
     def keep(self, state: bytes) -> None:
         """As `Shelf.keep` says."""
-        write_private(self.path, state)
+        replace_durably(self.path, state)
 
 
 class ClientRounds:

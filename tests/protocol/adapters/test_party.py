@@ -33,7 +33,7 @@ from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.schemes import OneShot
 from protocol.schemes.one_shot import one_shot_setup
-from secagg import Identity, LocalProtocolError
+from secagg import Identity, LocalProtocolError, RemoteProtocolError
 from secagg.oneshot.committee import CommitteeKind
 from secagg.storage import TokenFolder
 from sketch import PublicSeed, SketchSpec
@@ -120,13 +120,21 @@ def test_pairwise_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="no round to go on with"):
         parties[index].stage(data, MODEL, lambda _: updates(0), histories[index], begins=False)
     # What is left of a state is gone after its key, in a round that goes on and in a new one.
-    announced = make_setup(round_number=1).announce()
-    parties[0].stage(announced, MODEL, lambda _: updates(0), histories[0], begins=True)
-    with parties[0].resuming(parties[0].shelf, begins=True):
-        assert parties[0].shelf.read()
+    party, kept = parties[0], list[bytes]()
+    for number in (1, 2):
+        announced = make_setup(round_number=number).announce()
+        party.stage(announced, MODEL, lambda _: updates(0), histories[0], begins=True)
+        kept.append(party.shelf.read())
+        # One that is refused ends no other: the key is there, and so is what it opens.
+        keys = set(party.keys._folder.iterdir())
+        for data in (announced, b"no announcement"):
+            with pytest.raises((PolicyError, RemoteProtocolError)):
+                party.stage(data, MODEL, lambda _: updates(0), histories[0], begins=True)
+        assert set(party.keys._folder.iterdir()) == keys and len(keys) == 1
+        assert party.shelf.read() == kept[-1]
+    assert kept[0] != kept[1]
     shelves = [each.shelf for each in parties]
     assert not any(each.dropped_with_keys for each in shelves if isinstance(each, Memory))
-    assert not parties[0].shelf.read()
 
 
 def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
@@ -178,7 +186,9 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     members = [book.entries(0)[key] for key in keys]
     parameters = plan.calibrate(SketchSpec.identity(LENGTH), MODEL, PublicSeed(bytes(32)))
     setup = one_shot_setup(plan, parameters, keys, members, SESSION, 0)
-    trained: list[int] = []
+    of_another = plan.calibrate(SketchSpec.identity(LENGTH), b"\1" * 32, PublicSeed(bytes(32)))
+    following = one_shot_setup(plan, of_another, keys, members, SESSION, 1)
+    trained, checked = list[int](), dict[int, bytes]()
 
     def uploaded(index: int, data: bytes) -> bytes:
         def update(_: object) -> Any:
@@ -191,6 +201,9 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
         for index, data in messages:
             # A reply that was lost: nothing is trained again, and the bytes are the same.
             first = uploaded(index, data)
+            # Nor does a round over another model, which is refused, erase anything.
+            with pytest.raises(RemoteProtocolError):
+                uploaded(index, following.announce(index))
             assert uploaded(index, data) == first
             yield index, first
 
@@ -199,6 +212,10 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
     ) -> Iterator[tuple[int, bytes]]:
         for index, data in messages:
             begins = stage is MemberStage.CHECK
+            checked.setdefault(index, data)
+            if not begins:  # once more, which ends no round that is under way
+                with pytest.raises(PolicyError):
+                    folks[index].as_member(checked[index], signed[index], begins=True)
             yield index, folks[index].as_member(data, signed[index], begins=begins)
             if stage is MemberStage.OPEN:
                 with pytest.raises(LocalProtocolError, match="no round to go on with"):

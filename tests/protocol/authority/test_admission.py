@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from protocol.authority.quota import DAY, HOUR, Quota
 from protocol.authority.registry import Registry, read_signed, signed
 from protocol.authority.session import MAX_ENVELOPE_BYTES, Announcer, Envelope, session_of
-from protocol.authority.site import About, Admission, SiteAuthority
+from protocol.authority.site import REQUEST_SECONDS, About, Admission, SiteAuthority
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.round.stored_history import StoredHistory
@@ -38,11 +39,12 @@ class World:
     other: bytes
     session: Announcer
     rules: dict[str, Any]
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def site(self) -> SiteAuthority:
         rules = self.federation.rules(**self.rules)
-        return SiteAuthority(self.folder, rules, lambda: self.federation.now)
+        return SiteAuthority(self.folder, rules, lambda: self.federation.now, self.warnings.append)
 
     def bring(self) -> None:
         """The operator's own channel."""
@@ -50,12 +52,14 @@ class World:
 
     @property
     def about(self) -> About:
-        return About(self.session.session_id, 3, HASH, "client")
+        return About(self.session.session_id, HASH, "client")
 
     def admit(self, **changes: Any) -> Admission:
         values = {"own": self.own, "run": "77", "app": APP, "about": self.about, **changes}
         signed = values.pop("signed", None)
-        signed = self.session.envelope(HASH) if signed is None else signed
+        if signed is None:
+            self.session.clients()  # as a cohort is chosen
+            signed = self.session.envelope(HASH)
         return self.site.admit(self.site.envelope(signed), **values)
 
     @property
@@ -88,9 +92,10 @@ def restated(world: World, **changes: Any) -> dict[str, Any]:
     genuine = Envelope.read(world.session.envelope(HASH)).statement
     said = msgspec.msgpack.encode(msgspec.structs.replace(genuine, **changes))
     session = replace(world.about, session_id=session_of(said))
-    parts = [said, announcer.sign(Usage.SESSION, said), announcer.sign(Usage.ANNOUNCE, HASH)]
-    file = world.federation.path.read_bytes()
-    return {"signed": msgspec.msgpack.encode([*parts, file, b""]), "about": session}
+    file, issued = world.federation.path.read_bytes(), int(world.federation.now)
+    about = announcer.sign(Usage.ANNOUNCE, HASH, b"", issued.to_bytes(8, "little"))
+    parts = [said, announcer.sign(Usage.SESSION, said), about, file, b"", issued]
+    return {"signed": msgspec.msgpack.encode(parts), "about": session}
 
 
 def flipped(data: bytes) -> bytes:
@@ -115,6 +120,9 @@ BENT: dict[str, tuple[Callable[[World], dict[str, Any]], object]] = {
     "a bit of its signature": (lambda w: {"signed": opened(w, 1, flipped)}, Reason.BAD_SIGNATURE),
     "a bit of the round's": (lambda w: {"signed": opened(w, 2, flipped)}, Reason.BAD_SIGNATURE),
     "a bit of the registry": (lambda w: {"signed": opened(w, 3, flipped)}, "registry"),
+    "another newest": (lambda w: {"signed": opened(w, 4, lambda _: b"{")}, Reason.BAD_SIGNATURE),
+    "another time": (lambda w: {"signed": opened(w, 5, lambda t: t + 1)}, Reason.BAD_SIGNATURE),
+    "no time": (lambda w: {"signed": opened(w, 5, lambda _: -1)}, Reason.MALFORMED),
     "another round": (
         lambda w: {"about": replace(w.about, signed=bytes(32))},
         Reason.BAD_SIGNATURE,
@@ -157,7 +165,7 @@ def test_what_is_genuine_is_admitted(world: World) -> None:
     assert world.admit(app=None).clients == admission.clients
     # Two sessions of one announcer differ; a session's own statement is what names it.
     assert world.federation.session().session_id != world.session.session_id
-    assert world.admit(**restated(world)).about.session_id == world.session.session_id
+    assert world.admit(**restated(world)).clients == admission.clients
     with pytest.raises(ParameterError, match="app"):
         world.federation.session(app=b"")
 
@@ -167,7 +175,7 @@ def test_a_site_without_a_registry_of_its_own_joins_nothing(world: World) -> Non
     (world.folder / "registry.json").unlink()
     with pytest.raises(ConfigurationError, match="No such file"):
         world.admit()
-    assert not (world.folder / "state" / "registry").exists()
+    assert not (world.folder / "state" / "registry" / "newest.json").exists()
 
 
 def test_a_newer_registry_is_adopted_from_either_channel(world: World) -> None:
@@ -270,11 +278,80 @@ def test_two_registries_that_contradict_each_other_freeze_the_site(
     other = forks[0].read_bytes(), forks[1].read_bytes()
     for each in (*forks, world.folder / "state" / "registry" / "newest.json"):
         each.unlink()
-    for _ in range(3):
-        world.federation.publish()
+    world.federation.publish(number=number + 3)
     world.bring()
     for each in other:
         assert world.site.newest().number == world.site._adopt(each).number == number + 3
+
+
+BAD: dict[str, Callable[[World], bytes]] = {
+    "half of it": lambda w: w.federation.publish()[:-40],
+    "dated ahead": lambda w: w.federation.publish(
+        issued=int(w.federation.now) + DAY, expires=int(w.federation.now) + 2 * DAY
+    ),
+    "of a stranger": lambda w: signed(w.federation.registry, Identity.generate()),
+    "what takes back": lambda w: signed(
+        replaced(w.federation.registry, number=9, entries=()), w.federation.registrar
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("by_server", [False, True])
+def test_a_bad_file_leaves_what_is_known(world: World, what: str, by_server: bool) -> None:
+    """It could as well not have come; what was known to be revoked still is."""
+    world.federation.revoke("b")
+    world.bring()
+    world.admit()
+    number, bad = world.number, BAD[what](world)
+    path = world.federation.path if by_server else world.folder / "registry.json"
+    path.write_bytes(bad)
+    if by_server:
+        with suppress(ConfigurationError):  # an honest server would stop here
+            world.session.clients()
+    signed = world.session.envelope(HASH)
+    for _ in range(2):
+        assert world.admit(signed=signed).clients == {world.own}
+    assert world.number == world.site.newest().number == number
+    assert len(world.warnings) == 2
+    # Where nothing is known it is an error.
+    (world.folder / "state/registry/newest.json").unlink()
+    (world.folder / "registry.json").write_bytes(bad)
+    with pytest.raises((ConfigurationError, PolicyError)):
+        world.admit(signed=signed)
+
+
+def test_a_later_step_does_not_read_the_operator_s_file(world: World) -> None:
+    world.admit()
+    world.federation.publish()
+    world.bring()
+    assert world.site.newest().number == world.number == world.federation.registry.number - 1
+
+
+def test_who_does_not_see_the_cohort_wants_it_chosen_by_what_it_knows(world: World) -> None:
+    blind = {"about": replace(world.about, is_blind=True)}
+    world.admit(**blind)
+    before = world.session.envelope(HASH)
+    world.federation.publish()
+    world.bring()
+    world.admit(signed=before, **blind)  # a newer one that revokes nobody
+    world.federation.revoke("b")
+    world.bring()
+    with refused(PolicyError, "registry"):
+        world.admit(signed=before, **blind)
+    world.admit(signed=before)  # who sees it looks itself
+    world.admit(**blind)  # the server knows it, too
+
+
+def test_a_request_for_a_sealing_key_has_its_time(world: World) -> None:
+    asked, signed = {"about": replace(world.about, role=None)}, world.session.envelope(HASH)
+    start = int(world.federation.now)
+    for age in (-CLOCK_SKEW_SECONDS - 1, -CLOCK_SKEW_SECONDS, REQUEST_SECONDS, REQUEST_SECONDS + 1):
+        world.federation.now = start + age
+        late = not -CLOCK_SKEW_SECONDS <= age <= REQUEST_SECONDS
+        with refused(PolicyError, "request") if late else nullcontext():
+            world.admit(signed=signed, **asked)
+    world.admit(signed=signed)
 
 
 LATE, EXPIRED = 7 * DAY, 30 * DAY
@@ -292,15 +369,14 @@ TIMES: dict[str, tuple[float, dict[str, Any], str]] = {
 @pytest.mark.parametrize("when", TIMES)
 def test_a_registry_has_its_time(world: World, when: str) -> None:
     later, world.rules, expected = TIMES[when]
+    signed = world.session.envelope(HASH)
     world.federation.now = world.federation.registry.issued + later
     if expected == "by now":
         with pytest.raises(ConfigurationError, match=expected):
-            world.admit()
-    elif expected:
-        with refused(PolicyError, expected):
-            world.admit()
+            world.admit(signed=signed)
     else:
-        world.admit()
+        with refused(PolicyError, expected) if expected else nullcontext():
+            world.admit(signed=signed)
 
 
 def test_a_wrong_date_is_neither_remembered_nor_a_reason_to_freeze(world: World) -> None:
@@ -386,19 +462,14 @@ def test_a_round_takes_one_place_when_it_is_entered_and_no_other_does(
     admission = world.admit()
     with StoredHistory(tmp_path / "history", before_entry=admission.take_place) as history:
         for number in (3, 4):
-            fresh = replace(admission, about=replace(world.about, round_number=number))
-            for _ in range(3):
-                fresh.require_new(history)
             history.enter(world.session.session_id, number)
             for _ in range(3):
                 with refused(PolicyError, "round_number"):
                     history.enter(world.session.session_id, number)
-                fresh.require_new(history, repeats=True)
-                with refused(PolicyError, "round_number"):
-                    fresh.require_new(history)
         with refused(PolicyError, "joins_per_hour"):
             history.enter(world.session.session_id, 5)
-        assert not history.has_answered(world.session.session_id, 5)
+    with StoredHistory(tmp_path / "history") as history:
+        history.enter(world.session.session_id, 5)  # it was not marked
 
 
 def test_what_a_site_has_spent_is_of_its_policy_s_goal(world: World) -> None:
@@ -408,7 +479,8 @@ def test_what_a_site_has_spent_is_of_its_policy_s_goal(world: World) -> None:
     new = Identity.generate().public
     # The new entry says nothing of it; the site's old one still does.
     world.federation.enrol("a", new, spent=(0, None))
-    world.bring()
+    world.session = world.federation.session()
+    world.admit(own=new)
     assert world.site.earlier(new, GOAL) == world.site.earlier(world.own, GOAL) == 3
     for goal in (replace(GOAL, epsilon=5.0), replace(GOAL, rounds=11), None):
         with pytest.raises(ConfigurationError, match="spent 3 rounds of another"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from protocol.authority.registrar import MOST_SKIPPED
 from protocol.authority.registry import (
     MAX_REGISTRY_BYTES,
     Entry,
@@ -24,6 +25,8 @@ from tests.doubles.federation import Federation, replaced
 
 KEYS = sorted(Identity.generate().public.hex() for _ in range(3))
 GOAL = (4.0, 1e-5, 10, None)
+RIGHT = (5.0, *GOAL[1:])
+SPENT = {"spent": 3, "goal": GOAL}
 
 
 def entry(place: int, site: str = "", **changes: Any) -> Entry:
@@ -109,6 +112,7 @@ def test_whoever_signed_it_has_to_count() -> None:
         lambda: registry(expires=10),
         lambda: registry(previous="ab" * 32),
         lambda: registry(number=2),
+        lambda: registry(entry(0, "a", spent=2, goal=RIGHT), entry(1, "a", revoked=9, **SPENT)),
         lambda: entry(0, roles=()),
         lambda: entry(0, roles=("member", "client")),
         lambda: entry(0, not_after=5),
@@ -134,7 +138,6 @@ def after(*entries: Entry, **changes: Any) -> Registry:
     return registry(*entries, **values)
 
 
-SPENT = {"spent": 3, "goal": GOAL}
 SUCCESSORS: dict[str, Registry] = {
     "another federation": replaced(after(*TWO.entries), federation="cd" * 16),
     "the same number": replaced(TWO, issued=11),
@@ -160,11 +163,8 @@ def test_what_may_follow() -> None:
     new = after(entry(0), entry(1, revoked=11, **SPENT), entry(2, "site-1"), number=3)
     new.check_after(gone)
     assert new.spent()["site-1"] == (3, GOAL)
-    # A goal that was mistyped can be put right, also under a new key.
-    right = (5.0, *GOAL[1:])
-    after(entry(0), entry(1, spent=3, goal=right)).check_after(TWO)
-    put = after(entry(0), entry(1, revoked=11, **SPENT), entry(2, "site-1", spent=3, goal=right))
-    assert put.spent()["site-1"] == (3, right)
+    # A goal that was mistyped can be put right.
+    after(entry(0), entry(1, spent=3, goal=RIGHT)).check_after(TWO)
     for revoked in (0, 12):
         back = after(entry(0), entry(1, revoked=revoked, **SPENT), number=3)
         with pytest.raises(ConfigurationError, match="no longer revoked"):
@@ -208,9 +208,17 @@ def test_the_registrar_keeps_what_sites_insist_on(tmp_path: Path) -> None:
         federation.enrol("berlin", old)
     with pytest.raises(ConfigurationError, match="--spent"):
         federation.enrol("berlin", new)
-    federation.enrol("berlin", new, spent=(6, GOAL))
-    assert federation.registry.spent() == {"berlin": (6, GOAL)}
+    # Fewer rounds, of another goal: none is forgotten, and the old key's are of that goal, too.
+    for told, most in ((2, 4), (6, 6)):
+        federation.enrol("berlin", new, spent=(told, RIGHT))
+        assert federation.registry.spent() == {"berlin": (most, RIGHT)}
     assert federation.registry.active("client", federation.now) == {new}
+    number = federation.registry.number
+    for far in (number, -1, number + MOST_SKIPPED + 1):
+        with pytest.raises(ConfigurationError, match="number"):
+            federation.publish(number=far)
+    federation.publish(number=number + 7)
+    assert federation.registry.number == number + 7
     federation.now -= 3600
     with pytest.raises(ConfigurationError, match="issued"):
         federation.publish()

@@ -287,13 +287,17 @@ def test_a_revoked_site_is_left_out_and_one_too_few_are_no_cohort(
             start(secure, parts)
 
 
-def test_a_cohort_with_a_revoked_site_is_refused(
-    make_signed: Callable[..., Signed], parts: SimpleNamespace
+@pytest.mark.parametrize("since", ["revoked", "enrolled"])
+def test_a_cohort_with_a_site_that_either_registry_lacks_is_refused(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, since: str
 ) -> None:
-    """By whoever knows of it, whatever the session's registry says."""
+    """Neither the session's alone counts, nor the newest that the sites know."""
     signed = make_signed(PAIRWISE)
-    session = signed.federation.session(run=str(RUN_ID))
-    signed.federation.revoke("site-5")
+    files = signed.federation.written
+    begun_with = files[-1] if since == "revoked" else files[-2]
+    session = signed.federation.session(run=str(RUN_ID), read=lambda: begun_with)
+    if since == "revoked":
+        signed.federation.revoke("site-5")
     for i in range(parts.N):
         (signed.world.home(i) / "registry.json").write_bytes(signed.federation.path.read_bytes())
         policy_of(signed.world.home(i), name_refused_clauses=True)
