@@ -56,6 +56,7 @@ class Usage(enum.Enum):
     REGISTRY = b"signed registry"
     SESSION = b"announced session"
     ANNOUNCE = b"sign announcement"
+    ROTATE = b"sign rotation"
 
 
 def encode_parts(*parts: bytes) -> bytes:

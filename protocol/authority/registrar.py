@@ -67,6 +67,7 @@ def enrolled(
     spent: tuple[int, Goal | None] | None,
     now: float,
     days: int,
+    recovery: str | None = None,
 ) -> list[Entry]:
     """Entries with a key of a site: a new one, or the one that it has, for so many days from now.
 
@@ -75,6 +76,7 @@ def enrolled(
         roles: client if there are none, or as they were; others are refused when it is signed.
         spent: rounds that the site has spent outside the key's folder, and their goal; None for
             none, or as it was.
+        recovery: 64 hex digits; the site's own so far if left out.
 
     Raises:
         ConfigurationError: the key is revoked or another site's, the site has another key that is
@@ -90,6 +92,8 @@ def enrolled(
             raise wrong(problem, "--spent, of all its rounds that the new key's folder lacks")
         # A site whose clock is a little behind has its key at once.
         known = Entry(site, key, ("client",), int(now) - CLOCK_SKEW_SECONDS, int(now) + 1)
+        kept = next((entry.recovery for entry in held if entry.recovery), "")
+        recovery = kept if recovery is None else recovery
     if known.site != site or known.revoked:
         problem = f"{key} is a key of {known.site}" + (", revoked" if known.revoked else "")
         raise wrong(problem, "a new key")
@@ -101,6 +105,7 @@ def enrolled(
             not_after=int(now) + days * DAY,
             spent=rounds,
             goal=goal,
+            recovery=known.recovery if recovery is None else recovery,
         )
     except ValueError as error:
         raise wrong(str(error), "--spent with --epsilon, --delta and --rounds, or 0") from None

@@ -32,7 +32,9 @@ MAX_REGISTRY_BYTES = 1 << 20
 MAX_SPENT = 1 << 31
 
 # \Z and not $, which would let a line's end pass.
-_Key = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * KEY_BYTES}}}\Z")]
+Key = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * KEY_BYTES}}}\Z")]
+AnyKey = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * KEY_BYTES}}})?\Z")]
+"""A key or none."""
 _Signature = Annotated[str, Meta(pattern=rf"^[0-9a-f]{{{2 * SIGNATURE_BYTES}}}\Z")]
 Time = Annotated[int, Meta(ge=0, lt=1 << 40)]
 
@@ -54,16 +56,19 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         spent: rounds of `goal` that the site has spent outside the folder that this key answers
             from: under earlier keys, or in a folder that was lost.
         goal: that `spent` counts; None where nothing was spent.
+        recovery: key that has to sign before another takes this one's place, 64 hex digits; empty
+            for none. It is kept elsewhere.
         revoked: unix seconds; 0 for a key that is not revoked.
     """
 
     site: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}\Z")]
-    key: _Key
+    key: Key
     roles: tuple[Role, ...]
     not_before: Time
     not_after: Time
     spent: Annotated[int, Meta(ge=0, le=MAX_SPENT)] = 0
     goal: Goal | None = None
+    recovery: AnyKey = ""
     revoked: Time = 0
 
     def __post_init__(self) -> None:
@@ -101,6 +106,8 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         keys = [entry.key for entry in self.entries]
         if any(a >= b for a, b in pairwise(keys)):
             raise ValueError("entries are not ascending by key")
+        if not {entry.recovery for entry in self.entries}.isdisjoint(keys):
+            raise ValueError("a recovery key is a site's own, too")
         held = [entry.site for entry in self.entries if not entry.revoked]
         if len(set(held)) < len(held):
             raise ValueError("a site has two keys that are not revoked")
@@ -175,7 +182,7 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     registry: msgspec.Raw
-    registrar: _Key
+    registrar: Key
     signature: _Signature
 
 

@@ -146,7 +146,7 @@ class Envelope:
         if len(data) > MAX_ENVELOPE_BYTES:
             raise RemoteProtocolError(SERVER, Reason.OVERSIZED, "what an announcer signed")
         try:
-            said, about_session, *rest = msgspec.msgpack.decode(
+            said, about_session, signature, registry, newest, issued = msgspec.msgpack.decode(
                 data, type=tuple[bytes, bytes, bytes, bytes, bytes, Time]
             )
             statement = msgspec.msgpack.decode(said, type=Statement)
@@ -156,7 +156,7 @@ class Envelope:
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a statement's version")
         if not signature_is_valid(statement.announcer, about_session, Usage.SESSION, said):
             raise RemoteProtocolError(SERVER, Reason.BAD_SIGNATURE, "on a session")
-        return cls(statement, session_of(said), *rest)
+        return cls(statement, session_of(said), signature, registry, newest, issued)
 
     def require(self, session_id: bytes, about: bytes) -> None:
         """See that the announcer has signed this, and that it is of the session.

@@ -123,6 +123,10 @@ class SiteAuthority:
                 return read_signed((folder / _NEWEST).read_bytes(), self._registrars)
         return self._adopt(read_file(self.folder / SIGNED_REGISTRY))
 
+    def brought(self) -> Registry:
+        """The same, after a look at what its operator has brought."""
+        return self._heard(partial(read_file, self.folder / SIGNED_REGISTRY))
+
     def envelope(self, signed: bytes) -> Envelope:
         """What came with a request, before anything else of the request is looked at.
 
@@ -163,7 +167,7 @@ class SiteAuthority:
         age = now - envelope.issued
         if about.role is None and not -CLOCK_SKEW_SECONDS <= age <= REQUEST_SECONDS:
             raise PolicyError("request", f"{age:.0f} s old", f"at most {REQUEST_SECONDS} s")
-        before = self._heard(partial(read_file, self.folder / SIGNED_REGISTRY))
+        before = self.brought()
         try:
             announced = read_signed(envelope.registry, self._registrars)
         except ConfigurationError as error:

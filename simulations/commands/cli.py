@@ -49,6 +49,11 @@ class Commands(LazyGroup):
             "export_command",
             "Write the rounds of one or more runs as one flat table.",
         ),
+        "identity": Verb(
+            f"{_HERE}.identity",
+            "identity_app",
+            "A client's key on Flower: make it, replace it, end it.",
+        ),
         "init": Verb(
             f"{_HERE}.init",
             "init_command",

@@ -65,6 +65,9 @@ def enrol_command(
     delta: Annotated[float | None, typer.Option(help="Of the same goal.")] = None,
     rounds: Annotated[int | None, typer.Option(help="Of the same goal.")] = None,
     moment_order: Annotated[float | None, typer.Option(help="Of the same goal, if any.")] = None,
+    recovery: Annotated[
+        str | None, typer.Option(help="Key that signs before another takes the site's place.")
+    ] = None,
     days_valid: Annotated[int, typer.Option(help="Until the key ends.", min=1)] = 365,
     registry: FileOption = FILE,
     days: DaysOption = DAYS,
@@ -80,7 +83,9 @@ def enrol_command(
         key,
         registry,
         days,
-        lambda before, now: enrolled(before, site, key_of, role or [], told, now, days_valid),
+        lambda before, now: enrolled(
+            before, site, key_of, role or [], told, now, days_valid, recovery
+        ),
     )
 
 
@@ -92,6 +97,25 @@ def revoke_command(
     from protocol.authority.registrar import revoked
 
     _changed(key, registry, days, lambda before, now: revoked(before, site, now))
+
+
+@registry_app.command("rotate")
+def rotate_command(
+    key: KeyOption,
+    statement: Annotated[Path, typer.Option(help="Of veilsum identity rotate or revoke.")],
+    key_of: Annotated[
+        str | None,
+        typer.Option(help="The new key, told by another way, if the site has no recovery key."),
+    ] = None,
+    registry: FileOption = FILE,
+    days: DaysOption = DAYS,
+) -> None:
+    """Put another key in the place of a site's, or end it, as the site itself has signed."""
+    from protocol.authority.registry import read_file
+    from protocol.authority.rotation import rotated
+
+    said = read_file(statement)
+    _changed(key, registry, days, lambda before, now: rotated(before, said, key_of, now))
 
 
 @registry_app.command("sign")

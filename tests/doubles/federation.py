@@ -46,8 +46,15 @@ class Federation:
         self.written.append(data)
         return data
 
-    def enrol(self, site: str, key: bytes, roles: Sequence[Any] = (), spent: Any = None) -> bytes:
-        about = key.hex(), roles, spent, self.now, 365
+    def enrol(
+        self,
+        site: str,
+        key: bytes,
+        roles: Sequence[Any] = (),
+        spent: Any = None,
+        recovery: str | None = None,
+    ) -> bytes:
+        about = key.hex(), roles, spent, self.now, 365, recovery
         return self.publish(enrolled(self.registry, site, *about))
 
     def revoke(self, site: str) -> bytes:

@@ -262,6 +262,7 @@ USAGES = (
     "signed registry",
     "announced session",
     "sign announcement",
+    "sign rotation",
 )
 
 

@@ -16,16 +16,22 @@ from protocol.adapters.flower.home import (
     POLICY,
     REGISTRY,
     STATE,
+    ClientHome,
     ClientRules,
     client_folder,
     read_registry,
 )
 from protocol.adapters.private_files import read_identity, write_identity
+from protocol.authority.rotation import rotation
+from protocol.authority.site import SiteAuthority
+from protocol.checks import of_kind
 from protocol.planning.configuration import Section, named_members
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
+from secagg.storage import replace_durably, sync_folder
 
+NEXT = "identity.next"
 _TABLES = ("pairwise", "committee", "authority")
 
 
@@ -106,6 +112,31 @@ def new_client(home: Path) -> Identity:
         owners.write(f"{identity.public.hex()}\n")
     write_identity(home / IDENTITY, identity)
     return identity
+
+
+def rotate(home: Path, recovery: Identity | None = None) -> bytes | None:
+    """A client's statement that another key takes its own's place; or take that key.
+
+    The same key each time, in `identity.next`. It is taken when the registry has it.
+
+    Returns:
+        The statement for the registrar; None if the new key is in place.
+    """
+    client, path = ClientHome(home), home / NEXT
+    authority = of_kind("authority", client.require_own(home / STATE), SiteAuthority)
+    registry = authority.brought()
+    if not path.exists():
+        write_identity(path, Identity.generate())
+    new = read_identity(path).public
+    site = registry.site_of(new)
+    if site is None or site != registry.site_of(client.identity.public):
+        return rotation(registry, client.identity, new, recovery)
+    owner = home / STATE / OWNER
+    if new not in read_registry(owner):
+        replace_durably(owner, owner.read_bytes() + f"{new.hex()}\n".encode())
+    path.replace(home / IDENTITY)
+    sync_folder(home)
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,7 +313,7 @@ class ClientHome:
 
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""
-        self._require_own(self.folder / STATE / "member")  # else it would refuse its rounds
+        self.require_own(self.folder / STATE / "member")  # else it would refuse its rounds
         with _files(self.folder / STATE):
             asked = self.rules.committee
             return self._sealing_folder(asked.key_rounds if asked else KEY_ROUNDS)
@@ -342,7 +342,7 @@ class ClientHome:
     @contextmanager
     def history(self, policy: ClientPolicy) -> Iterator[StoredHistory]:
         """What we did before; locked for this process meanwhile."""
-        folder, authority = self.folder / STATE, self._require_own(self.folder / STATE)
+        folder, authority = self.folder / STATE, self.require_own(self.folder / STATE)
         earlier = lost_rounds(self.folder, policy.goal)
         if authority is not None:
             with _files(folder):
@@ -351,7 +351,7 @@ class ClientHome:
         with _files(folder), StoredHistory(folder, policy.goal, earlier, place) as opened:
             yield opened
 
-    def _require_own(self, history: Path) -> SiteAuthority | None:
+    def require_own(self, history: Path) -> SiteAuthority | None:
         """See, where somebody signs, that a history is there, and is that of our identity.
 
         Owner and histories are made where the identity is made, and nowhere else: a key that is put

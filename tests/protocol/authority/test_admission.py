@@ -193,12 +193,15 @@ def test_a_newer_registry_is_adopted_from_either_channel(world: World) -> None:
 
 
 def test_a_revocation_counts_at_once_whatever_the_session_announced(world: World) -> None:
+    world.federation.enrol("b", world.other, ["client", "member"])
+    world.session = world.federation.session()
     genuine = world.session.envelope(HASH)
     world.federation.revoke("b")
     # Withheld by whoever carries it; brought by the server; known from the operator's channel.
     assert world.admit(signed=genuine).clients == {world.own, world.other}
     assert world.admit().clients == {world.own}
-    assert world.admit(signed=genuine).clients == {world.own}
+    known = world.admit(signed=genuine)
+    assert known.clients == known.members == {world.own}
     # A new key of the same site is in no session that began before.
     world.federation.enrol("b", Identity.generate().public, spent=(0, None))
     assert world.admit().clients == {world.own}

@@ -7,6 +7,7 @@ from typing import Any
 
 from command_line import invoke
 
+from protocol.adapters.private_files import write_identity
 from protocol.authority.registry import Registry, read_file, read_signed
 from secagg import Identity
 
@@ -57,14 +58,22 @@ def test_a_registrar_s_year(tmp_path: Path) -> None:
     shown = run("verify", "--registrar", registrar.hex(), signs=False).stdout
     assert f"berlin {KEYS[1]} client, 4 rounds" in shown and f"{KEYS[0]} revoked" in shown
     run("verify", "--registrar", KEYS[0], works=False, signs=False)
+    # The site's recovery key ends its key, and is nobody's own.
+    write_identity(tmp_path / "recovery", recovery := Identity.generate())
+    run("enrol", "--site", "berlin", "--key-of", KEYS[1], "--recovery", recovery.public.hex())
+    said = invoke("identity", "revoke", "--recovery", tmp_path / "recovery", "--registry", file)
+    (tmp_path / "said").write_text(said.stdout)
+    run("rotate", "--statement", tmp_path / "said")
+    assert all(entry.revoked for entry in now().entries) and now().number == 8
+    run("rotate", "--statement", tmp_path / "said", works=False)
     # Another registrar's key changes nothing, and signs nothing.
     key.write_text(Identity.generate().private_bytes().hex())
     run("sign", works=False)
     run("sign", "--before", registrar.hex())
     registrar = Identity.from_private_bytes(bytes.fromhex(key.read_text())).public
-    assert now().number == 7
-    run("sign", "--number", 7, works=False)
-    run("sign", "--number", 9)
     assert now().number == 9
+    run("sign", "--number", 9, works=False)
+    run("sign", "--number", 12)
+    assert now().number == 12
     key.chmod(0o640)
     run("sign", works=False)

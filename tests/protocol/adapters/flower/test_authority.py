@@ -20,11 +20,12 @@ from flwr.serverapp.strategy import FedAvg
 
 from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError, client
 from protocol.adapters.flower.errors import SettingsError
-from protocol.adapters.flower.folders import new_client, policy_text
+from protocol.adapters.flower.folders import NEXT, new_client, policy_text, rotate
 from protocol.adapters.flower.home import ClientHome, ClientRules, home_of, read_known
 from protocol.adapters.flower.places import announcer_of, known_clients
 from protocol.adapters.flower.record import KEY, Request, Step, read_request
 from protocol.adapters.private_files import read_identity, write_identity
+from protocol.authority.rotation import rotated
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from protocol.round.stored_history import StoredHistory
@@ -377,6 +378,34 @@ def test_a_new_identity_has_its_owner_s_line_and_an_old_one_gets_none(tmp_path: 
     owner.unlink()
     new_client(tmp_path / "a")
     assert not owner.exists()
+
+
+def test_a_rotated_client_goes_on_in_its_folder(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    signed = make_signed(PAIRWISE)
+    signed.run(parts)
+    world, federation, home = signed.world, signed.federation, signed.world.home(0)
+    old, said = ClientHome(home).identity.public, rotate(home)
+    assert said and rotate(home) == said  # until the registry has it
+    new = read_identity(home / NEXT).public
+    federation.publish(rotated(federation.registry, said, new.hex(), federation.now))
+    (home / "registry.json").write_bytes(federation.path.read_bytes())
+    assert rotate(home) is None and not (home / NEXT).exists()
+    assert ClientHome(home).identity.public == new
+    assert (home / "state" / "owner.txt").read_text().split() == [old.hex(), new.hex()]
+    world.registry = world.registry - {old} | {new}
+    (report,) = signed.run(parts).reports
+    assert report.lost == {} and len(list((home / "state" / "answered").iterdir())) == 2
+    # A folder that is not the identity's own gets no other one; nor does a key that nobody knows.
+    write_identity(home / "other.key", Identity.generate())
+    (home / "other.key").replace(home / "identity.key")
+    with pytest.raises(ConfigurationError, match="without this client's key"):
+        rotate(home)
+    with (home / "state" / "owner.txt").open("a") as owners:
+        owners.write(ClientHome(home).identity.public.hex())
+    with pytest.raises(ConfigurationError, match="with this client's key"):
+        rotate(home)
 
 
 def test_a_server_reads_either_kind_of_registry(tmp_path: Path) -> None:
