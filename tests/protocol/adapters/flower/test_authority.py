@@ -228,23 +228,6 @@ def test_a_round_goes_on_whatever_is_sent_between_its_messages(
     assert len(joins) == 8
 
 
-def test_an_older_upload_does_not_clear_the_round_that_is_under_way(
-    make_signed: Callable[..., Signed], parts: SimpleNamespace
-) -> None:
-    signed = make_signed(EVERYONE)
-    signed.run(parts)
-    older = signed.sent[parts.FIRST_NODE, Step.UPLOAD]
-
-    def between(number: int, request: Request) -> Request:
-        if request.step is Step.SIGN and number == parts.FIRST_NODE:
-            assert signed.ask(older)[:1] == b"\1"
-        return request
-
-    signed.spoil = between
-    (report,) = signed.run(parts).reports
-    assert report.lost == {}
-
-
 def test_a_genuine_round_of_another_app_or_run_is_refused(
     make_signed: Callable[..., Signed], parts: SimpleNamespace
 ) -> None:
