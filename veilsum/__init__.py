@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     )
     from veilsum.training import private_training
 
-__version__ = "0.2.0.dev4"
+__version__ = "0.2.0.dev5"
 
 __all__ = [
     "ClientPolicy",
