@@ -98,6 +98,7 @@ class Network:
             first ones, are a named committee.
         site: what `site.toml` of each client says, if a process of the site's answers for it.
         app: folder of the Flower app.
+        signed: rounds and registry are signed.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class Network:
         committee: str | int | None = None,
         site: Mapping[str, Any] | None = None,
         app: Path = APP,
+        signed: bool = False,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
@@ -116,7 +118,7 @@ class Network:
         self._privacy = privacy or {}
         self._simulation = simulation
         self.committee = committee
-        self._site, self.app = site, app
+        self._site, self.app, self.signed = site, app, signed
         self._ports: dict[int, int] = {}
         self._port = free_port()
         self.processes = Processes(out)
@@ -147,6 +149,7 @@ class Network:
         command += ["--out", str(self.out), "--clients", str(self.clients)]
         for name, value in self._privacy.items():
             command += [f"--{name}", str(value)]
+        command += ["--signed"] * self.signed
         if self.committee == "everyone":
             command += ["--committee", "everyone"]
         elif self.committee:
@@ -230,6 +233,12 @@ def deployment_settings(
             "veilsum.scheme.committee.corrupt": 0,
             "veilsum.scheme.committee.away": 1,
         }
+    if network.signed:
+        signed = {"veilsum.registry": str(network.out / "registry.json")}
+        signed["veilsum.announcer"] = str(network.out / "announcer.key")
+        if isinstance(network.committee, int):
+            signed["veilsum.committee"] = signed["veilsum.registry"]
+        more |= signed
     return {
         "veilsum.simulation-dir": "",
         "veilsum.ledger": str(network.out / "ledger.jsonl"),
@@ -293,6 +302,7 @@ def main() -> None:
     whose = "one-shot rounds: members of a named committee; everyone if left out"
     parser.add_argument("--committee-size", type=int, help=whose)
     parser.add_argument("--sites", action="store_true", help="a site's own process for each node")
+    parser.add_argument("--signed", action="store_true", help="signed rounds and registry")
     given = parser.parse_args()
     # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -313,7 +323,10 @@ def main() -> None:
         digest = hashlib.sha256(build_fab_from_disk(APP)).hexdigest()
         site = {"approved_apps": [digest], "training_seconds": 20.0, "answer_after_seconds": 23.0}
     out = given.out.resolve()
-    with Network(out, given.clients, privacy, committee=committee, site=site) as network:
+    signed = given.signed
+    with Network(
+        out, given.clients, privacy, committee=committee, site=site, signed=signed
+    ) as network:
         settings = deployment_settings(network, given.clients, 1)
         settings["veilsum.scheme.kind"] = given.scheme
         settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}

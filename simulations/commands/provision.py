@@ -88,6 +88,14 @@ def network_command(
             help="Clients answer the private evaluation that a run's configuration declares.",
         ),
     ] = False,
+    signed: Annotated[
+        bool,
+        typer.Option(
+            "--signed",
+            help="Rounds and the registry are signed: makes announcer.key, registrar.key and "
+            "registry.json.",
+        ),
+    ] = False,
 ) -> None:
     """Make all folders of a test network in one place, and print where the registry is.
 
@@ -96,6 +104,7 @@ def network_command(
     """
     from protocol.adapters.flower.home import REGISTRY, ClientRules
     from protocol.adapters.flower.provision import provision_network
+    from protocol.authority.site import SIGNED_REGISTRY
     from protocol.errors import ConfigurationError
     from protocol.planning.configuration import parse
 
@@ -128,5 +137,5 @@ def network_command(
             "threshold": 2 if committee_threshold is None else committee_threshold,
         }
     named = committee_size or 0
-    provision_network(out, clients, parse(asked, ClientRules), named)
-    typer.echo(out / REGISTRY)
+    provision_network(out, clients, parse(asked, ClientRules), named, signed)
+    typer.echo(out / (SIGNED_REGISTRY if signed else REGISTRY))

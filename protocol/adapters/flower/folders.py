@@ -67,6 +67,8 @@ def write_client(
         committee: identity keys of a named committee; none if there is none.
     """
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if rules.authority is not None:
+        _begin(home, identity)
     write_identity(home / IDENTITY, identity)
     write_registry(home / REGISTRY, registry)
     (home / POLICY).write_text(policy_text(rules))
@@ -104,14 +106,19 @@ def new_client(home: Path) -> Identity:
         return read_identity(home / IDENTITY)
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     identity = Identity.generate()
+    # First: an owner without its key spends nothing, and a key without an owner never could.
+    _begin(home, identity)
+    write_identity(home / IDENTITY, identity)
+    return identity
+
+
+def _begin(home: Path, identity: Identity) -> None:
+    """Make the histories of a folder, and say whose they are."""
     if not (home / STATE / OWNER).exists():  # else they were made before, and may be lost
         for each in (home / STATE, home / STATE / "member"):
             StoredHistory(each).close()
-    # First: an owner without its key spends nothing, and a key without an owner never could.
     with (home / STATE / OWNER).open("a") as owners:
         owners.write(f"{identity.public.hex()}\n")
-    write_identity(home / IDENTITY, identity)
-    return identity
 
 
 def rotate(home: Path, recovery: Identity | None = None) -> bytes | None:

@@ -6,13 +6,19 @@ losses, and as much noise as a round may add.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from protocol.adapters.flower.folders import Network, new_client, new_network
-from protocol.adapters.flower.home import ClientRules
+from protocol.adapters.flower.home import IDENTITY, ClientRules, client_folder
+from protocol.adapters.private_files import read_identity, write_identity
+from protocol.authority.quota import DAY
+from protocol.authority.registrar import enrolled, first, successor
+from protocol.authority.registry import signed as signed_file
+from protocol.authority.site import SIGNED_REGISTRY, AuthorityRules
 from protocol.checks import RANGES
 from protocol.errors import ConfigurationError
 from protocol.noise.noise import Independent
@@ -23,23 +29,31 @@ from protocol.round.parameters import DIGEST_BYTES
 from protocol.schemes import OneShot, Pairwise, Scheme, Validated
 from protocol.schemes.committee import Everyone, Named, committee_numbers
 from protocol.schemes.validated import validated_numbers
-from secagg import Mode, ParameterError
+from secagg import Identity, Mode, ParameterError
 from secagg.keys import KEY_BYTES
 from secagg.oneshot.committee import MAX_MEMBERS
+from secagg.storage import replace_durably
 from sketch import PublicSeed, SketchSpec
 from sketch.hashing import SEED_BYTES
 
 _USUAL = (32.0, 8.0, 1.0)
 """What is tried where the noise for the goal itself would be too little to be drawn."""
 
+_REGISTRY_DAYS, _KEY_DAYS = 30, 365
+_JOINS_PER_HOUR, _ROUNDS_PER_DAY = 60, 500
+"""What a signed network begins with."""
+
 __all__ = ["new_client", "provision_network", "require_feasible"]
 
 
-def provision_network(out: Path, clients: int, rules: ClientRules, named: int = 0) -> Network:
+def provision_network(
+    out: Path, clients: int, rules: ClientRules, named: int = 0, signed: bool = False
+) -> Network:
     """Write all clients' folders and the server's registry, if a round can meet the rules.
 
     Args:
         named: how many clients, the first ones, are the members of a named committee.
+        signed: rounds and registry are signed, by an announcer and a registrar made here.
 
     Raises:
         ConfigurationError, ParameterError: as `require_feasible`; or the folder has a client, whose
@@ -47,9 +61,34 @@ def provision_network(out: Path, clients: int, rules: ClientRules, named: int = 
     """
     require_feasible(rules, clients, named)
     try:
-        return new_network(out, clients, rules, named)
+        return (_signed_network if signed else new_network)(out, clients, rules, named)
     except FileExistsError as error:
         raise ConfigurationError("out", f"{error.filename} exists", "a new folder") from None
+
+
+def _signed_network(out: Path, clients: int, rules: ClientRules, named: int) -> Network:
+    """The same as `new_network`, with the keys of an announcer and of a registrar."""
+    registrar, announcer = Identity.generate(), Identity.generate()
+    authority = AuthorityRules(
+        registrars=[registrar.public.hex()],
+        announcers=[announcer.public.hex()],
+        joins_per_hour=_JOINS_PER_HOUR,
+        rounds_per_day=_ROUNDS_PER_DAY,
+        largest_registry_age_seconds=_REGISTRY_DAYS * DAY,
+    )
+    network = new_network(out, clients, rules.model_copy(update={"authority": authority}), named)
+    write_identity(out / "registrar.key", registrar)
+    write_identity(out / "announcer.key", announcer)
+    now = time.time()
+    registry = first(now, _REGISTRY_DAYS)
+    for number in range(clients):
+        home, roles = client_folder(out, number), ["client", "member"][: 1 + (number < named)]
+        key = read_identity(home / IDENTITY).public.hex()
+        entries = enrolled(registry, home.name, key, roles, None, now, _KEY_DAYS)
+        registry = successor(registry, entries, now, _REGISTRY_DAYS)
+    for folder in (out, *(client_folder(out, number) for number in range(clients))):
+        replace_durably(folder / SIGNED_REGISTRY, signed_file(registry, registrar))
+    return network
 
 
 def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:

@@ -1,0 +1,1 @@
+"""An app that a site should not have to trust."""
