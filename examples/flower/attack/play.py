@@ -24,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -133,7 +133,7 @@ class Sites(Network):
         given |= {"veilsum.scheme.kind": self.scheme, "veilsum.rounds": self.rounds}
         given |= {"veilsum.privacy.epsilon": 5000.0, "veilsum.privacy.clip-l2": 1.0}
         given |= {"step": STEP, "hostile": HOSTILE}
-        given |= {"veilsum.training-seconds": 45.0, "veilsum.stage-seconds": 20.0}
+        given |= {"veilsum.training-seconds": 240.0, "veilsum.stage-seconds": 12.0}
         return given | more
 
     def charged(self) -> list[int]:
@@ -164,7 +164,7 @@ def digest(app: Path) -> str:
     return hashlib.sha256(build_fab_from_disk(app)).hexdigest()
 
 
-def survived(sites: Sites, moments: list[tuple[Step, str]]) -> Iterator[Row]:
+def survived(sites: Sites, moments: Sequence[tuple[Step, str]]) -> Iterator[Row]:
     """Rounds in which sites die, misbehave and are revoked."""
     gates, result = sites.out / "gates", sites.out / "rounds.jsonl"
     gates.mkdir()
@@ -174,9 +174,9 @@ def survived(sites: Sites, moments: list[tuple[Step, str]]) -> Iterator[Row]:
     last, included = lines(sites, result, training)[0]["model"], 0
     for number in range(1, len(moments) + 3):
         dies = moments[number - 2] if 2 <= number <= len(moments) + 1 else None
-        what = "nothing more happens"
+        what = "an app misbehaves at one site"
         if dies is not None:
-            what = f"a site is killed {dies[1]} it answers {dies[0].value}"
+            what = f"a site is killed {dies[1]} {dies[0].value}"
             sites.moment.write_text(f"{dies[0].value} {dies[1]}")
         elif number > 1:
             what = "a site is revoked"
@@ -268,9 +268,9 @@ def quiet(sites: Sites) -> Iterator[Row]:
     yield Row(f"of {len(logs)} logs, those with words of the app", str(words or "none"), not words)
 
 
-def play(out: Path, scheme: str, when: tuple[str, ...] = MOMENTS) -> list[Row]:
-    """All of it, and the table."""
-    moments = [(step, each) for step in STEPS[scheme] for each in when]
+def play(out: Path, scheme: str, moments: Sequence[tuple[Step, str]] = ()) -> list[Row]:
+    """All of it, and the table; with every moment at which a site can die, if none is named."""
+    moments = moments or [(step, when) for step in STEPS[scheme] for when in MOMENTS]
     rows: list[Row] = []
     with Sites(out, scheme, len(moments) + 8) as sites:
         for row in chain(survived(sites, moments), refused(sites), quiet(sites)):

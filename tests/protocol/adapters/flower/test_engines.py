@@ -5,10 +5,8 @@ Deployed clients get a process of their own for every message, so a round costs 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -24,6 +22,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` br
 
 from dp import Ledger
 from protocol.adapters.flower.home import ClientHome, read_registry
+from protocol.adapters.flower.record import Step
 from protocol.round.stored_history import StoredHistory
 
 ROOT = Path(__file__).parents[4]
@@ -179,46 +178,14 @@ def test_a_run_that_comes_to_no_end_says_where_to_look(network: ModuleType, tmp_
         engine.run({}, seconds=120.0)
 
 
-WORDS = "patient-17"
-HOSTILE = f"""
-    if context.node_config["partition-id"] == 1:
-        print("{WORDS}" * 1000, flush=True)
-        raise ValueError("{WORDS}")
-"""
-
-
-def test_sites_answer_for_an_app_that_fails_and_one_that_is_killed_comes_back(
-    network: ModuleType, tmp_path: Path
-) -> None:
-    app = tmp_path / "app"
-    shutil.copytree(EXAMPLE, app)
-    code = app / "digits_app" / "client_app.py"
-    first = '    arrays = message.content["arrays"]\n'
-    code.write_text(code.read_text().replace(first, HOSTILE + first))
+def test_sites_hold_whatever_befalls_them(network: ModuleType, tmp_path: Path) -> None:
+    """Three moments here; the example's own command plays all of them, and one-shot rounds."""
+    spec = importlib.util.spec_from_file_location("play", EXAMPLE / "attack" / "play.py")
+    play = importlib.util.module_from_spec(spec)
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        digest = hashlib.sha256(network.build_fab_from_disk(app)).hexdigest()
-    site = {"approved_apps": [digest], "training_seconds": 28.0, "answer_after_seconds": 31.0}
-    out = tmp_path / "network"
-    with network.Network(out, 4, PRIVACY, site=site, app=app) as engine:
-
-        def kill() -> None:
-            end = time.monotonic() + 300.0
-            while time.monotonic() < end and not any((engine.home(3) / "state" / "keys").glob("*")):
-                time.sleep(0.05)
-            time.sleep(12.0)  # by then the app trains, or its result is held back
-            engine.processes.send("site-3", signal.SIGKILL)
-            engine.processes.stop("site-3")
-            engine.start_site(3)
-
-        killer = threading.Thread(target=kill, daemon=True)
-        killer.start()
-        given = network.deployment_settings(engine, 4, 1, **SETTINGS)
-        report = engine.run({**given, "num-server-rounds": 2}, seconds=600.0)
-        killer.join(1.0)
-        assert engine.processes.ended() == []
-    # The app of one client fails, which nobody can tell; the one that was killed lost its round.
-    assert report["survivors"] == [3, 4]
-    assert report["accuracy"][-1] > 0.25 > CHANCE
-    told = [path.read_text(errors="replace") for path in out.glob("*.log")]
-    assert "an update of zeros" in (out / "site-1.log").read_text()
-    assert not any(WORDS in text for text in told)
+        spec.loader.exec_module(play)
+        dies = [(Step.SHARE, "before"), (Step.INPUT, "during"), (Step.UNMASK, "after")]
+        rows = play.play(tmp_path / "network", "pairwise", dies)
+    assert [row for row in rows if not row.holds] == []
+    # A whole round, three deaths, a revocation; two counts of them; five hostile runs; the logs.
+    assert len(rows) == 5 + 2 + 5 + 1

@@ -34,6 +34,7 @@ from protocol.adapters.flower.folders import (
 from protocol.adapters.flower.home import (
     SIMULATION_ENGINE,
     SIMULATION_VARIABLE,
+    ClientHome,
     ClientRules,
     CommitteeRules,
     PairwiseRules,
@@ -449,6 +450,23 @@ def test_the_command_makes_a_network(tmp_path: Path) -> None:
     # Nobody's key is ever written over.
     error = provision("network", out=tmp_path, **RULES).exception
     assert isinstance(error, ConfigurationError) and error.key == "out"
+
+
+def test_a_signed_network_has_who_signs_and_whose_histories_they_are(tmp_path: Path) -> None:
+    named = {**NAMED, "committee_size": 4, "committee_corrupt": 0}
+    done = provision("network", "--signed", out=tmp_path, **RULES, **named)
+    assert (done.exit_code, done.stdout) == (0, f"{tmp_path / 'registry.json'}\n")
+    homes = [ClientHome(tmp_path / f"client-{number:03d}") for number in range(6)]
+    keys = [home.identity.public for home in homes]
+    for home in homes:
+        assert home.rules.authority.announcers == [announcer(tmp_path).hex()]
+        assert home.registry == frozenset(keys) and home.committee == frozenset(keys[:4])
+        with home.history(home.policy) as history:
+            assert history.epsilon == 0.0
+
+
+def announcer(network: Path) -> bytes:
+    return read_identity(network / "announcer.key").public
 
 
 @pytest.mark.parametrize(
