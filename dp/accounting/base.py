@@ -16,9 +16,10 @@ questions and other releases took turns and each depended on what came before.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections import Counter
-from typing import ClassVar, Protocol, Self, TypeAlias
+from typing import ClassVar, Final, Protocol, Self, TypeAlias
 
 from dp.accounting.discrete_gaussian import DiscreteGaussianSum
 from dp.accounting.laws import (
@@ -164,14 +165,19 @@ def refusal(name: str, event: object) -> str:
     return text
 
 
+_SMALLEST: Final = sys.float_info.min
+
+
 def nominal_mu_squared(event: Release) -> float:
     """Return D2^2 over the variance of the noise: no bound, but for Gaussian noise."""
     if not isinstance(event, NoisyRelease):
         return math.inf
-    variance = event.noise_variance
     if event.l2_sensitivity == 0.0:
         return 0.0
-    return event.l2_sensitivity**2 / variance if variance > 0.0 else math.inf
+    # Squares below the smallest normal double would be rounded down by any factor.
+    if event.noise_variance < _SMALLEST:
+        return math.inf
+    return (event.l2_sensitivity / math.sqrt(event.noise_variance)) ** 2
 
 
 def is_tabulated(event: IntegerRelease) -> bool:

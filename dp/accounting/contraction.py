@@ -4,7 +4,8 @@ Let c bound the curvature of the logarithm of the masses: for every integer j
 
     2 ln P[j] - ln P[j - 1] - ln P[j + 1] <= c <= 1.
 
-Then the noise is at least as good as a Gaussian of variance
+Then noise that is symmetric and log-concave, as the two kinds here are, is at least as good as a
+Gaussian of variance
 
     sigma_c^2 = (1 + sqrt(1 - c/3)) / (2 c) = 1/c - 1/12 - c/144 - ...,
 

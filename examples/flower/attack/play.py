@@ -127,6 +127,13 @@ class Sites(Network):
         command += ["--secret", str(self.home(number) / "node.secret")]
         self.processes.start(f"site-{number}", command)
 
+    def wait_for_sites(self) -> None:
+        """Wait until those that were started again take tasks."""
+        logs = [self.out / f"site-{number}.log" for number in range(self.clients)]
+        end = time.monotonic() + 60.0
+        while time.monotonic() < end and not all("tasks of" in log.read_text() for log in logs):
+            time.sleep(0.1)
+
     def settings(self, **more: Any) -> dict[str, Any]:
         """Of a run."""
         given = deployment_settings(self, SITES, 2)
@@ -181,6 +188,7 @@ def survived(sites: Sites, moments: Sequence[tuple[Step, str]]) -> Iterator[Row]
         elif number > 1:
             what = "a site is revoked"
             sites.revoke(REVOKED)
+        sites.wait_for_sites()
         (gates / str(number)).touch()
         found = lines(sites, result, training, number)
         if len(found) <= number:

@@ -408,6 +408,15 @@ def test_the_pair_that_dominates_is_stated_and_gives_the_same_epsilon() -> None:
     assert f"{pair.mu:.6g}-GDP" in shown and "approximate" in shown
 
 
+@pytest.mark.parametrize("adjacency", ["zero-out", "replace-one"])
+def test_a_pair_that_never_fails_is_that_of_all_rounds(adjacency: str) -> None:
+    asked = "--mechanism discrete_gaussian --variance 100 --clients 4 --l2 8 --linf 8 --rounds 40"
+    figures = account(*asked.split(), "--adjacency", adjacency)
+    pair = FailingGaussian(**figures["gaussian"])
+    assert (figures["winner"], pair.failure) == ("contraction", 0.0)
+    assert pair.epsilon(1e-5) == figures["by_accountant"]["contraction"] == figures["epsilon"]
+
+
 def test_a_ledger_states_the_same_pair(path: Path) -> None:
     figures = of_ledger(path)
     pair = composed(BERTAS, RESERVE).gaussian(1e-5)
