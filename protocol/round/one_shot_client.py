@@ -88,7 +88,9 @@ class OneShotRoundClient:
             )
         self._policy.check(setup, keeps_time=self._time.keeps_time)
         self._time.check(context)
-        if not context.is_invited(announced.index, self._identity.public, announced.proof):
+        index, proof = announced.index, announced.proof
+        # Who is a member as well has a place there too, where noise goes in and nothing else.
+        if index >= context.invited or not context.is_invited(index, self._identity.public, proof):
             raise PolicyError("cohort", "one without this client", "cohorts that include it")
         if context.committee.of_cohort:
             members = context.committee.members
@@ -107,8 +109,8 @@ class OneShotRoundClient:
             apart=self._policy.apart,
             draw=self._policy.draw,
         )
-        session = setup.client(announced.index, self._identity, announced.proof, self._rand)
-        self._joined_round = session, Pipeline(setup), setup, announced.index
+        session = setup.client(index, self._identity, proof, self._rand)
+        self._joined_round = session, Pipeline(setup), setup, index
         self._announced = announced_as(announcement)
         return setup
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,8 +73,8 @@ class Elsewhere(ReturnedWorld):
         self.signed = [ClientHistory() for _ in range(MEMBERS)]
         self.shelves = [InMemory() for _ in range(MEMBERS)]
 
-    def ask(self, index: int, message: bytes, *, begins: bool = True) -> bytes:
-        """What a new process of a member answers."""
+    def party(self, index: int) -> OneShotParty:
+        """A new process of a member."""
         home = self.folder / str(index)
         who = identity("member", index)
         party = Party(
@@ -87,7 +87,11 @@ class Elsewhere(ReturnedWorld):
         )
         sealing: Any = self  # `key` is all that is asked of it
         uploads = UploadFolder(home / "upload")
-        folk = OneShotParty(party=party, shelf=party.shelf, uploads=uploads, sealing=sealing)
+        return OneShotParty(party=party, shelf=party.shelf, uploads=uploads, sealing=sealing)
+
+    def ask(self, index: int, message: bytes, *, begins: bool = True) -> bytes:
+        """What a new process of a member answers."""
+        home, folk = self.folder / str(index), self.party(index)
         with StoredMemberNoise(home / "noise") as memory:
             adding = AddingMember(
                 memory=memory, uploads=UploadFolder(home / "added"), fewest=self.fewest
@@ -267,6 +271,12 @@ class Pending:
         setup = self.world.setup(number, *told, **terms)
         return with_announcement(setup.announce_to_member(0), b"")
 
+    def as_client(self, announcement: bytes) -> bytes:
+        """The answer to an announcement, to the client of the same identity."""
+        history = ClientHistory(self.world.policy.goal)
+        party = self.world.party(0)
+        return party.upload(announcement, DIGEST, lambda _: update(0), lambda: nullcontext(history))
+
     def under(self, other: bytes) -> bytes:
         """The answer to the delivery that is due, under the announcement of another message."""
         announcement, delivery = split_announcement(other)[0], split_announcement(self.held[0])[1]
@@ -276,6 +286,12 @@ class Pending:
 Story = Callable[[Pending], object]
 
 HOSTILE: dict[str, tuple[MemberStage, Story, type[Exception], str]] = {
+    "an update in its place": (
+        CHECK,
+        lambda it: it.as_client(split_announcement(it.asking())[0]),
+        PolicyError,
+        "cohort",
+    ),
     "other terms": (CHECK, lambda it: it.noise(fewest=6), PolicyError, "round_number"),
     "another list": (
         CHECK,
