@@ -33,7 +33,7 @@ from protocol.round.client import RoundClient
 from protocol.round.committee_policy import CommitteePolicy
 from protocol.round.history import ClientHistory
 from protocol.round.member import MemberPolicy, RoundMember
-from protocol.round.member_noise import MemberNoise
+from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.one_shot_client import OneShotRoundClient
 from protocol.round.one_shot_setup import OneShotSetup
 from protocol.round.policy import ClientPolicy
@@ -129,7 +129,7 @@ class AddingMember:
         fewest: members whose noise is in a sum, at least.
     """
 
-    memory: MemberNoise
+    memory: StoredMemberNoise
     uploads: UploadFolder
     fewest: int
 
@@ -213,15 +213,18 @@ class OneShotParty:
             if not delivered:
                 return self._add_noise(announcement, message, signed, adding)
             begins = not adding.has_uploaded_to(message)
-        with party.resuming(self.shelf, begins=begins) as stored:
-            about = RoundMember.round_of(stored) if stored else round_of(message)
-            member = self._member(about, signed, adding)
-            if stored:
-                member.resume(stored, party.keys)
-        remote = RemoteMember(member, self.uploads.receipt() if begins else None)
-        answer = remote.answer(message)
         if begins:
+            member = self._member(round_of(message), signed, adding)
+            remote = RemoteMember(member, self.uploads.receipt())
+            answer = remote.answer(message)
+            # Only now: a round that we refuse does not end the one that is under way.
             party.leave(self.shelf)
+        else:
+            with party.resuming(self.shelf, begins=False) as stored:
+                member = self._member(RoundMember.round_of(stored), signed, adding)
+                member.resume(stored, party.keys)
+            remote = RemoteMember(member)
+            answer = remote.answer(message)
         if not remote.is_over:
             self.shelf.keep(member.suspend(party.keys))
         return answer
@@ -235,10 +238,10 @@ class OneShotParty:
             return MESSAGE + sent
         member = self._member(round_of(message), signed, adding)
         answer = RemoteMember(member).answer(message)
-        # Only now: a round that we refuse does not end the one that is under way.
-        with party.resuming(self.shelf, begins=True):
-            # If nothing else is kept, our noise goes in, and we neither check nor sign.
-            adding.uploads.keep(member.receipt, answer[len(MESSAGE) :])
+        # Only now, as in `as_member`.
+        party.leave(self.shelf)
+        # If nothing else is kept, our noise goes in, and we neither check nor sign.
+        adding.uploads.keep(member.receipt, answer[len(MESSAGE) :])
         self.shelf.keep(member.suspend(party.keys))
         return answer
 

@@ -268,6 +268,9 @@ class RoundMember:
         ):
             if figure > highest:
                 raise PolicyError(name, figure, f"at most {highest}")
+        if len(context.records) >= returns.rounds:
+            valid = f"fewer than {returns.rounds}, the rounds of the run"
+            raise PolicyError("records", f"{len(context.records)} rounds", valid)
         self._known_noise().begin(context)
 
     def _known_noise(self) -> MemberNoise:

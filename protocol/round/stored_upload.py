@@ -75,19 +75,22 @@ class UploadFolder:
         Args:
             upload: its bytes.
         """
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._receipt.unlink(missing_ok=True)
-        replace_durably(self._upload, upload)
-        replace_durably(self._receipt, receipt.encode())
+        encoded = receipt.encode()
+        # On disk before they leave: what the upload rests on is.
+        replace_durably(self._upload, _check(encoded, upload) + upload)
+        replace_durably(self._receipt, encoded)
 
     def receipt(self) -> UploadReceipt | None:
-        """What names the last upload; None if there is none."""
+        """What names the last upload; None if there is none, or a damaged one."""
         try:
             return UploadReceipt.decode(self._receipt.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, StoredStateError):
             return None
 
     def again(self, announcement: bytes, clock: UnixClock | None = None) -> bytes | None:
-        """The upload that answered this very announcement; None if there is none.
+        """The upload that answered this very announcement; None if there is none, or damaged.
 
         Args:
             clock: tells unix seconds; with it, nothing is sent after the end of the round.
@@ -97,6 +100,16 @@ class UploadFolder:
             return None
         RoundTime(clock).check(read_announcement(announcement).member_context())
         try:
-            return self._upload.read_bytes()
+            stored = self._upload.read_bytes()
         except FileNotFoundError:
             return None
+        check, upload = stored[:_CHECK_BYTES], stored[_CHECK_BYTES:]
+        return upload if check == _check(receipt.encode(), upload) else None
+
+
+_CHECK_BYTES = hashlib.sha256().digest_size
+
+
+def _check(receipt: bytes, upload: bytes) -> bytes:
+    """What notices a damaged disk, or files of two uploads."""
+    return hashlib.sha256(receipt + upload).digest()

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from one_shot_rounds import Stream, identity
 from one_shot_worlds import DIGEST, rounding, update
-from returned_worlds import EVERYBODY, MEMBERS, ReturnedWorld, noise_of, plan_of, record
+from returned_worlds import EVERYBODY, MEMBERS, N, ReturnedWorld, changed, noise_of, plan_of, record
+from round_kit import HOUR, OPENED, expiring
 
 from dp import Ledger, NoiseSeed
 from protocol.adapters.party import AddingMember, OneShotParty, Party
@@ -36,6 +37,8 @@ from protocol.round.stored_upload import UploadFolder
 from protocol.schemes import Validated
 from protocol.schemes.committee import Named
 from secagg import LocalProtocolError, RemoteProtocolError, TooFewSurvivorsError, centre
+from secagg.framing import encode_set
+from secagg.oneshot.messages import Complaints, decode_from_member
 from secagg.oneshot.records import RoundRecord
 from secagg.storage import StoredStateError, TokenFolder
 from simulations.threats.attack import Attack, Effort
@@ -64,7 +67,7 @@ class InMemory:
 class Elsewhere(ReturnedWorld):
     """Members of which nothing is left between two messages but files."""
 
-    fewest = 5
+    fewest, now = 5, 0.0
 
     def __init__(self, folder: Path, absences: Any = None, **changes: Any) -> None:
         super().__init__(plan_of(**changes), absences)
@@ -83,7 +86,7 @@ class Elsewhere(ReturnedWorld):
             policy=self.policy,
             keys=TokenFolder(home / "keys"),
             shelf=self.shelves[index],
-            clock=lambda: 0.0,
+            clock=lambda: self.now,
         )
         sealing: Any = self  # `key` is all that is asked of it
         uploads = UploadFolder(home / "upload")
@@ -233,17 +236,18 @@ class Pending:
     """A round whose members have not got the messages of a stage; member 0 is the one to watch.
 
     Attributes:
-        late: whether it was not asked for its noise.
+        late: what answers for it when it is not asked for its noise; None if it is.
     """
 
-    def __init__(self, folder: Path, stage: MemberStage, *, late: bool = False) -> None:
+    def __init__(self, folder: Path, stage: MemberStage, late: Any = None) -> None:
         self.world, self.held = Elsewhere(folder), dict[int, bytes]()
         self.begins = stage <= CHECK
 
         def asks(now: MemberStage, index: int, data: bytes) -> bytes | None:
             if now < stage:
-                skipped = late and (now, index) == (NOISE, 0)
-                return None if skipped else self.world.ask(index, data, begins=now <= CHECK)
+                if late and (now, index) == (NOISE, 0):
+                    return late(index, data)
+                return self.world.ask(index, data, begins=now <= CHECK)
             self.held.setdefault(index, data)
             return None
 
@@ -277,6 +281,23 @@ class Pending:
         party = self.world.party(0)
         return party.upload(announcement, DIGEST, lambda _: update(0), lambda: nullcontext(history))
 
+    def strays(self, number: int) -> None:
+        """Send uploads that are none."""
+        with pytest.raises((PolicyError, RemoteProtocolError)):
+            self.world.ask(0, self.asking(number) + b"a delivery")
+
+    def ended(self) -> bytes:
+        """The answer when the list has all the rounds that there are."""
+        announced = split_announcement(self.asking(2, record(0), record(1)))[0]
+        return self.world.ask(0, with_announcement(changed(announced, returns={"rounds": 2}), b""))
+
+    def after(self, seconds: float) -> bytes:
+        """The answer when asked for the same noise again, so long after it was."""
+        announced = expiring(self.world.setup()).announce_to_member(0)
+        for self.world.now in (OPENED, OPENED + HOUR, OPENED + seconds):
+            answer = self.world.ask(0, with_announcement(announced, b""))
+        return answer
+
     def under(self, other: bytes) -> bytes:
         """The answer to the delivery that is due, under the announcement of another message."""
         announcement, delivery = split_announcement(other)[0], split_announcement(self.held[0])[1]
@@ -299,8 +320,14 @@ HOSTILE: dict[str, tuple[MemberStage, Story, type[Exception], str]] = {
         PolicyError,
         "round_number",
     ),
-    "an older round": (CHECK, lambda it: (it.noise(2), it.noise(1)), PolicyError, "round_number"),
-    "a round far ahead": (NOISE, lambda it: it.noise(1 << 11), PolicyError, "round_number"),
+    "a list of the whole run": (NOISE, lambda it: it.ended(), PolicyError, "fewer than 2"),
+    "noise after the end": (NOISE, lambda it: it.after(HOUR + 1), PolicyError, "opened_at"),
+    "uploads when another round was begun": (
+        CHECK,
+        lambda it: (it.strays(1), it.due()),
+        PolicyError,
+        "round_number",
+    ),
     "not what was signed": (OPEN, lambda it: it.noise(1), PolicyError, "records"),
     "noise after the uploads": (
         CONFIRM,
@@ -345,9 +372,14 @@ def test_a_hostile_server_gets_no_second_upload_and_no_second_signature(
         story(Pending(tmp_path, stage))
 
 
-def test_one_who_came_late_adds_nothing_any_more(tmp_path: Path) -> None:
-    pending = Pending(tmp_path, CHECK, late=True)
-    assert pending.due()[:1] == MESSAGE
+@pytest.mark.parametrize("twin", [False, True])
+def test_one_who_came_late_adds_nothing_any_more(tmp_path: Path, twin: bool) -> None:
+    """And what another machine of the same identity added is left out."""
+    late = Elsewhere(tmp_path / "twin").ask if twin else lambda *_: None
+    pending = Pending(tmp_path, CHECK, late)
+    answer = decode_from_member(pending.due()[len(MESSAGE) :], 0, 1 << 10)
+    assert isinstance(answer, Complaints)
+    assert answer.bad == encode_set([N] * twin, N + MEMBERS)
     with pytest.raises(PolicyError, match="round_number"):
         pending.noise()
 
@@ -359,7 +391,20 @@ def test_a_round_that_is_refused_does_not_end_the_one_under_way(
     pending = Pending(tmp_path, stage)
     with pytest.raises(PolicyError, match="round_number"):
         pending.noise(fewest=6)
+    pending.strays(1 << 11)
+    for stray in (b"garbage", split_announcement(pending.asking())[0]):
+        with pytest.raises((PolicyError, RemoteProtocolError)):
+            pending.as_client(stray)
     assert pending.due()[:1] == MESSAGE
+
+
+@pytest.mark.parametrize("name", ["receipt", "upload"])
+def test_a_damaged_file_costs_the_round_and_no_more(tmp_path: Path, name: str) -> None:
+    pending = Pending(tmp_path, CHECK)
+    (tmp_path / "0" / "added" / name).write_bytes(b"")
+    with pytest.raises(PolicyError, match="round_number"):
+        pending.noise()
+    assert pending.noise(1)[:1] == MESSAGE
 
 
 def test_a_crash_costs_the_round_and_gives_no_second_upload(

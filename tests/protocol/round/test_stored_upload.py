@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,15 @@ def test_receipts_read_back() -> None:
 
 
 def test_an_upload_is_sent_again_for_its_announcement_only(
-    folder: UploadFolder, tmp_path: Path
+    folder: UploadFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    synced, sync = list[int](), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(1), sync(descriptor)))
     assert folder.again(ANNOUNCEMENT) is None and folder.receipt() is None
     client = client_of()
     upload = client.submit(update(0))
     folder.keep(client.receipt, upload)
+    assert len(synced) == 4  # two files, and their names
     # Another process, on another day of the week.
     later = UploadFolder(tmp_path / "upload")
     assert later.again(ANNOUNCEMENT) == upload == client.resend()
@@ -80,6 +84,10 @@ def test_a_receipt_without_its_upload_sends_nothing(folder: UploadFolder, tmp_pa
     client = client_of()
     upload = client.submit(update(0))
     folder.keep(client.receipt, upload)
+    damaged = bytearray((tmp_path / "upload" / "upload").read_bytes())
+    damaged[-1] ^= 1
+    (tmp_path / "upload" / "upload").write_bytes(damaged)
+    assert folder.again(ANNOUNCEMENT) is None
     (tmp_path / "upload" / "upload").unlink()
     assert folder.again(ANNOUNCEMENT) is None
     (tmp_path / "upload" / "upload").mkdir()
