@@ -377,6 +377,8 @@ def test_one_who_came_late_adds_nothing_any_more(tmp_path: Path, twin: bool) -> 
     """And what another machine of the same identity added is left out."""
     late = Elsewhere(tmp_path / "twin").ask if twin else lambda *_: None
     pending = Pending(tmp_path, CHECK, late)
+    if (receipt := UploadFolder(tmp_path / "twin" / "0" / "added").receipt()) is not None:
+        UploadFolder(tmp_path / "0" / "upload").keep(receipt, b"")  # as if a client had sent it
     answer = decode_from_member(pending.due()[len(MESSAGE) :], 0, 1 << 10)
     assert isinstance(answer, Complaints)
     assert answer.bad == encode_set([N] * twin, N + MEMBERS)
