@@ -155,7 +155,7 @@ def write_durably(descriptor: int, data: bytes) -> None:
 def replace_durably(path: Path, data: bytes) -> None:
     """Replace a file in one step; it is on disk when this returns. Nobody else may read it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_suffix(".new")
+    fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)
     write_durably(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), data)
     fresh.replace(path)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-from simulations.common.tables import JsonFlag
 
 Home = Annotated[Path, typer.Option(help="The site's folder, with site.toml in it.")]
 Node = Annotated[str, typer.Option(help="HOST:PORT of the SuperNode's Runtime API.")]
@@ -150,31 +148,16 @@ def units_command(
 
 
 @site_app.command("status")
-def status_command(home: Home, as_json: JsonFlag = False) -> None:
-    """Say how the site stands; exit status 1 if it would take part in no round.
+def status_command(home: Home) -> None:
+    """Print as JSON how the site stands; exit status 1 if it would take part in no round.
 
     A running site is not disturbed, and nothing is written.
     """
     from protocol.adapters.flower.site.status import status_of
 
     status = status_of(home)
-    if as_json:
-        typer.echo(json.dumps({**asdict(status), "ready": status.ready}))
-    else:
-        found = {**asdict(status), "ready": status.ready}
-        for each in ({**found, **found.pop("problems")}, *found.pop("goals")):
-            for name, value in each.items():
-                typer.echo(f"{name:<20} {'-' if value is None else value}")
+    typer.echo(json.dumps({"ready": status.ready, **asdict(status)}, indent=1))
     raise typer.Exit(not status.ready)
-
-
-@site_app.command("metrics")
-def metrics_command(home: Home) -> None:
-    """Print status and counts as Prometheus text, as they are in metrics.prom after every task."""
-    from protocol.adapters.flower.site.journal import counted, counts
-    from protocol.adapters.flower.site.status import metrics, status_of
-
-    typer.echo(metrics(status_of(home)) + counted(counts(home)), nl=False)
 
 
 @site_app.command("freeze")
@@ -185,6 +168,7 @@ def freeze_command(
     from protocol.adapters.flower.frozen import freeze
 
     freeze(home, reason)
+    typer.echo(f"Frozen: {home.resolve()}")
 
 
 @site_app.command("unfreeze")
@@ -194,7 +178,7 @@ def unfreeze_command(
         int | None,
         typer.Option(
             help="For a site that came from a backup: at least as many rounds as it joined since "
-            "that was made, on whatever disk. They count as spent."
+            "that was made, on whatever disk. They count as spent; a second number is added."
         ),
     ] = None,
 ) -> None:
@@ -234,8 +218,8 @@ def restore_command(
 
     record = restore(file, home, _passphrase(passphrase_file))
     typer.echo(record.identity)
-    made = datetime.fromtimestamp(record.made)
-    typer.echo(f"Frozen. Made at {made:%Y-%m-%d %H:%M}: how many rounds since?", err=True)
+    made = datetime.fromtimestamp(record.made, UTC)
+    typer.echo(f"Frozen. Made at {made:%Y-%m-%d %H:%M} UTC: how many rounds since?", err=True)
 
 
 def _passphrase(file: Path | None, new: bool = False) -> bytes:
@@ -244,7 +228,7 @@ def _passphrase(file: Path | None, new: bool = False) -> bytes:
     if file is not None:
         return read_private(file, "the passphrase of the backup").strip()
     typed = typer.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True)
-    return str(typed).encode()
+    return str(typed).strip().encode()
 
 
 def _rules(home: Path, same_user: bool) -> Any:

@@ -45,12 +45,12 @@ def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
     committee = home.rules.committee
     is_named = committee is not None and committee.kind == "named"
     role: Role = "member" if is_named and request.step is Step.CHECK else "client"
-    terms = _terms(request, survey)
+    terms = terms_of(request, survey)
     is_blind = is_named and request.step is Step.UPLOAD
     return About(terms.session_id, terms.hash, role, is_blind)
 
 
-def _terms(request: Request, survey: Survey | None) -> SessionContext | CommitteeContext:
+def terms_of(request: Request, survey: Survey | None) -> SessionContext | CommitteeContext:
     """Of the round that begins; the digest is what this client was told, or found itself."""
     data = request.payload
     if request.step is Step.ADVERTISE:

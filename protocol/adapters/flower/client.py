@@ -144,6 +144,7 @@ def guarded(
         return Message(Error(REFUSED, reason), reply_to=message)
     try:
         data = _answer(find(context), request, message, context, call_next, app)
+        require_unfrozen(find(context).folder)  # maybe frozen since it began to train
     except Exception as error:
         _tell(error)
         data = _refusal(find, error, context)
@@ -173,9 +174,11 @@ def _other(find: FindHome, message: Message, context: Context, call_next: CallNe
         unless = f", as its policy does not say {key} = true" if key else ""
         raise PolicyError("message type", kind, "training only" + unless)
     try:
-        return call_next(message, context)
+        reply = call_next(message, context)
     except FROM_TRAINING as error:
         raise TrainingFailedError(f"the app: {type(error).__name__}: {error}") from error
+    require_unfrozen(find(context).folder)
+    return reply
 
 
 def _answer(

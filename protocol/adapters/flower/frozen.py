@@ -62,7 +62,9 @@ def restored(folder: Path) -> Restored | None:
 
 
 def freeze(folder: Path, reason: str) -> None:
-    """Have a folder answer nothing from now on."""
+    """Have a folder answer nothing from now on; `ConfigurationError` if it is none of a client."""
+    if not any((folder / name).exists() for name in ("policy.toml", "identity.key")):
+        raise ConfigurationError("home", f"{folder} is no client's folder", "one with policy.toml")
     replace_durably(folder / FROZEN, f"{' '.join(reason.split())}\n".encode())
     (folder / FROZEN).chmod(0o644)  # whoever froze it, the site's user reads why
 
@@ -71,19 +73,20 @@ def unfreeze(folder: Path, lost: int | None) -> None:
     """Have a folder answer again.
 
     Args:
-        lost: rounds since the backup that it came from, if it waits for that number.
+        lost: rounds since the backup that it came from, if it waits for that number; or how many
+            more they were than was said.
 
     Raises:
-        ConfigurationError: the number is missing, negative, or nothing waits for it.
+        ConfigurationError: the number is missing, negative, or the folder is of no backup.
     """
     record = restored(folder)
-    if record is not None and not record.accepted:
+    if record is None and lost is not None:
+        raise ConfigurationError("accept_loss", f"value {lost}", "left out: it is of no backup")
+    if record is not None and not (record.accepted and lost is None):
         if lost is None or lost < 0:
             raise ConfigurationError("accept_loss", f"value {lost}", _UNFREEZE)
         changes = {"lost": record.lost + lost, "accepted": True}
         msgspec.structs.replace(record, **changes).write(folder)
-    elif lost is not None:
-        raise ConfigurationError("accept_loss", f"value {lost}", "left out: it waits for no number")
     (folder / FROZEN).unlink(missing_ok=True)
     sync_folder(folder)
 
@@ -91,8 +94,10 @@ def unfreeze(folder: Path, lost: int | None) -> None:
 def why_frozen(folder: Path) -> str | None:
     """Why nothing is answered; None if something is."""
     try:
-        return (folder / FROZEN).read_text().strip() or "nobody said why"
+        return (folder / FROZEN).read_text(errors="replace").strip() or "nobody said why"
     except FileNotFoundError:
+        if (folder / FROZEN).is_symlink():
+            return "a link to nothing"
         record = restored(folder)
     except OSError as error:  # what has that name counts, whoever may read it
         return str(error)

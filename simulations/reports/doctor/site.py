@@ -85,7 +85,7 @@ def _standing(home: Path) -> Iterator[Finding]:
         yield _WARNING("site frozen", status.frozen, "veilsum site unfreeze, when that is over")
     for name, problem in status.problems.items():
         yield _WRONG(f"site {name}", problem)
-    if any(goal.rounds_left == 0 for goal in status.goals):
+    if status.goal and status.goal.rounds_left == 0:
         yield _WARNING("site history", "no round of the goal is left", "a new agreement")
     if (days := (time.time() - (status.last_backup or 0)) / (24 * 3600)) > _BACKUP_DAYS:
         found = f"{days:.0f} days old" if status.last_backup else "there is none"

@@ -19,7 +19,14 @@ from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from protocol.adapters.flower.frozen import RESTORED, Restored
 from protocol.adapters.flower.home import IDENTITY, POLICY, STATE, ClientHome, ClientRules
-from protocol.adapters.flower.site.status import BACKED_UP, FILES, seen, write_files
+from protocol.adapters.flower.site.status import (
+    BACKED_UP,
+    FILES,
+    joined_rounds,
+    seen,
+    whole_history,
+    write_files,
+)
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.private_files import write_identity
 from protocol.errors import ConfigurationError
@@ -49,24 +56,26 @@ def back_up(home: Path, file: Path, passphrase: bytes) -> int:
     """Write a site's backup; how many bytes. The site may go on meanwhile.
 
     Raises:
-        ConfigurationError: the passphrase is too short, or the folder is not whole.
-        LedgerError: its history was altered.
+        ConfigurationError: the passphrase is too short, the folder is not whole, or it waits for
+            the number of rounds that were lost: the backup would be newer than those.
+        LedgerError: its history was altered, or has less than the last backup.
     """
     made, identity = int(Clock().unix()), ClientHome(home).identity.private_bytes()
-    plain = msgspec.msgpack.encode(_Backup(made, identity, seen(home, _whole)))
+    found, joined = seen(home, _whole)
+    plain = msgspec.msgpack.encode(_Backup(made, identity, found))
     header = _FIRST_LINE + os_random(_SALT_BYTES)
     # A key of its own for every backup: one nonce will do.
     sealed = header + _cipher(passphrase, header).encrypt(bytes(12), plain, header)
     replace_durably(file, sealed)
-    replace_durably(home / BACKED_UP, f"{made}\n".encode())
+    replace_durably(home / BACKED_UP, f"{made} {joined}\n".encode())
     return len(sealed)
 
 
-def _whole(copy: ClientHome, files: dict[str, bytes]) -> dict[str, bytes]:
-    """The files, if marks and charges belong together."""
-    StoredHistory(copy.folder / STATE, copy.rules.goal).close()
-    StoredHistory(copy.folder / STATE / "member").close()
-    return files
+def _whole(copy: ClientHome, files: dict[str, bytes]) -> tuple[dict[str, bytes], int]:
+    """The files, if this client would go on with them; and how many rounds it has joined."""
+    with whole_history(copy):
+        StoredHistory(copy.folder / STATE / "member").close()
+        return files, joined_rounds(copy)
 
 
 def restore(file: Path, home: Path, passphrase: bytes) -> Restored:

@@ -1,6 +1,7 @@
 """What a running site tells its operator: a line for each task, counts, a file of metrics.
 
-Nothing here depends on what a training did: whatever it did, the site has answered alike.
+No count and no line of a task depends on what a training did: the site has answered alike. The
+warning that one failed does.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import Final
 
 from flwr.app import Context, Message
 
+from protocol.adapters.flower.admission import terms_of
 from protocol.adapters.flower.log import say, warn
-from protocol.adapters.flower.record import ANNOUNCED, TRAINING, Request, Step, read_answer
-from protocol.adapters.flower.record import read_request as request_in
+from protocol.adapters.flower.record import (
+    ANNOUNCED,
+    TRAINING,
+    Step,
+    read_answer,
+    read_request,
+)
 from protocol.adapters.flower.site.status import metrics, status_of
 from protocol.exchange.remote import OTHER, open_answer
-from protocol.exchange.remote_one_shot import split_announcement
 from protocol.exchange.stages import Refusal
-from protocol.round.announcements import read_announcement
-from protocol.round.setup import RoundSetup
 from secagg.storage import replace_durably
 
 METRICS: Final = "metrics.prom"
@@ -51,26 +55,25 @@ class Journal:
 
     def answer(self, message: Message, context: Context, app: bytes) -> Message:
         """Answer, and say so."""
-        reply = self._answer(message, context, app)
-        step = None
+        reply, request = self._answer(message, context, app), None
         with suppress(Exception):  # whatever a server sent: it was answered
-            if (request := request_in(message.content)) is not None:
-                step = request.step
-                if step in ANNOUNCED:
-                    self._round = None, None
-                    self._round = _round_of(request)
+            request = read_request(message.content)
+        step = request.step if request else None
+        outcome = self._count(step, reply)
+        if request and step in ANNOUNCED:
+            self._round = None, None
+            if outcome == "answered":  # a round that was refused names no later line
+                terms = terms_of(request, None)
+                self._round = terms.session_id.hex(), terms.round_number
         about = dict(zip(("session", "round"), self._round, strict=True))
         named = step.value if step else None
-        say(
-            "task",
-            {"run": context.run_id, **about, "step": named, "outcome": self._count(step, reply)},
-        )
+        say("task", {"run": context.run_id, **about, "step": named, "outcome": outcome})
         return reply
 
     def write(self) -> None:
         """Write status and counts into the folder."""
         try:
-            text = metrics(status_of(self._home)) + counted(self._counts)
+            text = metrics(status_of(self._home, own=True)) + counted(self._counts)
             replace_durably(self._home / METRICS, text.encode())
         except OSError as error:
             warn(f"no metrics: {error}")
@@ -87,17 +90,6 @@ class Journal:
         self._counts["rounds", "joined"] += step in (Step.ADVERTISE, Step.UPLOAD)
         self._counts["rounds", "sent"] += step in TRAINING
         return "answered"
-
-
-def _round_of(request: Request) -> tuple[str, int]:
-    """Session and number of the round that a request begins."""
-    if request.step is Step.ADVERTISE:
-        terms = RoundSetup.from_announcement(request.payload, request.digest).context
-        return terms.session_id.hex(), terms.round_number
-    is_check = request.step is Step.CHECK
-    data = split_announcement(request.payload)[0] if is_check else request.payload
-    of_members = read_announcement(data).member_context()
-    return of_members.session_id.hex(), of_members.round_number
 
 
 def counts(home: Path) -> Counter[tuple[str, str]]:

@@ -28,8 +28,9 @@ from pages import ROOT, blocks
 from round_kit import IDENTITIES, REGISTRY, make_setup
 from typer.testing import CliRunner
 
+from dp import LedgerError
 from protocol.adapters.flower import client
-from protocol.adapters.flower.folders import policy_text, write_client
+from protocol.adapters.flower.folders import new_client, policy_text, write_client
 from protocol.adapters.flower.frozen import Restored, freeze, restored, unfreeze, why_frozen
 from protocol.adapters.flower.home import ClientHome, ClientRules
 from protocol.adapters.flower.log import warn
@@ -49,6 +50,7 @@ from simulations.commands import cli
 from simulations.reports.doctor import kernels
 from simulations.reports.doctor import site as doctor
 from simulations.reports.doctor.findings import Level
+from tests.doubles.federation import Federation
 
 SETUPS = [make_setup(coins=20_000, round_number=number) for number in range(16)]
 ROUNDS = 6
@@ -63,6 +65,7 @@ RULES = ClientRules(
     minimum_survivors=3,
     tolerated_colluders=1,
 )
+COST = backup._COST
 PASSPHRASE = b"correct horse battery staple"
 APP = b"an app"
 
@@ -103,6 +106,10 @@ class Rounds:
             self.pay(home, self.join(home))
 
 
+def spent(home: Path) -> Any:
+    return status_of(home).goal
+
+
 def tree(folder: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
@@ -127,8 +134,7 @@ def run(world: World) -> Any:
     return secure.reports
 
 
-@pytest.mark.parametrize("how", ["site", "mod"])
-@pytest.mark.parametrize("step", ["hello", "advertise", "input", "unmask"])
+@pytest.mark.parametrize(("how", "step"), [("site", "hello"), ("mod", "input")])
 def test_a_frozen_site_answers_no_step_and_writes_nothing(
     make_world: Callable[..., World], step: str, how: str
 ) -> None:
@@ -152,50 +158,66 @@ def test_a_frozen_site_answers_no_step_and_writes_nothing(
         assert isinstance(refusal, Refusal) and "stolen" not in refusal.reason
 
 
-def test_an_update_that_is_being_made_does_not_leave(make_world: Callable[..., World]) -> None:
-    world = make_world()
-    slept = lambda part: None if part else freeze(world.home(0), "stolen")  # noqa: E731
-    world.grid.app = sites(world, slept)  # type: ignore[assignment]
+@pytest.mark.parametrize("how", ["site", "mod"])
+def test_an_update_that_is_being_made_does_not_leave(
+    make_world: Callable[..., World], how: str
+) -> None:
+    world, slept = make_world(), list[int]()
+
+    def train(message: Message, context: Context) -> Message:
+        if context.node_id == FIRST_NODE:
+            freeze(world.home(0), "stolen")
+        return Message(RecordDict({"arrays": model()}), reply_to=message)
+
+    def sleep(part: int) -> None:  # at the end of training, and when the answer is made
+        slept.append(part)
+        if slept.count(0) == 2 and part == 0:
+            freeze(world.home(0), "stolen")
+
+    world.grid.app = sites(world, sleep) if how == "site" else make_app(train)  # type: ignore[assignment]
     (report,) = run(world)
     assert report.survivors == len(world.grid.nodes) - 1
 
 
 def test_a_frozen_node_answers_no_evaluation_either(make_world: Callable[..., World]) -> None:
-    world = make_world(allow_evaluation_in_the_clear=True)
+    world, seen = make_world(allow_evaluation_in_the_clear=True), list[Message]()
+
+    def evaluate(message: Message, _: Context) -> Message:
+        seen.append(message)
+        if len(seen) == 2:
+            freeze(world.home(0), "stolen")
+        return Message(RecordDict(), reply_to=message)
+
+    world.grid.app = make_app(evaluate=evaluate)
     asked = Message(RecordDict({"arrays": model()}), FIRST_NODE, "evaluate")
-    assert not world.grid.send_and_receive([asked])[0].has_error()
-    freeze(world.home(0), "stolen")
-    assert world.grid.send_and_receive([asked])[0].has_error()
+    failed = [world.grid.send_and_receive([asked])[0].has_error() for _ in range(3)]
+    assert failed == [False, True, True] and len(seen) == 2
 
 
-def test_whatever_bears_the_name_freezes(home: Path) -> None:
-    assert why_frozen(home) is None
+def test_whatever_bears_the_name_freezes(home: Path, tmp_path: Path) -> None:
+    frozen = home / "frozen"
+    assert why_frozen(home) is None and status_of(home).ready
     freeze(home, "two\nlines")
-    assert why_frozen(home) == "two lines" and (home / "frozen").stat().st_mode & 0o777 == 0o644
+    assert why_frozen(home) == "two lines" and frozen.stat().st_mode & 0o777 == 0o644
     with pytest.raises(ConfigurationError, match="left out"):
         unfreeze(home, 3)
-    unfreeze(home, None)
-    assert why_frozen(home) is None and status_of(home).ready
-    (home / "frozen").mkdir()
-    assert why_frozen(home)
-    (home / "frozen").rmdir()
-    (home / "state").mkdir()
-    (home / "state" / "restored.json").write_text("{}")
-    assert not status_of(home).ready and status_of(home).frozen
+    for make in (
+        frozen.mkdir,
+        lambda: frozen.symlink_to("nowhere"),
+        lambda: frozen.write_bytes(b"\xff"),
+        lambda: ((home / "state").mkdir(), (home / "state/restored.json").write_text("{}")),
+    ):
+        frozen.rmdir() if frozen.is_dir() else frozen.unlink(missing_ok=True)
+        assert why_frozen(home) is None
+        make()
+        assert status_of(home).frozen and not status_of(home).ready
+    with pytest.raises(ConfigurationError, match="no client's folder"):
+        freeze(tmp_path, "mistyped")
 
 
 @pytest.mark.parametrize(
     ("before", "under_way", "lost", "accepted"),
-    [
-        (0, 0, 0, 0),
-        (2, 0, 2, 2),
-        (2, 0, 1, 3),
-        (2, 1, 0, 0),
-        (1, 1, 2, 2),
-        (0, 0, 6, 6),
-        (3, 0, 3, 9),
-        (0, 0, 3, 1),
-    ],
+    [(2, 0, 2, 2), (2, 0, 1, 3), (1, 1, 2, 2), (0, 0, 6, 6), (3, 0, 3, 9), (0, 0, 3, 1)],
 )
 def test_a_restored_site_spends_no_more_than_its_goal(
     home: Path, tmp_path: Path, before: int, under_way: int, lost: int, accepted: int
@@ -214,46 +236,37 @@ def test_a_restored_site_spends_no_more_than_its_goal(
     assert rounds.paid == before + under_way + lost
     restore(tmp_path / "file", new, PASSPHRASE)
     unfreeze(new, accepted)
-    assert status_of(new).goals[0].rounds_elsewhere == accepted + under_way
+    assert spent(new).rounds_elsewhere == accepted + under_way
     rounds.take(new, ROUNDS + 1)
     assert rounds.paid == before + under_way + lost + max(0, ROUNDS - before - under_way - accepted)
     assert rounds.paid <= ROUNDS or accepted < lost
 
 
 def test_what_was_lost_before_is_remembered_by_later_backups(home: Path, tmp_path: Path) -> None:
+    """A folder that waits for the number is not backed up: that would forget what it waits for."""
     rounds, homes = Rounds(), [home, *(tmp_path / f"home-{i}" for i in range(3))]
     for old, new in pairwise(homes):
         rounds.take(old, 1)
         back_up(old, tmp_path / "file", PASSPHRASE)
         rounds.take(old, 1)
         restore(tmp_path / "file", new, PASSPHRASE)
-        unfreeze(new, 1)
-    assert rounds.paid == ROUNDS and status_of(homes[-1]).goals[0].rounds_left == 0
+        assert "nobody said" in str(status_of(new).frozen) and not status_of(new).ready
+        with pytest.raises(ConfigurationError, match="nobody said"):
+            back_up(new, tmp_path / "newer", PASSPHRASE)
+        for number in (None, -1):
+            with pytest.raises(ConfigurationError, match="accept_loss"):
+                unfreeze(new, number)
+        for number in (0, 1, None):  # what was too small is raised
+            unfreeze(new, number)
+    assert rounds.paid == ROUNDS and spent(homes[-1]).rounds_left == 0
     rounds.take(homes[-1], 1)
     assert rounds.paid == ROUNDS
-
-
-def test_until_somebody_says_what_was_lost_nothing_is_spent(home: Path, tmp_path: Path) -> None:
-    back_up(home, tmp_path / "file", PASSPHRASE)
-    new = tmp_path / "new"
-    restore(tmp_path / "file", new, PASSPHRASE)
-    for number, problem in ((None, "accept_loss"), (-1, "accept_loss")):
-        with pytest.raises(ConfigurationError, match=problem):
-            unfreeze(new, number)
-    with (
-        pytest.raises(ConfigurationError, match="nobody said"),
-        ClientHome(new).history(RULES.policy()),
-    ):
-        pass
-    assert "nobody said" in str(status_of(new).frozen) and not status_of(new).ready
-    unfreeze(new, 2)
-    # What was lost is of one goal: of a smaller share it would be less.
+    # What was lost is of one goal: of a smaller share it would be less, and no backup renames it.
     (new / "policy.toml").write_text(policy_text(RULES.model_copy(update={"rounds": 600})))
-    with (
-        pytest.raises(ConfigurationError, match="were lost"),
-        ClientHome(new).history(ClientHome(new).policy),
-    ):
-        pass
+    assert "were lost" in status_of(new).problems["history"]
+    with pytest.raises(ConfigurationError, match="were lost"):
+        back_up(new, tmp_path / "newer", PASSPHRASE)
+    assert not (tmp_path / "newer").exists()
 
 
 def test_a_restored_identity_is_no_member_and_another_is(home: Path) -> None:
@@ -271,47 +284,116 @@ def test_a_restored_identity_is_no_member_and_another_is(home: Path) -> None:
         pass
 
 
+def forget(home: Path) -> None:
+    shutil.rmtree(home / "state")
+
+
+def moved(home: Path, name: str) -> None:
+    (home / name).rename(home.parent / "elsewhere")
+    (home / name).symlink_to(home.parent / "elsewhere")
+
+
+def altered(home: Path, name: str) -> None:
+    (home / "state" / name).parent.mkdir(exist_ok=True)
+    (home / "state" / name).write_bytes(b"altered\n")
+
+
+@pytest.mark.parametrize(
+    ("problem", "change"),
+    [
+        ("symbolic link", partial(moved, name="state")),
+        ("symbolic link", partial(moved, name="state/answered")),
+        ("symbolic link", partial(moved, name="state/charges.jsonl")),
+        ("0 rounds joined, and 2 at the last backup", forget),
+        ("no mark", lambda home: shutil.rmtree(home / "state" / "answered")),
+        ("altered", partial(altered, name="charges.jsonl")),
+        ("ledger", partial(altered, name="member/charges.jsonl")),
+        ("last-backup", lambda home: (home / "last-backup").write_text("1")),
+    ],
+)
+def test_a_history_that_is_not_whole_replaces_no_backup(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: str, change: Any
+) -> None:
+    monkeypatch.setattr(status, "_PAUSE", 0.0)
+    Rounds().take(home, 2)
+    back_up(home, file := tmp_path / "file", PASSPHRASE)
+    good = file.read_bytes()
+    change(home)
+    with pytest.raises((ConfigurationError, LedgerError), match=problem) as raised:
+        back_up(home, file, PASSPHRASE)
+    assert file.read_bytes() == good and "veilsum-" not in str(raised.value)  # a copy's folder
+    if problem != "ledger":  # of clients' rounds
+        assert not status_of(home).ready and problem in status_of(home).problems["history"]
+
+
 def test_a_backup_has_what_it_says_and_no_key(home: Path, tmp_path: Path) -> None:
     Rounds().take(home, 2)
-    secret = b"a secret of some bytes"
+    secret, file, new = b"a secret of some bytes", tmp_path / "file", tmp_path / "new"
     for name in ("keys/" + "0a" * 16, "sealing/x-0-7", "upload/upload", "upload/receipt", "noise"):
         (home / "state" / name).parent.mkdir(exist_ok=True)
         (home / "state" / name).write_bytes(secret)
     (home / "node.secret").write_bytes(secret)
-    back_up(home, tmp_path / "file", PASSPHRASE)
-    data, identity = (tmp_path / "file").read_bytes(), IDENTITIES[0].private_bytes()
-    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    for _ in range(2):
+        old = file.read_bytes() if file.exists() else b""
+        back_up(home, file, PASSPHRASE)
+    data, identity = file.read_bytes(), IDENTITIES[0].private_bytes()
+    assert old[17:33] != data[17:33]  # with one salt, both were sealed with one key stream
+    assert COST >= 1 << 17 and file.stat().st_mode & 0o777 == 0o600
     assert identity not in data and b"epsilon" not in data
-    opened = backup._opened(tmp_path / "file", PASSPHRASE)
+    opened = backup._opened(file, PASSPHRASE)
     assert secret not in msgspec.msgpack.encode(opened) and secret.hex() not in repr(opened)
     assert str(identity) not in repr(opened)
     marks = {name for name in opened.files if "/answered/" in name}
     assert len(marks) == 2
     assert set(opened.files) - marks == {
-        "policy.toml", "registry.txt", "site.toml", "state/charges.jsonl",
+        "last-backup", "policy.toml", "registry.txt", "site.toml", "state/charges.jsonl",
     }  # fmt: skip
-    for spoilt in (data[:-1], data[:20], data[:40] + b"\0" + data[41:], b"x" + data[1:]):
+    header, cipher = data[:33], backup._cipher(PASSPHRASE, data[:33])
+    strange = msgspec.msgpack.encode(backup._Backup(0, identity, {"../new": b""}))
+    unbound = cipher.encrypt(bytes(12), msgspec.msgpack.encode(opened), None)
+    for spoilt in (
+        data[:-1], data[:20], data[:40] + b"\0" + data[41:], b"x" + data[1:], header + unbound,
+        header + cipher.encrypt(bytes(12), strange, header),
+    ):  # fmt: skip
         (tmp_path / "spoilt").write_bytes(spoilt)
         with pytest.raises(ConfigurationError, match="spoilt"):
-            restore(tmp_path / "spoilt", tmp_path / "new", PASSPHRASE)
+            restore(tmp_path / "spoilt", new, PASSPHRASE)
     with pytest.raises(ConfigurationError, match="another passphrase"):
-        restore(tmp_path / "file", tmp_path / "new", PASSPHRASE + b"?")
+        restore(file, new, PASSPHRASE + b"?")
     with pytest.raises(ConfigurationError, match="passphrase"):
-        back_up(home, tmp_path / "file", b"short")
+        back_up(home, file, b"short")
     with pytest.raises(ConfigurationError, match="not empty"):
-        restore(tmp_path / "file", home, PASSPHRASE)
-    assert not (tmp_path / "new").exists()
+        restore(file, home, PASSPHRASE)
+    assert not new.exists()
 
 
-@pytest.mark.parametrize("part", ["write_files", "write_identity"])
+@pytest.mark.parametrize("stop", range(5))
 def test_a_restore_that_is_interrupted_leaves_a_site_that_answers_nothing(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
 ) -> None:
+    """Before any step: each is on disk before the next, and the identity is the last."""
+    done, new = list[str](), tmp_path / "new"
     back_up(home, tmp_path / "file", PASSPHRASE)
-    monkeypatch.setattr(backup, part, lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        restore(tmp_path / "file", tmp_path / "new", PASSPHRASE)
-    assert why_frozen(tmp_path / "new") and not (tmp_path / "new" / "identity.key").exists()
+
+    def watched(place: Any, name: str) -> None:
+        real = getattr(place, name)
+
+        def step(*arguments: Any) -> None:
+            done.append(name)
+            if len(done) > stop:
+                raise InterruptedError
+            real(*arguments)
+
+        monkeypatch.setattr(place, name, step)
+
+    for place, name in ((backup, "write_files"), (os, "sync"), (backup, "write_identity")):
+        watched(place, name)
+    new.mkdir(mode=0o755)
+    with suppress(InterruptedError):
+        restore(tmp_path / "file", new, PASSPHRASE)
+    assert done == ["write_files", "sync", "write_identity", "sync"][: stop + 1]
+    assert why_frozen(new) and (new / "identity.key").exists() == (stop > 2)
+    assert new.stat().st_mode & 0o777 == 0o700
 
 
 def test_looking_at_a_site_leaves_it_alone(
@@ -321,7 +403,7 @@ def test_looking_at_a_site_leaves_it_alone(
     rounds.take(home, 1)
     with ClientHome(home).history(ClientHome(home).policy) as history:
         before = tree(home)
-        assert status_of(home).goals[0].rounds_left == ROUNDS - 1 and tree(home) == before
+        assert spent(home).rounds_left == ROUNDS - 1 and tree(home) == before
         history.answer(next(rounds.setups))
     turns = iter([True])
 
@@ -337,10 +419,21 @@ def test_looking_at_a_site_leaves_it_alone(
     back_up(home, tmp_path / "file", PASSPHRASE)
     assert rounds.paid == 2 and restore(tmp_path / "file", tmp_path / "new", PASSPHRASE).lost == 1
     unfreeze(tmp_path / "new", 0)
-    assert status_of(tmp_path / "new").goals[0].rounds_left == ROUNDS - 3
-    (home / "state" / "charges.jsonl").write_bytes(b"altered\n")
-    monkeypatch.setattr(status, "_PAUSE", 0.0)
-    assert "altered" in status_of(home).problems["history"]
+    assert spent(tmp_path / "new").rounds_left == ROUNDS - 3
+
+
+@pytest.mark.parametrize("what", ["fine", "revoked", "expired", "old"])
+def test_a_site_is_ready_while_the_registrar_says_so(tmp_path: Path, what: str) -> None:
+    home, days = tmp_path / "home", {"expired": 31, "old": 3}.get(what, 0)
+    federation = Federation(tmp_path / "registry.json", time.time() - days * 86400)
+    federation.enrol("a", new_client(home).public)
+    asked = federation.rules(largest_registry_age_seconds=86400 * (2 if what == "old" else 99))
+    (home / "policy.toml").write_text(policy_text(RULES.model_copy(update={"authority": asked})))
+    if what == "revoked":
+        federation.revoke("a")
+    shutil.copy(federation.path, home)
+    assert status_of(home).ready == (what == "fine")
+    assert list(status_of(home).problems) == ["registry"] * (what != "fine")
 
 
 def test_metrics_and_lines_say_what_was_answered_and_no_more(
@@ -383,6 +476,9 @@ def test_metrics_and_lines_say_what_was_answered_and_no_more(
     }  # fmt: skip
 
 
+NOBODY = {"wrong identity", "wrong registry"}
+
+
 def sandboxed(home: Path, text: str = 'trainer = ["true"]') -> None:
     (home / "site.toml").write_text(f'approved_apps = ["{"0a" * 32}"]\n{text}\n')
 
@@ -397,8 +493,8 @@ def infeasible(home: Path) -> None:
     [
         (set(), lambda home: None),
         ({"wrong folder"}, lambda home: home.chmod(0o750)),
-        ({"wrong folder", "wrong identity"}, lambda home: (home / "identity.key").chmod(0o640)),
-        ({"wrong identity"}, lambda home: (home / "identity.key").write_text("x")),
+        ({"wrong folder", *NOBODY}, lambda home: (home / "identity.key").chmod(0o640)),
+        (NOBODY, lambda home: (home / "identity.key").write_text("x")),
         ({"wrong clock"}, lambda home: os.utime(home / "policy.toml", (time.time() + 900,) * 2)),
         ({"wrong history"}, lambda home: shutil.rmtree(home / "state" / "answered")),
         ({"wrong policy"}, infeasible),
@@ -406,7 +502,7 @@ def infeasible(home: Path) -> None:
         ({"wrong sandbox"}, partial(sandboxed, text="")),
         ({"wrong sandbox"}, partial(sandboxed, text='sandbox = "/nowhere/at/all"')),
         ({"warning frozen"}, lambda home: freeze(home, "upgrade")),
-        ({"warning backup"}, lambda home: (home / "last-backup").write_text("1")),
+        ({"warning backup"}, lambda home: (home / "last-backup").write_text("1 0")),
     ],
 )
 def test_the_doctor_finds_what_is_broken(
@@ -486,4 +582,4 @@ def test_the_page_of_operations_from_its_first_command_to_its_last(
                 examined.append({each["subject"] for each in wrong})
     assert examined == [{"site sandbox"}] * 2 and status_of(home).ready
     assert restored(tmp_path / "srv" / "veilsum-new").lost == 4  # type: ignore[union-attr]
-    assert status_of(tmp_path / "srv" / "veilsum-new").goals[0].rounds_left == 16
+    assert spent(tmp_path / "srv" / "veilsum-new").rounds_left == 16
