@@ -33,6 +33,7 @@ from protocol.exchange.stages import Refusal
 from secagg.storage import replace_durably
 
 METRICS: Final = "metrics.prom"
+_NO_ROUND: Final = {"session": None, "round": None}
 _COUNTED: Final = (
     ("rounds", "outcome", "rounds joined, and those in which a masked update was sent"),
     ("refusals", "reason", "requests that were refused, by what the server was told"),
@@ -51,7 +52,7 @@ class Journal:
 
     def __init__(self, home: Path, answer: Callable[[Message, Context, bytes], Message]) -> None:
         self._home, self._answer, self._counts = home, answer, counts(home)
-        self._round: tuple[str | None, int | None] = None, None
+        self._round: dict[str, str | int | None] = dict(_NO_ROUND)
 
     def answer(self, message: Message, context: Context, app: bytes) -> Message:
         """Answer, and say so."""
@@ -61,13 +62,12 @@ class Journal:
         step = request.step if request else None
         outcome = self._count(step, reply)
         if request and step in ANNOUNCED:
-            self._round = None, None
+            self._round = dict(_NO_ROUND)
             if outcome == "answered":  # a round that was refused names no later line
                 terms = terms_of(request, None)
-                self._round = terms.session_id.hex(), terms.round_number
-        about = dict(zip(("session", "round"), self._round, strict=True))
-        named = step.value if step else None
-        say("task", {"run": context.run_id, **about, "step": named, "outcome": outcome})
+                self._round = {"session": terms.session_id.hex(), "round": terms.round_number}
+        about = {"run": context.run_id, **self._round, "step": step and step.value}
+        say("task", {**about, "outcome": outcome})
         return reply
 
     def write(self) -> None:
