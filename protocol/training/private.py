@@ -6,14 +6,13 @@ controller sees released values only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dp import BinomialMechanism, FourEpsilons, Ledger, NoiseSeed
-from dp.keystream import SEED_BYTES
 from protocol.allocation import Allocation, Hiding, most_coins
 from protocol.checks import of_kind
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
@@ -97,6 +96,8 @@ class PrivateTraining:
         together: sums between two states that are kept: a round, and a survey behind it.
         session_id: of a new run, 16 bytes, where somebody has signed for it; else it is drawn.
         allocation: who comes when, if cohorts are hidden; `hiding_plan` makes the plan for it.
+        hiding: source of the secret seed of the coins that hide a round's cohort; leave it alone
+            except to run an interrupted round again.
 
     Raises:
         ParameterError: the ledger belongs to a run with another goal, or a clock is missing; or a
@@ -117,6 +118,7 @@ class PrivateTraining:
         together: int = 1,
         session_id: bytes | None = None,
         allocation: Allocation | None = None,
+        hiding: Callable[[], NoiseSeed] = NoiseSeed.fresh,
     ) -> None:
         self._controller = controller
         self._clip_l2 = plan.clip_l2
@@ -138,7 +140,7 @@ class PrivateTraining:
             opened=state.opened,
             varying=allocation is not None,
         )
-        self._allocation, self._plan, self._rand = allocation, plan, rand
+        self._allocation, self._plan, self._hiding_seed = allocation, plan, hiding
         if allocation is not None:
             require_hidden(plan, allocation, ledger, state.session_id)
         self._decision: Decision = state.decision
@@ -262,8 +264,8 @@ class PrivateTraining:
         each = of_kind("mechanism", mechanism, BinomialMechanism).coins
         colluders = plan.tolerated_colluders
         coins = most_coins(each, plan.minimum_survivors, plan.cohort, colluders)
-        seed = NoiseSeed(self._rand(SEED_BYTES))
-        return Hiding(self._allocation.divisor, coins, seed)
+        # Never of `rand`, whose bytes are announced.
+        return Hiding(self._allocation.divisor, coins, self._hiding_seed())
 
 
 def measure(

@@ -147,6 +147,7 @@ def _private(
         secrets.public,
         together=together,
         allocation=allocation_of(config),
+        hiding=secrets.hiding,
     )
 
 

@@ -82,6 +82,10 @@ class RunSecrets(NeverCopied):
             for i in range(count)
         ]
 
+    def hiding(self) -> NoiseSeed:
+        """The seed of the coins that hide a round's cohort: the server's secret."""
+        return NoiseSeed(self._derive(f"hiding {self.attempt}", 32))
+
     def rand_of(self, index: int) -> Callable[[int], bytes]:
         """Every other secret of a client, one call after the other."""
         return self._stream(f"client {self.attempt} {index}")

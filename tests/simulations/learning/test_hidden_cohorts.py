@@ -14,6 +14,7 @@ from rich.console import Console
 
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import parse
+from protocol.round.pipeline import Pipeline
 from simulations.learning.configuration import RunConfig, demo_config
 from simulations.learning.data import load_digits_dataset
 from simulations.learning.federated import Federation
@@ -130,10 +131,19 @@ def test_the_demo_with_hidden_cohorts(tmp_path: Path) -> None:
     assert "never told who came" in page
 
 
-def test_sums_of_clients(tmp_path: Path) -> None:
+def test_sums_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds, decode = list[bytes](), Pipeline.decode
+
+    def decodes(self: Pipeline, *args: Any) -> Any:
+        seeds.extend((args[-1].seed.material, self._setup.parameters.public_seed.value))
+        return decode(self, *args)
+
+    monkeypatch.setattr(Pipeline, "decode", decodes)
     config = config_of(SUMS)
     figures = json.loads(json.dumps(forecast(config, Federation(config, load_digits_dataset()))))
     records = _run(SUMS, tmp_path / "run")[0].records
+    # The server's coins are its secret: of no public seed, and of another in every round.
+    assert len(set(seeds)) == 2 * len(records) == len(seeds)
     planned, spent = figures["epsilons"], records[-1]["epsilons"]
     assert planned["hidden_cohorts"] == spent["hidden_cohorts"] < planned["outsider"]
     assert figures["fewest_clients"] <= min(r["cohort"] for r in records)

@@ -510,14 +510,14 @@ def test_secrets_differ_by_purpose_client_and_round() -> None:
     secrets = RunSecrets(bytes(32))
     drawn = set()
     for secrets.attempt in range(2):
-        drawn.add(secrets.public(32))
+        drawn |= {secrets.public(32), secrets.hiding().material}
         for index in range(2):
             drawn.add(secrets.noise(index).material)
             drawn |= {seed.material for seed in secrets.removable(index, 2)}
             rand = secrets.rand_of(index)
             drawn |= {rand(32), rand(32)}
     drawn |= {identity.private_bytes() for identity in secrets.identities(3)}
-    assert len(drawn) == 2 * (1 + 2 * 5) + 3
+    assert len(drawn) == 2 * (2 + 2 * 5) + 3
     assert "secret" in repr(secrets) and "0000" not in repr(secrets)
     with pytest.raises(LocalProtocolError, match="cannot be pickled or copied: RunSecrets"):
         pickle.dumps(secrets)
