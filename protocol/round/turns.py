@@ -57,9 +57,9 @@ class StoredTurns:
         return int(text) == turn
 
     def _keep(self, path: Path, coin: int) -> None:
-        """Write a whole coin or none; if another process was faster, its coin stays."""
-        fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
-        flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+        """Write a whole coin or none; if another process or thread was faster, its coin stays."""
+        fresh = path.with_name(f"{path.name}.{os_random(8).hex()}.new")
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         write_durably(os.open(fresh, flags, 0o600), str(coin).encode())
         try:
             os.link(fresh, path)

@@ -120,6 +120,7 @@ class OneShot(Scheme):
         seeds = max(removal, default=0).bit_length()
         invited, places, terms = self._terms(plan, parameters, announced)
         bits = bits_for(parameters, plan.cohort, seeds, len(invited) - plan.cohort)
+        bits = max(bits, announced.bits)
         ring = choose_ring(len(invited), parameters.length, bits, seeds, self.numbers(plan))
         context = OneShotContext(
             **terms,

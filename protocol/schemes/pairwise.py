@@ -136,6 +136,7 @@ class Pairwise(Scheme):
     def setup(self, plan: Promise, parameters: RoundParameters, announced: Announced) -> RoundSetup:
         """As `Scheme.setup` says."""
         removal = removal_table(plan.schedule(parameters.mechanism))
+        bits = bits_for(parameters, plan.cohort, max(removal, default=0).bit_length())
         degree, threshold = self.graph(plan)
         context = SessionContext(
             session_id=announced.session_id,
@@ -147,7 +148,7 @@ class Pairwise(Scheme):
             mode=self.mode,
             tolerated_colluders=plan.tolerated_colluders,
             removal=removal,
-            bits=bits_for(parameters, plan.cohort, max(removal, default=0).bit_length()),
+            bits=max(bits, announced.bits),
             length=parameters.length,
             application_digest=parameters.digest(),
             security_bits=self.ring_bits(plan),

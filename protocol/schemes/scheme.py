@@ -48,6 +48,7 @@ class Announced:
         members: of the committee, with their signed keys, where there is one: of everyone in the
             cohort's order, of drawn ones as `Lottery.seat` gives them.
         uploads: the terms of the members' uploads, where they add noise.
+        bits: of the field, at the least.
     """
 
     cohort: Sequence[bytes]
@@ -56,6 +57,7 @@ class Announced:
     opened_at: int = 0
     members: Members | None = None
     uploads: MemberUploads | None = None
+    bits: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

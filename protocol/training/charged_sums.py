@@ -18,10 +18,11 @@ from protocol.exchange.aggregators import Aggregator, HasCommittee, UpdateSource
 from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.field_size import bits_for
 from protocol.round.losses import NOBODY, Dropouts, check_dropouts
 from protocol.round.lottery import Members
 from protocol.round.rings import UnixClock
-from protocol.round.setup import RoundEncoding
+from protocol.round.setup import RoundEncoding, removal_table
 from protocol.schemes.scheme import Announced
 from protocol.training.records import Notes, Records
 from secagg import ParameterError, TooFewSurvivorsError
@@ -156,6 +157,12 @@ class ChargedSums:
             number=number,
             opened=self._opened,
         )
+        bits = 0
+        if self._varying:
+            # A field that follows the cohort would show it in the largest released values.
+            removal = removal_table(self._plan.schedule(parameters.mechanism))
+            seeds = max(removal, default=0).bit_length()
+            bits = bits_for(parameters, self._plan.cohort, seeds)
         announced = Announced(
             cohort=cohort,
             session_id=session,
@@ -163,6 +170,7 @@ class ChargedSums:
             opened_at=opened_at,
             members=members,
             uploads=uploads,
+            bits=bits,
         )
         return plan.scheme.setup(plan, parameters, announced)
 

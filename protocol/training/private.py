@@ -231,9 +231,15 @@ class PrivateTraining:
             clip_l2: see `run_round`.
 
         Raises:
-            ParameterError: another number of clients than planned, or a clip beyond the plan's.
+            ParameterError: another number of clients than planned, or a clip beyond the plan's; or
+                hidden cohorts had all their rounds, or one that failed.
             TooFewSurvivorsError: too few candidates for a drawn committee, many times in a row.
         """
+        done, allocation = self._sums.attempts, self._allocation
+        if allocation is not None and not done == self._number < allocation.rounds:
+            # Coins follow what was announced, epsilon what was finished: they must be the same.
+            valid = f"fewer than {allocation.rounds}, all finished: one out of bounds ends the run"
+            raise ParameterError("rounds", f"{done} announced, {self._number} finished", valid)
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 
     def _release(self, setup: RoundEncoding, outcome: RoundOutcome) -> RoundResult:
@@ -297,8 +303,8 @@ def hiding_plan(plan: TrainingPlan, allocation: Allocation) -> TrainingPlan:
     """The plan of a run whose cohorts are hidden: of its largest cohort, with the fewest survivors.
 
     Raises:
-        ParameterError: the scheme cannot add up cohorts that differ as much, or another noise than
-            coins that are taken off.
+        ParameterError: the scheme cannot add up cohorts that differ as much, or its graph is
+            sparse, or another noise than coins that are taken off.
     """
     fewest = allocation.fewest - allocation.tolerated
     if not isinstance(plan.scheme, Pairwise | OneShot) or isinstance(plan.scheme, Validated):
@@ -307,9 +313,12 @@ def hiding_plan(plan: TrainingPlan, allocation: Allocation) -> TrainingPlan:
         raise ParameterError("committee", "drawn", "named, or everyone: no draw follows a cohort")
     if plan.noise.mechanism != BinomialMechanism.name or plan.noise.exact is False:
         raise ParameterError("mechanism", plan.noise.mechanism, "binomial, and taken off exactly")
-    return replace(
-        plan, cohort=allocation.most, tolerated_dropouts=max(allocation.most - fewest, 0)
-    )
+    dropouts = max(allocation.most - fewest, 0)
+    largest = replace(plan, cohort=allocation.most, tolerated_dropouts=dropouts)
+    if isinstance(largest.scheme, Pairwise) and largest.scheme.graph(largest)[0]:
+        # Its rounds may fail by who comes, more often than is taken off delta.
+        raise ParameterError("degree", largest.scheme.graph(largest)[0], "0, the complete graph")
+    return largest
 
 
 def require_hidden(

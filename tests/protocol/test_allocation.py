@@ -21,13 +21,14 @@ from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.noise.noise import Independent
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round import turns
 from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
-from protocol.round.turns import StoredTurns
-from protocol.schemes import OneShot, Validated
+from protocol.round.turns import StoredTurns, drawn_turn
+from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn, Named
 from protocol.training.private import PrivateTraining, hiding_plan
-from secagg import Identity, ParameterError, lift
+from secagg import Identity, ParameterError, TooFewSurvivorsError, lift
 from secagg.oneshot.committee import CommitteeKind
 from sketch import Rotation
 from sketch.controllers import Decision, FixedRate, ReleasedStats
@@ -46,6 +47,7 @@ def plan(**changes: object) -> TrainingPlan:
         tolerated_colluders=2,
         clip_l2=1.0,
         error_share=0.5,
+        scheme=Pairwise(degree=0),
     )
     return replace(whole, **changes)  # type: ignore[arg-type]
 
@@ -113,6 +115,7 @@ def test_nothing_better_than_the_goal_is_said_without_a_theorem() -> None:
         ({"noise": Independent(mechanism="skellam")}, "mechanism"),
         ({"noise": Independent(exact=False)}, "mechanism"),
         ({"scheme": Validated(committee=Named(size=20, corrupt=2, away=2))}, "scheme"),
+        ({"scheme": Pairwise()}, "degree"),
         ({"scheme": OneShot(committee=Drawn(size=20, corrupt=2, away=2, odds=0.1))}, "committee"),
     ],
 )
@@ -134,9 +137,9 @@ class Spy(FixedRate):
         return FixedRate.step(self, state, released)
 
 
-def training(ledger: Ledger, chosen: TrainingPlan) -> PrivateTraining:
+def training(ledger: Ledger, chosen: TrainingPlan, world: Allocation = WORLD) -> PrivateTraining:
     Spy.seen.clear()
-    return PrivateTraining(chosen, D, Spy(1.0), IdealAggregator(), ledger, allocation=WORLD)
+    return PrivateTraining(chosen, D, Spy(1.0), IdealAggregator(), ledger, allocation=world)
 
 
 @pytest.mark.statistical
@@ -203,9 +206,35 @@ def test_who_may_hide_a_cohort(tmp_path: Path) -> None:
         for count in (chosen.minimum_survivors - 1, WORLD.most + 1):
             with pytest.raises(ParameterError, match="cohort"):
                 run.next_setup((PEOPLE * 2)[:count], bytes(32))
+        # Sizes of fields would show in the largest values.
+        setups = [run.next_setup(PEOPLE[:n], bytes(32)) for n in (WORLD.fewest, WORLD.most)]
+        assert len({(s.context.bits, s.parameters.scale) for s in setups}) == 1
         run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D))
         with pytest.raises(ParameterError, match="another run"):
             training(ledger, chosen)  # one more session
+
+
+def test_rounds_are_those_of_the_plan_and_all_of_them_finished(tmp_path: Path) -> None:
+    few, seeds = replace(WORLD, rounds=2), list[bytes]()
+    chosen, added = hiding_plan(plan(), few), Hiding.added
+    with pytest.MonkeyPatch.context() as patch, Ledger.open(tmp_path / "whole") as ledger:
+        patch.setattr(
+            Hiding, "added", lambda s, *a: (seeds.append(s.seed.material), added(s, *a))[1]
+        )
+        run = training(ledger, chosen, few)
+        for _ in range(2):
+            run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D))
+        with pytest.raises(ParameterError, match="2 finished"):
+            run.next_setup(PEOPLE[:220], bytes(32))
+    assert len(set(seeds)) == 2
+    with Ledger.open(tmp_path / "failed") as ledger:
+        run = training(ledger, chosen, few)
+        gone = dict.fromkeys(range(120), Stage.INPUT)
+        with pytest.raises(TooFewSurvivorsError):
+            run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D), gone)
+        # The next announced number is another block's, of which epsilon would not know.
+        with pytest.raises(ParameterError, match="1 announced, 0 finished"):
+            run.next_setup(PEOPLE[:220], bytes(32))
 
 
 def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
@@ -229,6 +258,23 @@ def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
         _, _, block = path.name.split("-")
         with pytest.raises(LedgerError, match="damaged"):
             turn("a", int(block), bytes.fromhex(path.name.split("-")[0]))
+
+
+def test_the_first_of_two_coins_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second thread of the same host draws while the first has its file open."""
+    first, second = (StoredTurns(tmp_path, 5, lambda n, c=c: bytes([c]) * n) for c in (1, 2))
+    said, write = list[bool](), turns.write_durably
+
+    def slow(file: int, text: bytes) -> None:
+        monkeypatch.setattr(turns, "write_durably", write)
+        said.extend(second.comes(b"s" * 16, turn) for turn in range(5))
+        write(file, text)
+
+    monkeypatch.setattr(turns, "write_durably", slow)
+    found = [first.comes(b"s" * 16, turn) for turn in range(5)]
+    assert drawn_turn(5, lambda n: bytes([1]) * n) != drawn_turn(5, lambda n: bytes([2]) * n)
+    assert found == said
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_client_declines_at_once_where_it_is_not_its_turn(tmp_path: Path) -> None:
