@@ -36,7 +36,8 @@ DELTA: Final = 0.05
 
 _CLIENTS: Final = 4
 _LENGTH: Final = 20_000
-_GOAL: Final = PrivacyGoal(7.0, 1e-5, 1)
+_GOAL: Final = PrivacyGoal(11.0, 1e-5, 1)
+_SUMS: Final = 2  # times the clients' coins, with the server's, are in a sum
 
 
 class HiddenMistake(enum.Enum):
@@ -44,6 +45,7 @@ class HiddenMistake(enum.Enum):
 
     NONE = "nothing"
     TOLD = "cohorts told"
+    BARE = "the server adds no coins"
     AGAIN = "a coin is drawn again after the client's round"
 
 
@@ -69,7 +71,8 @@ class AllocatedBlock:
     def event(self) -> BinomialRelease:
         """What one round of one coordinate is accounted with."""
         claimed = self._path(1, 0).claimed_release(_CLIENTS, colluders=False)
-        return of_kind("event", claimed, BinomialRelease)
+        release = of_kind("event", claimed, BinomialRelease)
+        return replace(release, coins=_SUMS * release.coins)
 
     def release(self, world: int, count: int, seed: int) -> Floats:
         """Run blocks; float64[count]."""
@@ -84,8 +87,9 @@ class AllocatedBlock:
         turns = np.array([drawn_turn(BLOCK, coins) for _ in range(length)])
         second = np.array([drawn_turn(BLOCK - 1, coins) for _ in range(length)])
         rotation = Rotation(length, setup.parameters.public_seed)
-        each = setup.noise_left(_CLIENTS).variance
-        sigma, scale = math.sqrt(_CLIENTS * each), setup.parameters.scale
+        own = round(4.0 * _CLIENTS * setup.noise_left(_CLIENTS).variance)
+        kept = own if self.mistake is HiddenMistake.BARE else _SUMS * own
+        sigma, scale = math.sqrt(kept / 4.0), setup.parameters.scale
         mu = path.settings.clip_l2 * scale / sigma
         seen = np.zeros((BLOCK, length))
         for turn in range(BLOCK):
@@ -96,7 +100,7 @@ class AllocatedBlock:
             table = np.zeros((_CLIENTS, length))
             table[0] = rotation.inverse(world * comes * path.settings.clip_l2)
             number = batch * BLOCK + turn
-            hiding = Hiding(_CLIENTS, round(4.0 * sigma**2), noise_seed(seed, "added", number))
+            hiding = Hiding(_CLIENTS, kept, noise_seed(seed, "added", number))
             release = Pipeline(setup).decode(path.total(number, table, {}), hiding=hiding)
             seen[turn] = rotation.forward(release.mean_sketch) * (_CLIENTS * scale / sigma)
         if self.mistake is HiddenMistake.TOLD:

@@ -81,6 +81,14 @@ def test_figures_by_two_computations(
     assert flipped > found + 0.005
 
 
+def test_the_figure_of_integers_by_fourier() -> None:
+    """The demo's with coins: what failures leave of delta, once for a goal and once for a run."""
+    delta0, aggregation = DELTA / 128, DELTA / 400
+    mu = gaussian_mu(5.0, DELTA - 4 * (delta0 + aggregation)) / 2.0
+    left = DELTA - 12 * delta0
+    assert _fourier_delta(mu, 3, 4, 2.9015) < left < _fourier_delta(mu, 3, 4, 2.9005)
+
+
 def test_the_demo_by_sampling_its_models() -> None:
     """The two worlds drawn as they are, with rare outcomes drawn more often and weighted."""
     goal, rounds, blocks, count, tilt = 5.0, 3, 4, 200_000, 4.0
