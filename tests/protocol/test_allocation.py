@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from one_shot_worlds import DIGEST, World, plan_of
 
 from dp import Ledger, LedgerError, NoiseSeed
@@ -21,15 +22,15 @@ from protocol.exchange.aggregators import IdealAggregator
 from protocol.goal import PrivacyGoal
 from protocol.noise.noise import Independent
 from protocol.planning.training_plan import TrainingPlan
-from protocol.round import turns
 from protocol.round.losses import Stage
 from protocol.round.pipeline import Pipeline
-from protocol.round.turns import StoredTurns, drawn_turn
+from protocol.round.turns import StoredTurns
 from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn, Named
 from protocol.training.private import PrivateTraining, hiding_plan
 from secagg import Identity, ParameterError, TooFewSurvivorsError, lift
 from secagg.oneshot.committee import CommitteeKind
+from secagg.storage import write_durably
 from sketch import Rotation
 from sketch.controllers import Decision, FixedRate, ReleasedStats
 from sketch.controllers.base import ControllerState
@@ -217,10 +218,13 @@ def test_who_may_hide_a_cohort(tmp_path: Path) -> None:
 def test_rounds_are_those_of_the_plan_and_all_of_them_finished(tmp_path: Path) -> None:
     few, seeds = replace(WORLD, rounds=2), list[bytes]()
     chosen, added = hiding_plan(plan(), few), Hiding.added
+
+    def spied(self: Hiding, coins: int, length: int) -> NDArray[np.int64]:
+        seeds.append(self.seed.material)
+        return added(self, coins, length)
+
     with pytest.MonkeyPatch.context() as patch, Ledger.open(tmp_path / "whole") as ledger:
-        patch.setattr(
-            Hiding, "added", lambda s, *a: (seeds.append(s.seed.material), added(s, *a))[1]
-        )
+        patch.setattr(Hiding, "added", spied)
         run = training(ledger, chosen, few)
         for _ in range(2):
             run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D))
@@ -262,18 +266,18 @@ def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
 
 def test_the_first_of_two_coins_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second thread of the same host draws while the first has its file open."""
-    first, second = (StoredTurns(tmp_path, 5, lambda n, c=c: bytes([c]) * n) for c in (1, 2))
-    said, write = list[bool](), turns.write_durably
+    first = StoredTurns(tmp_path, 7, lambda n: b"\x01" + bytes(n - 1))
+    second = StoredTurns(tmp_path, 7, lambda n: b"\x02" + bytes(n - 1))
+    said = list[bool]()
 
     def slow(file: int, text: bytes) -> None:
-        monkeypatch.setattr(turns, "write_durably", write)
-        said.extend(second.comes(b"s" * 16, turn) for turn in range(5))
-        write(file, text)
+        monkeypatch.undo()
+        said.extend(second.comes(b"s" * 16, turn) for turn in range(7))
+        write_durably(file, text)
 
-    monkeypatch.setattr(turns, "write_durably", slow)
-    found = [first.comes(b"s" * 16, turn) for turn in range(5)]
-    assert drawn_turn(5, lambda n: bytes([1]) * n) != drawn_turn(5, lambda n: bytes([2]) * n)
-    assert found == said
+    monkeypatch.setattr("protocol.round.turns.write_durably", slow)
+    found = [first.comes(b"s" * 16, turn) for turn in range(7)]
+    assert found == said == [turn == 2 for turn in range(7)]
     assert len(list(tmp_path.iterdir())) == 1
 
 
