@@ -154,7 +154,6 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
 
     Args:
         rand: source of secrets; leave it alone except in test vectors.
-        returns: of a member, whether it takes noise back; None for a client.
     """
 
     HANDLERS = HANDLERS
@@ -170,17 +169,14 @@ class OneShotClient(SingleUseSession[ClientParty, ClientState, AnyMessage]):
         identity: Identity,
         proof: bytes,
         rand: Rand = os_random,
-        returns: bool | None = None,
+        returns: bool = False,
     ) -> None:
         require_int("index", index, 0, context.size - 1)
         if not context.is_invited(index, identity.public, proof):
             raise ParameterError("proof", "of another entry", "the path of our own in the cohort")
         if returns and index < context.invited:
             raise ParameterError("returns", returns, "False for a client")
-        if returns is None and index >= context.invited:
-            valid = f"below {context.invited}: a member says whether its upload takes noise back"
-            raise ParameterError("index", index, valid)
-        super().__init__(ClientParty(context, index, identity, rand, bool(returns)), Fresh())
+        super().__init__(ClientParty(context, index, identity, rand, returns), Fresh())
 
     @property
     def phase(self) -> ClientPhase:

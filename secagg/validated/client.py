@@ -142,7 +142,7 @@ class ValidatedClient(OneShotClient):
         proof: bytes,
         least: int,
         rand: Rand = os_random,
-        returns: bool | None = None,
+        returns: bool = False,
     ) -> None:
         super().__init__(context, index, identity, proof, rand, returns)
         bound = context.bound_of(index)

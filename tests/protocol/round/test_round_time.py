@@ -221,7 +221,7 @@ def test_an_expired_round_gets_no_answer_of_a_member() -> None:
     remote = RemoteMember(make(watch))
     watch.seconds = HOUR + 1
     with pytest.raises(PolicyError, match="opened_at"):
-        remote.answer(with_announcement(SETUP.announce_to_member(), b""))
+        remote.answer(with_announcement(SETUP.announce_to_member(), b"x"))
     member = make(watch)
     watch.seconds = HOUR
     member.join(SETUP.announce_to_member())
