@@ -1,5 +1,7 @@
 """`veilsum site`, which kills itself at a moment that a file names; `play.py` starts it.
 
+Needs: veilsum[flower]
+
     python dying_site.py MOMENT ANSWERS site run --home HOME ...
 
 MOMENT holds `STEP WHEN`: before the step, during it, at the first byte that it makes durable,

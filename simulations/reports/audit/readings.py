@@ -166,6 +166,14 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g}\u00a0%"
 
 
+def control_of(check: Check, defence: str) -> str:
+    """Say how the other side of a check differs from the product."""
+    if defence:
+        return f"The victim lacks: {defence}."
+    _, found, twin = check.title.partition("(twin: ")
+    return f"The victim: {twin.removesuffix(')')}." if found else ""
+
+
 def promise_of(check: Check) -> str:
     """Return a check's title without the note about its twin."""
     return check.title.partition(" (twin")[0]
