@@ -53,4 +53,4 @@ def test_the_figures_of_two_worlds() -> None:
 
 def test_the_number_of_audits() -> None:
     assert len(audits(Effort.QUICK, 0)) == 21
-    assert "the first of twenty" in PAGE
+    assert "the first of twenty-one" in PAGE
