@@ -17,7 +17,7 @@ from protocol.adapters.flower import SecureGrid
 app = ServerApp()
 
 ASKED = ("train", "train.mine", "evaluate", "query")
-_GO_SECONDS = 120.0
+_GO_SECONDS = 300.0
 
 
 @app.main()

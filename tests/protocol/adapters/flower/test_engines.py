@@ -181,15 +181,15 @@ def test_a_run_that_comes_to_no_end_says_where_to_look(network: ModuleType, tmp_
 def test_sites_hold_whatever_befalls_them(
     network: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three moments here; the example's own command plays all of them, and one-shot rounds."""
+    """Two moments here; the example's own command plays all of them, and one-shot rounds."""
     spec = importlib.util.spec_from_file_location("play", EXAMPLE / "attack" / "play.py")
     play = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "play", play)
     monkeypatch.setattr(sys, "path", list(sys.path))
     with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
         spec.loader.exec_module(play)
-        dies = [(Step.SHARE, "before"), (Step.INPUT, "during"), (Step.UNMASK, "after")]
+        dies = [(Step.INPUT, "during"), (Step.UNMASK, "after")]
         rows = play.play(tmp_path / "network", "pairwise", dies)
     assert [row for row in rows if not row.holds] == []
-    # A whole round, three deaths, a revocation; two counts of them; five hostile runs; the logs.
-    assert len(rows) == 5 + 2 + 5 + 1
+    # A whole round, two deaths, a revocation; two counts of them; five hostile runs; the logs.
+    assert len(rows) == 4 + 2 + 5 + 1
