@@ -137,6 +137,10 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             and entry.not_before <= now < entry.not_after
         )
 
+    def registered(self, role: Role) -> frozenset[bytes]:
+        """All keys of a role, whenever valid and revoked or not: a draw must not follow dates."""
+        return frozenset(bytes.fromhex(each.key) for each in self.entries if role in each.roles)
+
     def site_of(self, key: bytes) -> str | None:
         """The site that has this key, or had it; None for a stranger's."""
         return next((entry.site for entry in self.entries if entry.key == key.hex()), None)

@@ -97,6 +97,11 @@ class Announcer:
         parts = self._statement, self._about_session, signature, self._file, newest, issued
         return msgspec.msgpack.encode(parts)
 
+    @property
+    def registered(self) -> frozenset[bytes]:
+        """Keys of all clients of the session's registry, from whom committees are drawn."""
+        return self._registry.registered("client")
+
     def clients(self) -> frozenset[bytes]:
         """Keys of clients that may be in a cohort: active when the session began, and still."""
         now, self._newest = self._clock(), self._read()

@@ -79,12 +79,14 @@ class Admission:
     Attributes:
         clients: keys that may be in its cohort: valid in the session's registry and in the newest.
         members: likewise, on a named committee.
+        registered: all clients of the session's registry, from whom committees are drawn.
         quota: of its announcer.
         now: unix seconds at which it was looked at.
     """
 
     clients: frozenset[bytes]
     members: frozenset[bytes]
+    registered: frozenset[bytes]
     quota: Quota
     now: float
 
@@ -200,7 +202,7 @@ class SiteAuthority:
             raise PolicyError("registry", problem, "one without those whom that revokes")
         joins = self.folder / "state" / "joins" / said.announcer.hex()
         quota = Quota(joins, self.rules.joins_per_hour, self.rules.rounds_per_day)
-        return Admission(clients, members, quota, now)
+        return Admission(clients, members, announced.registered("client"), quota, now)
 
     def earlier(self, own: bytes, goal: PrivacyGoal | None) -> int:
         """Rounds that the site of this key has spent elsewhere, as the newest registry says.

@@ -45,6 +45,7 @@ class CommitteePolicy:
     Args:
         kind: everyone who is invited, members that are named, or members that are drawn.
         named: for a named committee, the identity keys that may be on it; every member must be one.
+            For a drawn one, those of the registry that still may; all of them if left out.
         corrupt: most of the members that may work for the server, at any time until their keys are
             erased. A committee that tolerates fewer is refused; if everyone is on it, so is a round
             that tolerates fewer colluders, for these members are clients. Left out for a drawn
@@ -71,8 +72,9 @@ class CommitteePolicy:
     draw: DrawPolicy | None = None
 
     def __post_init__(self) -> None:
-        if (self.kind is CommitteeKind.NAMED) != bool(self.named):
-            valid = "identity keys for a named committee, and none for any other"
+        named = self.kind is CommitteeKind.NAMED
+        if named != bool(self.named) and self.kind is not CommitteeKind.DRAWN:
+            valid = "identity keys for a named committee, and none if everyone is on it"
             raise ParameterError("named", f"{len(self.named)} identities", valid)
         if any(type(key) is not bytes or len(key) != KEY_BYTES for key in self.named):
             raise ParameterError("named", "a key of another kind", "32-byte Ed25519 keys")
@@ -137,10 +139,9 @@ class CommitteePolicy:
             valid = f"at most {self.largest_key_rounds} rounds"
             raise PolicyError("sealing_key", f"one for {rounds} rounds", valid)
         strangers = [each for each in committee.members if each.identity not in self.named]
-        if self.kind is CommitteeKind.NAMED and strangers:
-            raise PolicyError(
-                "committee", f"{len(strangers)} members that are strangers", "the named ones only"
-            )
+        if self.named and strangers:
+            valid = "the named ones only" if self.draw is None else "no member that was revoked"
+            raise PolicyError("committee", f"{len(strangers)} members that are strangers", valid)
         if self.draw is not None:
             self.draw.check(context, places)
         if context.is_weak:

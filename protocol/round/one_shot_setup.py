@@ -140,6 +140,11 @@ class OneShotSetup(RoundEncoding):
         return self.context.hash
 
     @property
+    def members(self) -> tuple[bytes, ...]:
+        """As `RoundEncoding.members` says."""
+        return tuple(member.identity for member in self.context.committee.members)
+
+    @property
     def identities(self) -> tuple[bytes, ...]:
         """The clients, at the server."""
         return self.known_cohort().keys[: self.context.invited]

@@ -258,6 +258,11 @@ class RoundEncoding(ABC):
         """The cohort's identity keys, in the order of their indices, where they are known."""
 
     @property
+    def members(self) -> tuple[bytes, ...]:
+        """Identity keys of the committee, in its order; none if there is no committee."""
+        return ()
+
+    @property
     @abstractmethod
     def vector_bytes(self) -> int:
         """Bytes of one client's masked vector."""

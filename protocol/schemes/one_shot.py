@@ -190,7 +190,10 @@ class OneShot(Scheme):
         """As `Scheme.rules` says."""
         numbers = self.numbers(plan)
         threshold = numbers.randomness + numbers.per_polynomial
-        rules = {"kind": self.committee.KIND.value, "corrupt": numbers.corrupt}
+        rules: dict[str, Any] = {"kind": self.committee.KIND.value, "corrupt": numbers.corrupt}
+        if isinstance(self.committee, Drawn):
+            of, odds = self.committee.corrupt, self.committee.odds
+            rules |= {"corrupt": of, "size": numbers.size, "odds": odds}
         return {"committee": {**rules, "threshold": threshold}}
 
     def local(self, plan: Promise, play: Local) -> Aggregator:
@@ -224,15 +227,23 @@ class OneShot(Scheme):
         self, plan: Promise, named: Collection[bytes], registry: Collection[bytes]
     ) -> KeyHolders:
         """As `Scheme.key_holders` says."""
-        if self.named_members(plan):
-            return KeyHolders(frozenset(named), len(named), everyone=False)
+        if isinstance(self.committee, Named):
+            return KeyHolders(frozenset(named), len(named))
+        if isinstance(self.committee, Drawn):
+            size = self.numbers(plan).size
+            lottery = Lottery(Registry(sorted(registry)), self.committee.whole_odds, size)
+            return KeyHolders(frozenset(registry), size, lottery=lottery)
         return KeyHolders(frozenset(registry), plan.cohort, everyone=True)
+
+    def draw(self, plan: Promise, registry: Collection[bytes]) -> DrawPolicy | None:
+        """What clients insist on if members are drawn from a registry; None if they are not."""
+        if not isinstance(self.committee, Drawn):
+            return None
+        drawn_from = Registry(sorted(registry))
+        return draw_policy(plan, drawn_from.root, len(drawn_from))
 
     def named_members(self, plan: Promise) -> int:
         """As `Scheme.named_members` says."""
-        if isinstance(self.committee, Drawn):
-            valid = "named, or everyone who is invited, where parties are elsewhere"
-            raise ParameterError("committee", self.committee.KIND.value, valid)
         return self.numbers(plan).size if self.committee.STANDS else 0
 
     @classmethod

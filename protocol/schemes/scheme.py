@@ -7,7 +7,7 @@ them: clip, sketch, rotation, rounding, noise, ledger, accounts.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,11 +28,12 @@ from protocol.promise import Promise
 from protocol.round.clauses import Clauses
 from protocol.round.draw_policy import DrawPolicy
 from protocol.round.losses import Stage
-from protocol.round.lottery import Members
+from protocol.round.lottery import Lottery, Members
 from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
 from secagg import Identity, ParameterError
+from secagg.oneshot.committee import Member
 from secagg.oneshot.records import MemberUploads
 from secagg.shamir import Rand
 
@@ -164,11 +165,29 @@ class KeyHolders:
         keys: of those who may.
         needed: how many of them must have, before a sum is announced.
         everyone: whether they are the clients of the cohort themselves.
+        lottery: draws the members from among them; None if none are drawn.
     """
 
     keys: frozenset[bytes]
     needed: int
-    everyone: bool
+    everyone: bool = False
+    lottery: Lottery | None = None
+
+    def members(
+        self,
+        session_id: bytes,
+        cohort: Sequence[bytes],
+        round_number: int,
+        entries: Mapping[bytes, Member],
+    ) -> Members:
+        """The committee of a round, of those whose signed entries are known.
+
+        Raises:
+            TooFewSurvivorsError: too few candidates are among them.
+        """
+        if self.lottery is not None:
+            return self.lottery.seat(session_id, round_number, entries.get)
+        return [entries[key] for key in (cohort if self.everyone else sorted(self.keys))]
 
 
 class Scheme(ABC):
@@ -280,10 +299,6 @@ class Scheme(ABC):
         return None
 
     def named_members(self, plan: Promise) -> int:
-        """Members of a named committee; 0 if there is none.
-
-        Raises:
-            ParameterError: members are drawn, so that nobody can name them beforehand.
-        """
+        """Members of a named committee; 0 if there is none."""
         del plan
         return 0

@@ -43,17 +43,23 @@ def network_command(
         int | None, typer.Option(help="Longest that a round may live; for ever if left out.")
     ] = None,
     committee: Annotated[
-        Literal["everyone", "named"] | None,
+        Literal["everyone", "named", "drawn"] | None,
         typer.Option(
             help="One-shot rounds in place of pairwise ones, and who opens their sums: everyone, "
-            "or a named committee of the first clients."
+            "a named committee of the first clients, or members drawn by lot in every round."
         ),
     ] = None,
-    committee_size: Annotated[int | None, typer.Option(help="Members, if they are named.")] = None,
+    committee_size: Annotated[
+        int | None, typer.Option(help="Members, if they are named or drawn.")
+    ] = None,
+    committee_odds: Annotated[
+        float | None, typer.Option(help="Chance of every client to be drawn, if members are.")
+    ] = None,
     committee_corrupt: Annotated[
         int | None,
         typer.Option(
-            help="Members that may work for the server; --tolerated-colluders if left out."
+            help="Members that may work for the server, or, where they are drawn, of all clients; "
+            "--tolerated-colluders if left out."
         ),
     ] = None,
     committee_threshold: Annotated[
@@ -108,13 +114,16 @@ def network_command(
     from protocol.errors import ConfigurationError
     from protocol.planning.configuration import parse
 
-    given = {"size": committee_size, "corrupt": committee_corrupt, "threshold": committee_threshold}
-    idle = [name for name, value in given.items() if value is not None and committee is None]
-    if committee == "everyone" and committee_size is not None:
-        idle = ["size"]
-    if idle:
-        valid = f"named, as --committee-{idle[0]} is given; or leave that out"
-        raise ConfigurationError("committee", committee or "left out", valid)
+    options = {
+        "size": (committee_size, ("named", "drawn")),
+        "odds": (committee_odds, ("drawn",)),
+        "corrupt": (committee_corrupt, ("named", "drawn", "everyone")),
+        "threshold": (committee_threshold, ("named", "drawn", "everyone")),
+    }
+    for name, (value, kinds) in options.items():
+        if value is not None and committee not in kinds:
+            valid = f"{' or '.join(kinds)}, as --committee-{name} is given; or leave that out"
+            raise ConfigurationError("committee", committee or "left out", valid)
     asked: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": delta,
@@ -136,6 +145,8 @@ def network_command(
             "corrupt": committee_corrupt,
             "threshold": 2 if committee_threshold is None else committee_threshold,
         }
-    named = committee_size or 0
+        if committee == "drawn":
+            asked["committee"] |= {"size": committee_size, "odds": committee_odds}
+    named = committee_size or 0 if committee == "named" else 0
     provision_network(out, clients, parse(asked, ClientRules), named, signed)
     typer.echo(out / (SIGNED_REGISTRY if signed else REGISTRY))

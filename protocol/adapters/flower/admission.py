@@ -42,11 +42,11 @@ def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
     if request.step is Step.HELLO:
         asked = request.payload[CHALLENGE_BYTES:]
         return About(read_request(asked)[0], asked, None)
-    committee = home.rules.committee
-    is_named = committee is not None and committee.kind == "named"
-    role: Role = "member" if is_named and request.step is Step.CHECK else "client"
+    kind = home.rules.committee.kind if home.rules.committee else "everyone"
+    # Members are drawn from the clients, and named ones need be none.
+    role: Role = "member" if kind == "named" and request.step is Step.CHECK else "client"
     terms = terms_of(request, survey)
-    is_blind = is_named and request.step is Step.UPLOAD
+    is_blind = kind != "everyone" and request.step is Step.UPLOAD
     return About(terms.session_id, terms.hash, role, is_blind)
 
 

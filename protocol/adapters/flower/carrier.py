@@ -28,10 +28,10 @@ from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import FIRST_SECONDS, TRAINING_SECONDS
 from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.remote import MESSAGE, OTHER
+from protocol.exchange.remote_one_shot import MemberSource
 from protocol.exchange.stages import Outbound, Refusal
 from protocol.round.losses import Stage
 from protocol.statistics.survey import Survey
-from secagg.oneshot.committee import Member
 
 _LONGEST_ROUND = len(Stage) + 1
 """Stages of a round, with that in which nodes say who they are."""
@@ -230,9 +230,7 @@ class Carrier:
         members: gives the members' signed keys, as `members` there.
     """
 
-    def __init__(
-        self, post: Post, members: Callable[[bytes, Sequence[bytes], int], list[Member]]
-    ) -> None:
+    def __init__(self, post: Post, members: MemberSource) -> None:
         self._post = post
         self.members = members
         self.lost: dict[int, str] = {}

@@ -20,15 +20,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from flwr.app import Context
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dp.mechanisms import MechanismName
 from protocol.adapters.flower.frozen import lost_rounds, require_member
@@ -40,7 +40,7 @@ from protocol.adapters.private_files import read_identity, read_key
 from protocol.authority.registry import Role, read_file, read_signed
 from protocol.authority.session import Envelope
 from protocol.authority.site import About, Admission, AuthorityRules, SiteAuthority
-from protocol.checks import POSITIVE, of_kind
+from protocol.checks import FRACTION, POSITIVE, of_kind
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
@@ -51,12 +51,14 @@ from protocol.round.committee_policy import (
     CommitteePolicy,
     ValidatedPolicy,
 )
+from protocol.round.draw_policy import DrawPolicy
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from secagg import Identity
 from secagg.oneshot.committee import CommitteeKind
+from secagg.oneshot.sortition import CERTAIN, Registry
 from secagg.pairwise.graph_parameters import SECURITY_BITS
 from secagg.storage import TokenFolder
 from secagg.terms import MAX_COHORT
@@ -68,9 +70,6 @@ IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml
 COMMITTEE = "committee.txt"
 OWNER = "owner.txt"
 SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
-
-FlowerCommittee = Literal["everyone", "named"]
-"""Who may open the sums of one-shot rounds here; drawn committees are not offered."""
 
 
 class PairwiseRules(Section):
@@ -90,12 +89,20 @@ class CommitteeRules(Section):
         default="one-shot",
         description="which rounds: in validated ones members leave out vectors that are too long",
     )
-    kind: FlowerCommittee = Field(
-        description="everyone who is invited, or the members named in committee.txt"
+    kind: Literal["everyone", "named", "drawn"] = Field(
+        description="everyone who is invited, the members named in committee.txt, or members drawn "
+        "by lot from all clients"
     )
     corrupt: Annotated[int | None, within("corrupt")] = Field(
         default=None,
-        description="members that may work for the server; tolerated_colluders if left out",
+        description="members that may work for the server, or, where they are drawn, of all who "
+        "can be; tolerated_colluders if left out",
+    )
+    size: Annotated[int | None, within("size")] = Field(
+        default=None, description="fewest members of a drawn committee, and of no other"
+    )
+    odds: Annotated[float | None, within(FRACTION)] = Field(
+        default=None, description="chance of every client to be drawn in a round"
     )
     threshold: Annotated[int, within("smallest_threshold")] = Field(
         default=2,
@@ -105,6 +112,13 @@ class CommitteeRules(Section):
         default=KEY_ROUNDS,
         description="most rounds that a sealing key of a member may serve; its own serve as many",
     )
+
+    @model_validator(mode="after")
+    def _drawn_of(self) -> Self:
+        given = {self.size is not None, self.odds is not None}
+        if given != {self.kind == "drawn"}:
+            raise ValueError("size and odds are given for a drawn committee, and no other")
+        return self
 
 
 class ClientRules(Section):
@@ -192,8 +206,15 @@ class ClientRules(Section):
         given = self.committee.corrupt if self.committee else None
         return self.tolerated_colluders if given is None else given
 
-    def policy(self, named: frozenset[bytes] = frozenset()) -> ClientPolicy:
-        """What is held against every announcement."""
+    def policy(
+        self, named: frozenset[bytes] = frozenset(), drawn_from: Collection[bytes] = ()
+    ) -> ClientPolicy:
+        """What is held against every announcement.
+
+        Args:
+            named: who may be on a named committee, or, of those below, still on a drawn one.
+            drawn_from: keys of all who can be on a drawn committee.
+        """
         schemes: list[Clauses] = []
         if self.pairwise is not None or self.committee is None:
             asked = self.pairwise or PairwiseRules()
@@ -205,13 +226,15 @@ class ClientRules(Section):
             )
         if self.committee is not None:
             accepts = ValidatedPolicy if self.committee.scheme == "validated" else CommitteePolicy
+            draw = self._draw(self.committee, drawn_from)
             schemes.append(
                 accepts(
                     kind=CommitteeKind(self.committee.kind),
                     named=named,
-                    corrupt=self.corrupt_members,
+                    corrupt=None if draw else self.corrupt_members,
                     smallest_threshold=self.committee.threshold,
                     largest_key_rounds=self.committee.key_rounds,
+                    draw=draw,
                 )
             )
         return ClientPolicy(
@@ -227,6 +250,19 @@ class ClientRules(Section):
             mechanisms=(self.mechanism,),
             largest_lifetime_seconds=self.lifetime_seconds,
             schemes=tuple(schemes),
+        )
+
+    def _draw(self, asked: CommitteeRules, drawn_from: Collection[bytes]) -> DrawPolicy | None:
+        """What is accepted of a draw; None if nobody is drawn."""
+        if asked.odds is None or asked.size is None:
+            return None
+        registry = Registry(sorted(drawn_from))
+        return DrawPolicy(
+            registry_root=registry.root,
+            registry_size=len(registry),
+            odds=round(asked.odds * CERTAIN),
+            corrupt_identities=self.corrupt_members,
+            smallest=asked.size,
         )
 
 
@@ -286,8 +322,14 @@ class ClientHome:
 
     @cached_property
     def committee(self) -> frozenset[bytes]:
-        """Public keys of a named committee's members; none if that is not who opens sums."""
-        if self.rules.committee is None or self.rules.committee.kind != "named":
+        """Public keys of those who may open sums: a named committee's, or still drawn; else none.
+
+        Where nobody signs, everybody in the registry can be drawn, and none need be named.
+        """
+        kind = self.rules.committee.kind if self.rules.committee else "everyone"
+        if kind == "drawn" and self.rules.authority is not None:
+            return self.registry
+        if kind != "named":
             return frozenset()
         if self.rules.authority is not None:
             return self.admission.members if self.admission else self._newest("member")
@@ -301,7 +343,10 @@ class ClientHome:
     @cached_property
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""
-        return self.rules.policy(self.committee)
+        if self.rules.committee is None or self.rules.committee.kind != "drawn":
+            return self.rules.policy(self.committee)
+        drawn_from = self.admission.registered if self.admission else self.registry
+        return self.rules.policy(self.committee, drawn_from)
 
     @contextmanager
     def member_history(self) -> Iterator[StoredHistory]:

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from protocol.adapters.flower.folders import Network, new_client, new_network
-from protocol.adapters.flower.home import IDENTITY, ClientRules, client_folder
+from protocol.adapters.flower.home import IDENTITY, ClientRules, CommitteeRules, client_folder
 from protocol.adapters.private_files import read_identity, write_identity
 from protocol.authority.quota import DAY
 from protocol.authority.registrar import enrolled, first, successor
 from protocol.authority.registry import signed as signed_file
 from protocol.authority.site import SIGNED_REGISTRY, AuthorityRules
-from protocol.checks import RANGES
+from protocol.checks import RANGES, of_kind
 from protocol.errors import ConfigurationError
 from protocol.noise.noise import Independent
 from protocol.planning.configuration import LIFETIME_SECONDS
@@ -27,7 +27,14 @@ from protocol.planning.training_plan import TrainingPlan
 from protocol.round.clauses import PairwiseClauses
 from protocol.round.parameters import DIGEST_BYTES
 from protocol.schemes import OneShot, Pairwise, Scheme, Validated
-from protocol.schemes.committee import Everyone, Named, committee_numbers
+from protocol.schemes.committee import (
+    CommitteeNumbers,
+    CommitteePlan,
+    Drawn,
+    Everyone,
+    Named,
+    committee_numbers,
+)
 from protocol.schemes.validated import validated_numbers
 from secagg import Identity, Mode, ParameterError
 from secagg.keys import KEY_BYTES
@@ -105,12 +112,14 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
         ParameterError: likewise, of a figure that is out of range or of noise that cannot be had.
     """
     RANGES["cohort"].require("clients", clients)
-    is_named = rules.committee is not None and rules.committee.kind == "named"
+    kind = rules.committee.kind if rules.committee else "everyone"
     most = min(clients, MAX_MEMBERS)
-    if is_named and not 2 <= named <= most:
+    seats = rules.committee.size if rules.committee and kind == "drawn" else named
+    if kind != "everyone" and not 2 <= (seats or 0) <= most:
         valid = f"2 .. {most}: members are clients"
-        raise ConfigurationError("committee_size", f"value {named}", valid)
-    policy = rules.policy(frozenset({bytes(KEY_BYTES)} if is_named else ()))
+        raise ConfigurationError("committee_size", f"value {seats}", valid)
+    imagined = [number.to_bytes(KEY_BYTES, "little") for number in range(clients)]
+    policy = rules.policy(frozenset(imagined[:1] if kind == "named" else ()), imagined)
     cohort = min(clients, rules.largest_cohort)
     for name in ("smallest_cohort", "minimum_survivors"):
         _require_at_most(name, getattr(rules, name), cohort, "the largest cohort")
@@ -120,28 +129,39 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
             mode = Mode.SEMI_HONEST if clauses.allow_semi_honest else Mode.ACTIVE
             _require_round(rules, cohort, Pairwise(mode=mode, degree=0))
         else:
-            fitting = cohort if is_named else min(cohort, MAX_MEMBERS)
+            fitting = min(cohort, MAX_MEMBERS) if kind == "everyone" else cohort
             _require_at_most(
                 "minimum_survivors", rules.minimum_survivors, fitting, "the largest committee"
             )
-            _require_round(rules, fitting, _one_shot(rules, named if is_named else None, fitting))
+            _require_round(rules, fitting, _one_shot(rules, named, fitting))
 
 
-def _one_shot(rules: ClientRules, named: int | None, cohort: int) -> OneShot:
+def _one_shot(rules: ClientRules, named: int, cohort: int) -> OneShot:
     """One-shot rounds with a committee that the rules accept, none of its honest members away."""
-    members, corrupt = named or cohort, rules.corrupt_members
-    if named is None:
-        corrupt = max(corrupt, rules.tolerated_colluders)
-    validated = rules.committee is not None and rules.committee.scheme == Validated.KIND
-    numbers_of = validated_numbers if validated else committee_numbers
-    _require_works("committee.corrupt", corrupt, lambda few: numbers_of(members, few, 0))
-    numbers = numbers_of(members, corrupt, 0)
-    if rules.committee is not None:
-        most = numbers.randomness + numbers.per_polynomial
-        name, why = "committee.threshold", f"the highest of {members} members, {corrupt} corrupt"
-        _require_at_most(name, rules.committee.threshold, most, why)
-    committee = Named(size=named, corrupt=corrupt, away=0) if named else Everyone()
-    return Validated(committee=committee) if validated else OneShot(committee=committee)
+    asked = of_kind("committee", rules.committee, CommitteeRules)
+
+    def planned(corrupt: int) -> CommitteePlan:
+        if asked.kind == "named":
+            return Named(size=named, corrupt=corrupt, away=0)
+        if asked.size is None or asked.odds is None:
+            return Everyone()
+        return Drawn(size=asked.size, corrupt=corrupt, away=0, odds=asked.odds)
+
+    numbers_of = validated_numbers if asked.scheme == Validated.KIND else committee_numbers
+    colluders, corrupt = rules.tolerated_colluders, rules.corrupt_members
+    if asked.kind == "everyone":
+        corrupt = max(corrupt, colluders)
+
+    def numbers(few: int) -> CommitteeNumbers:
+        return numbers_of(*planned(few).seats(cohort, few, 0))
+
+    _require_works("committee.corrupt", corrupt, numbers)
+    found = numbers(corrupt)
+    most = found.randomness + found.per_polynomial
+    why = f"the highest of {found.size} members, {found.corrupt} corrupt"
+    _require_at_most("committee.threshold", asked.threshold, most, why)
+    scheme = Validated if asked.scheme == Validated.KIND else OneShot
+    return scheme(committee=planned(corrupt))
 
 
 def _require_round(rules: ClientRules, cohort: int, scheme: Scheme) -> None:

@@ -18,10 +18,13 @@ from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
 from protocol.authority.session import Announcer
+from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
 from protocol.exchange.sealing_book import SealingBook
 from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.lottery import Members
+from protocol.round.setup import RoundEncoding
 from protocol.schemes.scheme import KeyHolders
 from protocol.statistics.answers import Answer
 from protocol.statistics.private import PlannedSurvey, Surveyed, SurveySum
@@ -100,7 +103,6 @@ class SecureRounds:
             raise ConfigurationError(
                 "committee", f"{len(committee)} identities", f"{planned}, as planned"
             )
-        self._committee = sorted(committee)
         self._post = post
         self._clock = clock
         self._plan = plan
@@ -110,7 +112,8 @@ class SecureRounds:
         self._training_seconds = patience.training
         self._times = StageTimes(patience.stage)
         self._run_id = run_id
-        self._holders = plan.scheme.key_holders(plan, committee, registry)
+        drawn_from = announcer.registered if announcer else self._registry
+        self._holders = plan.scheme.key_holders(plan, committee, drawn_from)
         self._announcer = announcer
         self._book = NodeBook(run_id, self._registry, committee, announcer)
         self._carrier = Carrier(post, self._members)
@@ -155,9 +158,8 @@ class SecureRounds:
         known, strangers = self._identified(job, nodes, whole)
         cohort = self._cohort(known)
         here = [known.get(key) for key in cohort]
-        members = [known.get(key) for key in self._committee or cohort]
-        setup = sums.next_setup(cohort, job.bound)
-        require_size(setup)
+        setup = self._announced(sums, cohort, job.bound)
+        members = [known.get(key) for key in setup.members]
         patience = Patience(self._times.seconds(setup), self._training_seconds)
         signed = self._announcer.envelope(setup.context_hash) if self._announcer else b""
         self._carrier.begin(job, here, patience, whole, members, signed)
@@ -177,6 +179,18 @@ class SecureRounds:
             error.add_note(f"lost before{by_reason(strangers | self._carrier.lost) or ': nobody'}")
             raise
         return result, strangers | self._carrier.lost, self._post.exchanges - before
+
+    def _announced(self, sums: Sums[R], cohort: Sequence[bytes], bound: bytes) -> RoundEncoding:
+        """The next round's setup, with its committee."""
+        try:
+            setup = sums.next_setup(cohort, bound)
+        except TooFewSurvivorsError as error:
+            raise TooFewNodesError(
+                f"{error.survivors} of those drawn for a committee have handed over a sealing key, "
+                f"and it takes {error.needed}: raise scheme.committee.odds, or connect more clients"
+            ) from None
+        require_size(setup)
+        return setup
 
     def _identified(
         self, job: Job, nodes: Sequence[int], whole: Wait
@@ -202,7 +216,8 @@ class SecureRounds:
         """See that the keys of a whole committee are known; nobody is made up for one."""
         found = len(self._sealing_keys().keys() & holders.keys)
         if found < holders.needed:
-            whose = "clients" if holders.everyone else "members of the named committee"
+            clients = holders.everyone or holders.lottery
+            whose = "clients" if clients else "members of the named committee"
             raise TooFewNodesError(
                 f"{found} {whose} have handed over a sealing key in this run, and a committee of "
                 f"one-shot rounds takes {holders.needed}: each has to be connected once; it may be "
@@ -218,10 +233,15 @@ class SecureRounds:
         """The number that the next round will have."""
         return self._training[1].state.attempts if self._training else 0
 
-    def _members(self, _: bytes, cohort: Sequence[bytes], __: int) -> list[Member]:
+    def _members(self, session_id: bytes, cohort: Sequence[bytes], number: int) -> Members:
         """Of the committee of the next round."""
-        entries = self._sealing_keys()
-        return [entries[key] for key in self._committee or cohort]
+        holders = of_kind("holders", self._holders, KeyHolders)
+        entries = self._book.sealing.entries(number) if self._book.sealing else {}
+        if holders.lottery is not None and self._announcer is not None:
+            # Clients would refuse one that was revoked since it was registered.
+            still = self._announcer.clients()
+            entries = {key: entry for key, entry in entries.items() if key in still}
+        return holders.members(session_id, cohort, number, entries)
 
     def _spare(self, nodes: Sequence[int]) -> str:
         more = len(nodes) > len(self._registry)

@@ -35,6 +35,7 @@ from protocol.adapters.nvflare.messages import (
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
 from protocol.adapters.stage_times import TRAINING_SECONDS, StageTimes, require_size
+from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
 from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.remote import open_answer
@@ -42,6 +43,7 @@ from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Outbound, Refusal
 from protocol.planning.configuration import Sketch, parse
 from protocol.round.losses import Stage
+from protocol.round.lottery import Members
 from protocol.round.setup import RoundEncoding
 from protocol.schemes.scheme import Answers, KeyHolders
 from protocol.statistics.private import Surveyed, SurveySum
@@ -54,7 +56,6 @@ from secagg import (
     RemoteProtocolError,
     TooFewSurvivorsError,
 )
-from secagg.oneshot.committee import Member
 
 R = TypeVar("R")
 
@@ -114,7 +115,7 @@ class PrivateAveraging(ModelController):
         self._transport: TaskExchange | None = None
         self._to_members: TaskExchange | None = None
         self._book = SealingBook(b"")
-        self._named: list[bytes] = []
+        self._members: list[str] = []
         self._holders: KeyHolders | None = None
 
     def run(self) -> None:
@@ -130,11 +131,10 @@ class PrivateAveraging(ModelController):
         model = self.load_model()
         self._check_dimension(model, agreement)
         controller = parse({"controller": "fixed", **(self.sketch or {})}, Sketch)
-        plan, named = agreement.plan, site.committee
+        plan, named = agreement.plan, site.committee.values()
         survey = agreement.survey() if self.evaluate_every else None
         planned = planned_survey(survey, plan) if survey is not None else None
-        self._named = [named[name] for name in sorted(named)]
-        self._holders = plan.scheme.key_holders(plan, self._named, site.registry.values())
+        self._holders = plan.scheme.key_holders(plan, named, site.registry.values())
         with Ledger.open(site.ledger, recover=True) as ledger:
             training = PrivateTraining(
                 plan,
@@ -206,8 +206,8 @@ class PrivateAveraging(ModelController):
             except (TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError) as error:
                 why = "; ".join([str(error), *getattr(error, "__notes__", ())])
                 why += f"; numbers of clients are places in {clients}"
-                if members := sorted(site.committee):
-                    why += f", those of members in {members}"
+                if self._members:
+                    why += f", those of members in {self._members}"
                 self.warning(f"{what} failed, {failures + 1} in a row: {why}")
                 if failures == self.failed_rounds:
                     raise LocalProtocolError(f"{what}: {why}") from error
@@ -217,11 +217,12 @@ class PrivateAveraging(ModelController):
         seen = assignment.seen
         data = partial(outgoing, assignment=assignment, seen=seen)
         self._transport = self._exchange_with(clients, data)
-        members = sorted(site.committee)
-        self._to_members = self._exchange_with(members, data) if members else self._transport
-        cohort = [site.registry[name] for name in clients]
+        cohort, self._members = [site.registry[name] for name in clients], []
         self._setup = sums.next_setup(cohort, bound_digest(seen, assignment.survey))
         require_size(self._setup)
+        names = {key: name for name, key in {**site.registry, **site.committee}.items()}
+        self._members = [names[key] for key in self._setup.members]
+        self._to_members = self._exchange_with(self._members, data)
         return sums.run_setup(self._setup)
 
     def _timeout(self, step: Step) -> int:
@@ -255,10 +256,10 @@ class PrivateAveraging(ModelController):
         """As `Carrier.consult` says."""
         return self._exchange(TASK_OF_MEMBERS[stage], messages)
 
-    def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> list[Member]:
+    def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> Members:
         """As `Carrier.members` says."""
-        entries = self._book.entries(number)
-        return [entries[key] for key in self._named or cohort]
+        holders = of_kind("holders", self._holders, KeyHolders)
+        return holders.members(session_id, cohort, number, self._book.entries(number))
 
     def note(self, index: int, reason: str, /) -> None:
         """Nothing: what a failed round says of its losses has the reason."""

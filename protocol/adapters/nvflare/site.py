@@ -42,6 +42,7 @@ from protocol.planning.policies import client_policy
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.committee_policy import KEY_ROUNDS, KEYS
 from protocol.round.policy import ClientPolicy
+from protocol.schemes import OneShot
 from protocol.statistics.codebooks import MOST_TOKENS
 from protocol.statistics.survey import Survey
 from secagg import Identity
@@ -96,9 +97,19 @@ class Agreement(PlanTables):
         """Members of the named committee; 0 if there is none."""
         return named_members(self.plan)
 
-    def policy(self, named: Collection[bytes] = ()) -> ClientPolicy:
-        """What a client that agreed insists on."""
-        policy = client_policy(self.plan, self.dimension, named)
+    def policy(
+        self, named: Collection[bytes] = (), registry: Collection[bytes] = ()
+    ) -> ClientPolicy:
+        """What a client that agreed insists on.
+
+        Args:
+            named: identity keys of a named committee's members.
+            registry: of all clients, from whom a committee may be drawn.
+        """
+        plan, draw = self.plan, None
+        if registry and isinstance(plan.scheme, OneShot):
+            draw = plan.scheme.draw(plan, registry)
+        policy = client_policy(plan, self.dimension, named, draw)
         if policy.committee is not None:
             committee = replace(policy.committee, largest_key_rounds=self.key_rounds)
             policy = replace(policy, schemes=(committee,))
@@ -145,7 +156,7 @@ class Site:
     @property
     def policy(self) -> ClientPolicy:
         """What a client of this site insists on."""
-        return self.agreement.policy(frozenset(self.committee.values()))
+        return self.agreement.policy(frozenset(self.committee.values()), self.registry.values())
 
     @property
     def ledger(self) -> Path:

@@ -26,9 +26,10 @@ from protocol.exchange.one_shot import EXCHANGES
 from protocol.exchange.remote import MESSAGE, refuse
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining
-from secagg import LocalProtocolError
+from secagg import Identity, LocalProtocolError
 
 ALPHA = 1e-6
+UPLOAD = task_name(OneShotTask.UPLOAD)
 BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 """Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
 SCHEME = '\n[scheme]\nkind = "one-shot"\n'
@@ -364,13 +365,26 @@ class TestNamedCommittees:
         assert committee.named == frozenset(federation.registry[name] for name in NAMES[:4])
 
 
-def test_a_drawn_committee_is_not_to_be_had(tmp_path: Path) -> None:
-    odds = 'kind = "drawn"\nodds = 0.9\n'
-    federation = Federation(
-        tmp_path, TestNamedCommittees.NAMED + odds, committee=NAMES[:4], num_rounds=1
+def test_members_are_drawn_from_the_registry_that_a_client_has(
+    tmp_path: Path, results: list[RoundResult]
+) -> None:
+    """Of those who gave a key; one client's own registry has somebody more, and it refuses."""
+    odds = 'kind = "drawn"\nodds = 0.999999\n'
+    text = TestNamedCommittees.NAMED.replace("size = 4", "size = 3") + odds
+    federation = Federation(tmp_path, text, num_rounds=1, stage_timeout=2, train_timeout=2)
+    silent = task_name(OneShotTask.KEYS)
+    federation.on_task = lambda name, asked, *_: (
+        "silent" if (name, asked) == (NAMES[1], silent) else None
     )
-    with pytest.raises(ConfigurationError, match="named, or everyone who is invited"):
-        _ = Site(federation.folder(NAMES[0])).agreement.plan
+    others = {**federation.registry, "auditor": Identity.generate().public}
+    write_registry(federation.folder(NAMES[0]), others)
+    assert federation.run() == []
+    numbers = list(range(2, 7))
+    assert results[0].release.survivors == len(numbers) and off_by(results[0], numbers) < BOUND
+    members = [name for name in NAMES if tasks_of(federation, name)[-1] == "open"]
+    assert len(members) == 3 and NAMES[1] not in members
+    (upload,) = [d for who, task, d in federation.results if (who, task) == (NAMES[0], UPLOAD)]
+    assert upload == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
 
 
 def test_every_stage_of_members_has_a_task() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -29,15 +30,22 @@ from protocol.authority.rotation import rotated
 from protocol.errors import ConfigurationError
 from protocol.planning.configuration import load
 from protocol.round.stored_history import StoredHistory
-from protocol.schemes.committee import Everyone, Named
+from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Identity
 from tests.doubles.federation import APP, Federation
 
 PAIRWISE: dict[str, Any] = {}
 EVERYONE: dict[str, Any] = {"committee": Everyone()}
 NAMED: dict[str, Any] = {"committee": Named(size=4, corrupt=0, away=1)}
-KINDS = {"pairwise": PAIRWISE, "everyone": EVERYONE, "named": NAMED}
-FIRST = {"pairwise": Step.ADVERTISE, "everyone": Step.UPLOAD, "named": Step.UPLOAD}
+ALL = Drawn(size=7, corrupt=0, away=1, odds=0.999999999)
+"""Of seven clients, which are six beside the lottery's failure once in 10^8."""
+KINDS = {
+    "pairwise": PAIRWISE,
+    "everyone": EVERYONE,
+    "named": NAMED,
+    "drawn": {"committee": replace(ALL, size=4)},
+}
+FIRST = {kind: Step.UPLOAD for kind in KINDS} | {"pairwise": Step.ADVERTISE}
 
 
 @dataclass
@@ -202,7 +210,7 @@ def test_what_nobody_signed_leaves_everything_as_it_was(
 STORED = {"pairwise": Step.SHARE, "everyone": Step.SIGN, "named": Step.SIGN}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", STORED)
 def test_a_round_goes_on_whatever_is_sent_between_its_messages(
     make_signed: Callable[..., Signed], parts: SimpleNamespace, kind: str
 ) -> None:
@@ -269,6 +277,40 @@ def test_a_revoked_site_is_left_out_and_one_too_few_are_no_cohort(
         signed.federation.revoke("site-5")
         with pytest.raises(TooFewNodesError, match="5 clients are valid in the registry"):
             start(secure, parts)
+
+
+@pytest.mark.parametrize("server", ["honest", "seats it", "tells of no newer registry"])
+def test_a_revoked_client_is_on_no_drawn_committee(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, server: str
+) -> None:
+    """The registry that is drawn from stays the session's; clients refuse whom it has lost."""
+    signed = make_signed({"committee": ALL}, clients=7)
+    for i in range(7):
+        policy_of(signed.world.home(i), name_refused_clauses=True)
+    session = signed.federation.session(run=str(RUN_ID))
+    with signed.world.secure(announcer=session) as secure:
+        start(secure, parts, 1)
+        assert secure.reports[-1].survivors == 6
+        signed.federation.revoke("site-6")
+        newest = signed.federation.path.read_bytes()
+        for i in range(7):
+            (signed.world.home(i) / "registry.json").write_bytes(newest)
+        told, everybody = session.clients, signed.world.registry
+        found: Callable[[], frozenset[bytes]] = {
+            "honest": told,
+            "seats it": lambda: told() | everybody,
+            "tells of no newer registry": lambda: everybody,
+        }[server]
+        session.clients = found  # type: ignore[method-assign]
+        with pytest.raises((TooFewNodesError, RoundLostError)) as caught:
+            start(secure, parts)
+    refused = set(re.findall(r"PolicyError: (\w+)", str(caught.value)))
+    if server == "honest":
+        assert "6 of those drawn for a committee" in str(caught.value)
+    elif server == "seats it":
+        assert "committee" in refused
+    else:
+        assert refused == {"registry"}
 
 
 @pytest.mark.parametrize("since", ["revoked", "enrolled"])

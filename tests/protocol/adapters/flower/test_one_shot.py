@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from protocol.schemes import OneShot, Pairwise, Validated
-from protocol.schemes.committee import Everyone, Named
+from protocol.schemes.committee import CommitteePlan, Drawn, Everyone, Named
 
 pytest.importorskip("flwr", reason="flwr is not installed: `make test-flower` brings it")
 
@@ -27,7 +27,7 @@ from dp import Ledger
 from protocol.adapters.flower import RoundLostError, SecureGrid, TooFewNodesError
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.folders import policy_text, rules_of, write_registry
-from protocol.adapters.flower.home import ClientHome, read_registry
+from protocol.adapters.flower.home import ClientHome, ClientRules, read_registry
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.places import places_of
 from protocol.adapters.flower.record import CLAIM_BYTES, KEY
@@ -35,6 +35,7 @@ from protocol.adapters.flower.settings import read_settings
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import refuse
 from protocol.exchange.sealing_book import SealingBook
+from protocol.planning.configuration import parse
 from protocol.round.committee_policy import KEY_ROUNDS, CommitteePolicy, ValidatedPolicy
 from protocol.round.member import SealingKeys
 from protocol.round.stored_history import StoredHistory
@@ -48,6 +49,8 @@ N = 6
 SESSION = bytes(range(16))
 EVERYONE: dict[str, Any] = {"committee": Everyone()}
 NAMED: dict[str, Any] = {"committee": Named(size=4, corrupt=0, away=1)}
+DRAWN: dict[str, Any] = {"committee": Drawn(size=3, corrupt=0, away=1, odds=0.9999)}
+"""One draw in 10^11 has fewer than three candidates of five."""
 BOTH = pytest.mark.parametrize("kind", [EVERYONE, NAMED], ids=["everyone", "named"])
 
 
@@ -250,6 +253,53 @@ def test_each_client_trains_on_what_was_announced_only(
     assert report.lost[parts.FIRST_NODE].startswith("upload: RemoteProtocolError")
 
 
+def test_a_committee_is_drawn_for_every_round(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Of those who have handed over a key: three of five, all eight times the same once in 10^7."""
+    world = make_world(**DRAWN)
+    world.grid.drops = lambda node, _: node == parts.FIRST_NODE
+    with world.secure() as secure:
+        result = start(secure, parts.model(), rounds=1)
+        moved = parts.flat(result.arrays) - parts.flat(parts.model())
+        assert close_to_mean(secure, world, moved, parts, list(range(1, N)))
+        start(secure, parts.model(), rounds=7)
+    checked = [node for node, step in world.grid.seen if step == "check"]
+    committees = {frozenset(checked[i : i + 3]) for i in range(0, len(checked), 3)}
+    assert len(checked) == 24 and {len(each) for each in committees} == {3}
+    assert len(committees) > 1 and parts.FIRST_NODE not in checked
+
+
+@pytest.mark.parametrize(
+    ("change", "clause"),
+    [
+        ({"odds": 0.5}, "odds"),
+        ({"size": 4}, "committee"),
+        ({"corrupt": 1}, "corrupt"),
+        ({"kind": "everyone", "odds": None, "size": None}, "committee"),
+        ("a client more", "registry_root"),
+    ],
+    ids=str,
+)
+def test_a_draw_is_held_against_the_client_s_own_rules(
+    make_world: Callable[..., World], parts: SimpleNamespace, change: Any, clause: str
+) -> None:
+    world = make_world(**DRAWN)
+    home = world.home(0)
+    if isinstance(change, str):
+        with (home / "registry.txt").open("a") as file:
+            file.write(f"{Identity.generate().public.hex()}\n")
+        change = {}
+    rules = ClientHome(home).rules.model_dump() | {"name_refused_clauses": True}
+    rules["committee"] |= change
+    (home / "policy.toml").write_text(policy_text(parse(rules, ClientRules)))
+    with world.secure() as secure:
+        start(secure, parts.model())
+    (report,) = secure.reports
+    assert report.survivors == N - 1
+    assert clause in report.lost[parts.FIRST_NODE]
+
+
 def test_clients_without_a_committee_refuse(
     make_world: Callable[..., World], parts: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -271,11 +321,14 @@ def test_clients_without_a_committee_refuse(
     assert reply.content[KEY]["answer"] == refuse(PolicyError("a", "b", "c"))
 
 
-def test_everyone_needs_a_whole_cohort_once(
-    make_world: Callable[..., World], parts: SimpleNamespace
+@pytest.mark.parametrize(
+    "committee", [Everyone(), Drawn(size=6, corrupt=0, away=1, odds=0.9999999)], ids=["all", "six"]
+)
+def test_a_committee_of_all_needs_a_whole_cohort_once(
+    make_world: Callable[..., World], parts: SimpleNamespace, committee: CommitteePlan
 ) -> None:
     """Nobody is made up for a committee; who was here may be away afterwards."""
-    world = make_world(**EVERYONE)
+    world = make_world(committee=committee)
     gone = world.grid.nodes.pop(parts.FIRST_NODE)
     with world.secure() as secure:
         with pytest.raises(TooFewNodesError, match=r"5 clients have handed over .* takes 6"):
@@ -403,6 +456,7 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
         ("everyone", ["--committee", "everyone"]),
         ("named", ["--committee", "named", "--committee-size", "6", "--committee-corrupt", "1"]),
         ("validated", ["--committee", "everyone", "--committee-scheme", "validated"]),
+        ("drawn", ["--committee", "drawn", "--committee-size", "6", "--committee-odds", "0.9"]),
     ):
         command = ["provision", "network", "--out", str(tmp_path / name), *given, *more]
         assert CliRunner().invoke(app, command).exit_code == 0
@@ -413,6 +467,8 @@ def test_provisioned_folders_have_a_committee(tmp_path: Path) -> None:
     assert accepted["everyone"] == everyone
     validated = ClientHome(tmp_path / "validated" / "client-005").policy.committee
     assert validated == ValidatedPolicy(kind=CommitteeKind.EVERYONE, named=frozenset(), corrupt=0)
+    draw = ClientHome(tmp_path / "drawn" / "client-000").policy.committee.draw
+    assert (draw.registry_size, draw.smallest, draw.corrupt) == (8, 6, 0)
     members = read_registry(tmp_path / "named" / "committee.txt")
     expected = CommitteePolicy(kind=CommitteeKind.NAMED, named=members, corrupt=1)
     assert accepted["named"] == expected and len(members) == 6
@@ -684,11 +740,6 @@ class TestSettings:
         assert read_settings(self.values(tmp_path, **enough)).lifetime_seconds == 400
         with pytest.raises(SettingsError, match="stages of a round may take 400"):
             read_settings(self.values(tmp_path, **waits, **{"veilsum.lifetime-seconds": 399}))
-
-    def test_a_drawn_committee_is_not_to_be_had(self, tmp_path: Path) -> None:
-        kind = {"veilsum.scheme.committee.kind": "drawn", "veilsum.scheme.committee.odds": 0.9}
-        with pytest.raises(SettingsError, match="named, or everyone who is invited"):
-            read_settings(self.values(tmp_path, **self.named(), **kind))
 
     def test_a_grid_of_another_committee_than_planned_is_refused(
         self, make_world: Callable[..., World]

@@ -472,7 +472,7 @@ def test_the_sketch_may_change_from_round_to_round(
 def test_more_nodes_than_a_cohort_are_thinned_out(
     make_world: Callable[..., World], parts: SimpleNamespace
 ) -> None:
-    """Cohorts are drawn from the system's coins: three of 6 in 14 are the same once in 9 million."""
+    """Cohorts come of the system's coins: three of 6 in 14 are the same once in 9 million."""
     world = make_world(clients=parts.N + 8)
     strategy = FedAvg(fraction_evaluate=0.0)
     with world.secure(strategy) as secure:

@@ -424,6 +424,7 @@ RULES: dict[str, Any] = {
     "tolerated_colluders": 1,
 }
 NAMED = {"committee": "named", "committee_size": 6}
+DRAWN = {"committee": "drawn", "committee_size": 6, "committee_odds": 0.9, "committee_corrupt": 1}
 
 
 def provision(*words: object, **options: object) -> Result:
@@ -481,6 +482,12 @@ def announcer(network: Path) -> bytes:
         ({**NAMED, "committee_size": 7}, "committee_size", NAMED),
         ({"committee_size": 3}, "committee", NAMED),
         ({"committee": "everyone", "committee_size": 3}, "committee", NAMED),
+        ({**NAMED, "committee_odds": 0.5}, "committee", DRAWN),
+        ({**DRAWN, "committee_size": 7}, "committee_size", DRAWN),
+        ({**DRAWN, "committee_odds": 1.0}, "committee.odds", DRAWN),
+        ({**DRAWN, "committee_corrupt": 2}, "committee.corrupt", DRAWN),
+        ({**DRAWN, "committee_threshold": 4}, "committee.threshold", DRAWN),
+        ({"committee": "drawn", "committee_size": 4}, "committee", DRAWN),
         ({**NAMED, "committee_corrupt": 2}, "committee.corrupt", {**NAMED, "committee_corrupt": 1}),
         (
             {**NAMED, "committee_threshold": 4},
