@@ -93,6 +93,10 @@ class Noise(ABC):
         del plan
         return 0
 
+    def population(self, plan: Promise) -> int:
+        """Clients that a run needs, so that its cohorts can follow one another."""
+        return plan.cohort
+
     def public_seed(self, session_id: bytes, rand: Rand) -> PublicSeed:
         """Of the next round. Drawn after its size is fixed, or a server could choose collisions."""
         del session_id
@@ -300,6 +304,10 @@ class Returned(Noise):
     def fewest_members(self, plan: Promise) -> int:
         """As `Noise.fewest_members` says."""
         return self.run(plan).fewest_members
+
+    def population(self, plan: Promise) -> int:
+        """As `Noise.population` says; members are no clients of it."""
+        return self.apart * plan.cohort
 
     def public_seed(self, session_id: bytes, rand: Rand) -> PublicSeed:
         """One for the whole session: noise comes back at the place where it went in."""

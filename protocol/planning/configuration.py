@@ -478,9 +478,6 @@ def build_plan(
 
 def named_members(plan: TrainingPlan) -> int:
     """Members of a plan's named committee, for a framework's parties; 0 if it has none."""
-    if plan.noise.remembered:
-        valid = "independent; noise that comes back needs a simulation or a transport of your own"
-        raise ConfigurationError("noise.kind", "noise that comes back", valid)
     try:
         return plan.scheme.named_members(plan)
     except ParameterError as error:

@@ -248,10 +248,11 @@ class OneShot(Scheme):
 
     @classmethod
     def stage_bytes(cls, setup: RoundEncoding) -> int:
-        """As `Scheme.stage_bytes` says: members get everybody's shares."""
+        """As `Scheme.stage_bytes` says: members get everybody's shares, or upload noise before."""
         one_shot = of_kind("setup", setup, OneShotSetup)
         up = one_shot.traffic(one_shot.context.invited).up
-        return one_shot.context.invited * (up["seals"] + up.get("functional", 0))
+        shares = one_shot.context.invited * (up["seals"] + up.get("functional", 0))
+        return max(shares, one_shot.adding_members * sum(up.values()))
 
 
 def one_shot_of(plan: Promise) -> OneShot:

@@ -102,6 +102,11 @@ class ChargedSums:
         """How many sums have been announced."""
         return self._attempts
 
+    @property
+    def records(self) -> tuple[RoundRecord, ...]:
+        """Where noise comes back, of the rounds that members were asked to sign for."""
+        return self._records.run_records(self._session_id, self._attempts)
+
     def epsilons(self) -> FourEpsilons:
         """Spent so far by the client that spent most, against four adversaries."""
         return self._records.epsilons(self._plan.tolerated_colluders)

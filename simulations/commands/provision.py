@@ -70,6 +70,13 @@ def network_command(
         Literal["one-shot", "validated"],
         typer.Option(help="With --committee: validated leaves out vectors that are too long."),
     ] = "one-shot",
+    returned_apart: Annotated[
+        int | None,
+        typer.Option(
+            help="With --committee named: its members add noise and take it back in the next "
+            "round, and a client takes part in every so many rounds at most."
+        ),
+    ] = None,
     allow_evaluation_in_the_clear: Annotated[
         bool,
         typer.Option(
@@ -147,6 +154,8 @@ def network_command(
         }
         if committee == "drawn":
             asked["committee"] |= {"size": committee_size, "odds": committee_odds}
+    if returned_apart is not None:
+        asked |= {"returned": {"apart": returned_apart}, "mechanism": "discrete-gaussian"}
     named = committee_size or 0 if committee == "named" else 0
     provision_network(out, clients, parse(asked, ClientRules), named, signed)
     typer.echo(out / (SIGNED_REGISTRY if signed else REGISTRY))

@@ -6,7 +6,13 @@ from dataclasses import replace
 
 from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.flower.home import ClientHome
-from protocol.adapters.flower.record import ANNOUNCED, CHALLENGE_BYTES, Request, Step
+from protocol.adapters.flower.record import (
+    ANNOUNCED,
+    CHALLENGE_BYTES,
+    MEMBER_ANNOUNCED,
+    Request,
+    Step,
+)
 from protocol.authority.registry import Role
 from protocol.authority.site import About
 from protocol.exchange.remote_one_shot import split_announcement
@@ -44,7 +50,8 @@ def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
         return About(read_request(asked)[0], asked, None)
     kind = home.rules.committee.kind if home.rules.committee else "everyone"
     # Members are drawn from the clients, and named ones need be none.
-    role: Role = "member" if kind == "named" and request.step is Step.CHECK else "client"
+    is_member = kind == "named" and request.step in MEMBER_ANNOUNCED
+    role: Role = "member" if is_member else "client"
     terms = terms_of(request, survey)
     is_blind = kind != "everyone" and request.step is Step.UPLOAD
     return About(terms.session_id, terms.hash, role, is_blind)
@@ -56,6 +63,6 @@ def terms_of(request: Request, survey: Survey | None) -> SessionContext | Commit
     if request.step is Step.ADVERTISE:
         digest = bound_digest(request.digest, survey)
         return RoundSetup.from_announcement(data, digest).context
-    if request.step is Step.CHECK:
+    if request.step in MEMBER_ANNOUNCED:
         data = split_announcement(data)[0]
     return read_announcement(data).member_context()

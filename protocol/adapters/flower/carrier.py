@@ -17,6 +17,7 @@ from protocol.adapters.evaluation import bound_digest
 from protocol.adapters.flower.record import (
     ANNOUNCED,
     KEY,
+    REPEATED,
     SURVEYED,
     TRAINING,
     Request,
@@ -301,9 +302,9 @@ class Carrier:
                     silent[index] = node, payload
                     yield index, message(index)
 
-        # Whoever has uploaded does so again at once, so the last of the time is enough for it.
+        # Whoever has uploaded does so again soon, so the last of the time is enough for it.
         left = min(self._patience.of(Step.CHECK), seconds / 2)
-        repeat = Repeat(message, left) if step is Step.UPLOAD else None
+        repeat = Repeat(message, left) if step in REPEATED else None
         for index, answer in self._post.exchange(messages(), seconds, repeat):
             silent.pop(index, None)
             yield index, answer

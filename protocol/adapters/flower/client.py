@@ -50,6 +50,8 @@ from protocol.adapters.flower.node_state import NodeShelf
 from protocol.adapters.flower.record import (
     CHALLENGE_BYTES,
     CLAIM,
+    MEMBER_ANNOUNCED,
+    MEMBER_STEPS,
     SURVEYED,
     Request,
     Step,
@@ -62,6 +64,7 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, refuse, refuse_clause
+from protocol.exchange.remote_one_shot import split_announcement
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
 from protocol.statistics.survey import Survey
@@ -80,9 +83,6 @@ FindHome = Callable[[Context], ClientHome]
 
 PRIVATE = frozenset({MessageType.TRAIN, MessageType.EVALUATE})
 """Kinds of messages that the protocol travels in."""
-
-MEMBER_STEPS = frozenset({Step.CHECK, Step.SIGN, Step.OPEN})
-"""What members of a committee are asked."""
 
 
 def secure_mod(message: Message, context: Context, call_next: CallNext) -> Message:
@@ -196,9 +196,11 @@ def _answer(
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
     if request.step in MEMBER_STEPS:
-        party, begins = _one_shot(home, context, home.policy), request.step is Step.CHECK
-        with home.member_history() as signed:
-            return party.as_member(request.payload, signed, begins=begins)
+        party, begins = _one_shot(home, context, home.policy), request.step in MEMBER_ANNOUNCED
+        if begins:
+            _require_kind(request)
+        with home.member_history() as signed, home.adding() as adding:
+            return party.as_member(request.payload, signed, begins=begins, adding=adding)
     policy = home.policy
     if survey is not None:
         policy = survey.policy(policy)
@@ -213,6 +215,13 @@ def _answer(
         return _party(home, context, policy).stage(
             request.payload, digest, update, opened, begins=begins
         )
+
+
+def _require_kind(request: Request) -> None:
+    """See that noise is asked for by its own step, whose answer leaves at a moment of its own."""
+    if (request.step is Step.NOISE) == bool(split_announcement(request.payload)[1]):
+        why = f"{request.step.value} {'with' if request.step is Step.NOISE else 'without'} uploads"
+        raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
 
 
 def _survey(

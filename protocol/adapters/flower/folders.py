@@ -12,6 +12,7 @@ from typing import Any
 from protocol.adapters.flower.home import (
     COMMITTEE,
     IDENTITY,
+    NOISE,
     OWNER,
     POLICY,
     REGISTRY,
@@ -27,18 +28,22 @@ from protocol.authority.site import SiteAuthority
 from protocol.checks import of_kind
 from protocol.planning.configuration import Section, named_members
 from protocol.planning.training_plan import TrainingPlan
+from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.stored_history import StoredHistory
 from secagg import Identity
 from secagg.storage import replace_durably, sync_folder
 
 NEXT = "identity.next"
-_TABLES = ("pairwise", "committee", "authority")
+_TABLES = ("pairwise", "committee", "returned", "authority")
 
 
 def rules_of(plan: TrainingPlan, **permissions: bool | list[str]) -> ClientRules:
     """The rules of clients who want what a plan promises and accept nothing less."""
     _ = named_members(plan)
     written: dict[str, Any] = {**plan.scheme.rules(plan), **permissions}
+    if (returned := plan.noise.clauses(plan)) is not None:
+        fewest = plan.noise.fewest_members(plan)
+        written["returned"] = {"apart": returned.apart, "fewest_members": fewest}
     return ClientRules(
         epsilon=plan.goal.epsilon,
         delta=plan.goal.delta,
@@ -117,6 +122,7 @@ def _begin(home: Path, identity: Identity) -> None:
     if not (home / STATE / OWNER).exists():  # else they were made before, and may be lost
         for each in (home / STATE, home / STATE / "member"):
             StoredHistory(each).close()
+        StoredMemberNoise(home / STATE / NOISE).close()
     with (home / STATE / OWNER).open("a") as owners:
         owners.write(f"{identity.public.hex()}\n")
 
@@ -141,6 +147,8 @@ def rotate(home: Path, recovery: Identity | None = None) -> bytes | None:
     owner = home / STATE / OWNER
     if new not in read_registry(owner):
         replace_durably(owner, owner.read_bytes() + f"{new.hex()}\n".encode())
+    # No run has both keys as a member's: of what the old one added, the new one knows nothing.
+    StoredMemberNoise(home / STATE / NOISE).close()
     path.replace(home / IDENTITY)
     sync_folder(home)
     return None

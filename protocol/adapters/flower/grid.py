@@ -47,7 +47,7 @@ from protocol.adapters.flower.places import announcer_of, places_of
 from protocol.adapters.flower.record import KEY, category
 from protocol.adapters.flower.rounds import RoundReport, SecureRounds
 from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, FlowerSettings, read_settings
-from protocol.adapters.flower.strategies import check_strategy, weight_key
+from protocol.adapters.flower.strategies import check_strategy, require_linear, weight_key
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.stage_times import CONNECT_SECONDS
 from protocol.authority.session import Announcer
@@ -119,6 +119,8 @@ class SecureGrid(Grid):
     ) -> None:
         if strategy is not None:
             check_strategy(strategy, allow_evaluation_in_the_clear, evaluation is not None)
+            if plan.noise.remembered:
+                require_linear(strategy)
         self._evaluation = evaluation
         self._private = {MessageType.TRAIN} | ({MessageType.EVALUATE} if evaluation else set())
         self._grid = grid

@@ -6,7 +6,7 @@
     committee.txt   like registry.txt, the members of a named committee, if one-shot rounds have one
     registry.json   in place of both where the policy has a table [authority]
     state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload,
-                    and in owner.txt whose they are
+                    noise that a member may take back, and in owner.txt whose they are
     frozen          if it is there, nothing is answered: see `frozen`
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
@@ -36,6 +36,7 @@ from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened
 from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
+from protocol.adapters.party import AddingMember
 from protocol.adapters.private_files import read_identity, read_key
 from protocol.authority.registry import Role, read_file, read_signed
 from protocol.authority.session import Envelope
@@ -44,7 +45,7 @@ from protocol.checks import FRACTION, POSITIVE, of_kind
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
-from protocol.round.clauses import Clauses, PairwiseClauses
+from protocol.round.clauses import Clauses, PairwiseClauses, ReturnedClauses
 from protocol.round.committee_policy import (
     KEY_ROUNDS,
     KEYS,
@@ -52,6 +53,7 @@ from protocol.round.committee_policy import (
     ValidatedPolicy,
 )
 from protocol.round.draw_policy import DrawPolicy
+from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
@@ -69,6 +71,7 @@ SIMULATION_VARIABLE = "VEILSUM_SIMULATION"
 IDENTITY, REGISTRY, POLICY, STATE = "identity.key", "registry.txt", "policy.toml", "state"
 COMMITTEE = "committee.txt"
 OWNER = "owner.txt"
+NOISE = "noise"
 SIMULATION_ENGINE = "flwr.simulation.ray_transport.ray_actor"
 
 
@@ -119,6 +122,25 @@ class CommitteeRules(Section):
         if given != {self.kind == "drawn"}:
             raise ValueError("size and odds are given for a drawn committee, and no other")
         return self
+
+
+class ReturnedRules(Section):
+    """What a client insists on where members add noise and take it back in the next round."""
+
+    apart: Annotated[int, within("apart")] = Field(
+        description="fewest rounds from one that it takes part in to the next"
+    )
+    fewest_members: int = Field(
+        default=0, ge=0, description="as a member: fewest whose noise is in a sum"
+    )
+    kept_multiplier: float = Field(
+        default=0.0, ge=0.0, description="least noise of honest clients alone, which stays"
+    )
+
+    def clauses(self) -> ReturnedClauses:
+        """What is held against announcements."""
+        kept = self.kept_multiplier
+        return ReturnedClauses(apart=self.apart, minimum_kept_multiplier=kept)
 
 
 class ClientRules(Section):
@@ -186,6 +208,10 @@ class ClientRules(Section):
     committee: CommitteeRules | None = Field(
         default=None, description="about one-shot or validated rounds; refused if left out"
     )
+    returned: ReturnedRules | None = Field(
+        default=None,
+        description="about runs in which the named members' noise comes back; refused if left out",
+    )
     authority: AuthorityRules | None = Field(
         default=None,
         description="who announces rounds and signs registry.json; with it registry.txt and "
@@ -250,6 +276,7 @@ class ClientRules(Section):
             mechanisms=(self.mechanism,),
             largest_lifetime_seconds=self.lifetime_seconds,
             schemes=tuple(schemes),
+            returned=self.returned.clauses() if self.returned else None,
         )
 
     def _draw(self, asked: CommitteeRules, drawn_from: Collection[bytes]) -> DrawPolicy | None:
@@ -355,6 +382,26 @@ class ClientHome:
         require_member(self.folder, self.identity.public)
         with _files(folder), StoredHistory(folder) as opened:
             yield opened
+
+    @contextmanager
+    def adding(self) -> Iterator[AddingMember | None]:
+        """What we added to rounds as a member; None where our policy adds none.
+
+        Where somebody signs, it was made with the identity: an empty one in its place would begin
+        a run again that we have signed for.
+        """
+        if self.rules.returned is None:
+            yield None
+            return
+        folder = self.folder / STATE / NOISE
+        if self.authority is not None and not folder.is_dir():
+            valid = "as it was made with the identity; or a new identity"
+            raise ConfigurationError(str(folder), "what we added as a member is lost", valid)
+        with _files(folder), StoredMemberNoise(folder) as memory:
+            uploads = UploadFolder(self.folder / STATE / "added")
+            yield AddingMember(
+                memory=memory, uploads=uploads, fewest=self.rules.returned.fewest_members
+            )
 
     def sealing(self) -> SealingFolder:
         """Our sealing keys as a member of committees."""

@@ -122,7 +122,8 @@ def _unreadable(path: Path, error: ConfigurationError) -> ConfigurationError:
 
 def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:
     own = simulated_network(settings.path(SIMULATION_KEY), run_id)
-    clients = settings.simulated_clients or settings.cohort.size
+    members = named_members(plan)
+    clients = settings.simulated_clients or plan.noise.population(plan) + plan.noise.adding(plan)
     rules = rules_of(
         plan,
         allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
@@ -134,7 +135,7 @@ def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Pla
         if (own / REGISTRY).exists():
             network = known_network(own, clients, rules)
         else:
-            network = new_network(own, clients, rules, named_members(plan))
+            network = new_network(own, clients, rules, members)
     except FileExistsError as error:
         problem = f"{own} has this run's clients, created with different settings: {error.filename}"
         valid = "the same settings in each protect call of a ServerApp, with rounds of all together"

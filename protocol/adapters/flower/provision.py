@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from dp import DiscreteGaussianMechanism
 from protocol.adapters.flower.folders import Network, new_client, new_network
 from protocol.adapters.flower.home import IDENTITY, ClientRules, CommitteeRules, client_folder
 from protocol.adapters.private_files import read_identity, write_identity
@@ -45,6 +46,9 @@ from sketch.hashing import SEED_BYTES
 
 _USUAL = (32.0, 8.0, 1.0)
 """What is tried where the noise for the goal itself would be too little to be drawn."""
+
+_DIVISIBLE = DiscreteGaussianMechanism.name
+"""Noise of which members add a part."""
 
 _REGISTRY_DAYS, _KEY_DAYS = 30, 365
 _JOINS_PER_HOUR, _ROUNDS_PER_DAY = 60, 500
@@ -121,6 +125,15 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
     imagined = [number.to_bytes(KEY_BYTES, "little") for number in range(clients)]
     policy = rules.policy(frozenset(imagined[:1] if kind == "named" else ()), imagined)
     cohort = min(clients, rules.largest_cohort)
+    if rules.returned is not None:
+        if kind != "named" or rules.mechanism != _DIVISIBLE:
+            valid = f'left out, or committee.kind = "named" and mechanism = "{_DIVISIBLE}"'
+            raise ConfigurationError("returned", "a table", valid)
+        # Members are no clients of such a run, and the others take turns.
+        others, fewest = clients - named, max(rules.smallest_cohort, rules.minimum_survivors)
+        apart, most = rules.returned.apart, others // fewest
+        _require_at_most("returned.apart", apart, most, f"as {others} clients are no members")
+        cohort = min(others // apart, rules.largest_cohort)
     for name in ("smallest_cohort", "minimum_survivors"):
         _require_at_most(name, getattr(rules, name), cohort, "the largest cohort")
     for clauses in policy.schemes:

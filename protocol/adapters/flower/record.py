@@ -57,6 +57,7 @@ class Step(enum.Enum):
     CHECK = "check"
     SIGN = "sign"
     OPEN = "open"
+    NOISE = "noise"
 
     @classmethod
     def of(cls, stage: Stage) -> Step:
@@ -75,14 +76,24 @@ TRAINING = frozenset({Step.INPUT, Step.UPLOAD})
 SURVEYED = TRAINING | {Step.ADVERTISE}
 """The steps that a survey travels with."""
 
-ANNOUNCED = frozenset({Step.ADVERTISE, Step.UPLOAD, Step.CHECK})
-"""The first step of a round, of whoever is asked."""
+MEMBER_ANNOUNCED = frozenset({Step.CHECK, Step.NOISE})
+"""Steps of members that begin with an announcement: noise, where they add any, comes first."""
+
+ANNOUNCED = frozenset({Step.ADVERTISE, Step.UPLOAD}) | MEMBER_ANNOUNCED
+"""The first step of a round, of whoever is asked, and a member's check behind its noise."""
+
+REPEATED = frozenset({Step.UPLOAD, Step.NOISE})
+"""Steps that are asked again if no answer comes: whoever has answered sends the same bytes."""
 
 _MEMBER_STEPS = {
     MemberStage.CHECK: Step.CHECK,
     MemberStage.CONFIRM: Step.SIGN,
     MemberStage.OPEN: Step.OPEN,
+    MemberStage.NOISE: Step.NOISE,
 }
+
+MEMBER_STEPS = frozenset(_MEMBER_STEPS.values())
+"""What members of a committee are asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +149,12 @@ def read_request(content: RecordDict) -> Request | None:
         return Request(Step(record["step"]), payload, digest, survey, signed)
     except (KeyError, ValueError) as error:
         raise RemoteProtocolError(SERVER, Reason.MALFORMED, f"request: {error}") from None
+
+
+def asks_noise(content: RecordDict) -> bool:
+    """Whether a message asks a member for its noise; it may be malformed otherwise."""
+    record = content.get(KEY)
+    return isinstance(record, ConfigRecord) and record.get("step") == Step.NOISE.value
 
 
 def without_request(content: RecordDict) -> RecordDict:

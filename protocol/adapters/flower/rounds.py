@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeVar
 
 from flwr.app import ArrayRecord
@@ -94,10 +96,15 @@ class SecureRounds:
         committee: Collection[bytes] = (),
         announcer: Announcer | None = None,
     ) -> None:
-        if len(registry) < plan.cohort:
-            raise ConfigurationError(
-                "registry", f"{len(registry)} identities", f"at least the cohort's {plan.cohort}"
-            )
+        # Members who add noise are no clients of the run.
+        self._clients = frozenset(registry) - frozenset(committee if plan.noise.remembered else ())
+        fewest = plan.noise.population(plan)
+        if len(self._clients) < fewest:
+            problem, least = f"{len(self._clients)} identities", f"at least the cohort's {fewest}"
+            if plan.noise.remembered:
+                problem += " that are no members"
+                least = f"at least {fewest}, cohorts enough for rounds that are far apart"
+            raise ConfigurationError("registry", problem, least)
         planned = named_members(plan)
         if len(committee) != planned:
             raise ConfigurationError(
@@ -119,6 +126,7 @@ class SecureRounds:
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
+        self._invited: dict[int, Sequence[bytes]] = {}
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
@@ -160,6 +168,7 @@ class SecureRounds:
         here = [known.get(key) for key in cohort]
         setup = self._announced(sums, cohort, job.bound)
         members = [known.get(key) for key in setup.members]
+        self._invited[setup.context.round_number] = cohort
         patience = Patience(self._times.seconds(setup), self._training_seconds)
         signed = self._announcer.envelope(setup.context_hash) if self._announcer else b""
         self._carrier.begin(job, here, patience, whole, members, signed)
@@ -202,7 +211,7 @@ class SecureRounds:
         )
         if self._post.exchanges > asked and self._post.trip is not None:
             self._times.measure(self._post.trip)
-        clients = len(known.keys() & self._registry)
+        clients = len(known.keys() & self._clients)
         if clients < self._plan.minimum_survivors:
             raise TooFewNodesError(
                 f"{clients} of {len(nodes)} invited nodes can take part, and a round needs "
@@ -276,20 +285,32 @@ class SecureRounds:
         revoked since the session began is left out, as every other client would refuse.
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
-        may = self._registry
+        taken, resting = self._taken()
+        may = self._clients - resting
         if self._holders is not None and self._holders.everyone:
             may = may & self._sealing_keys().keys()
         if self._announcer is not None:
             may = may & self._announcer.clients()
-            if len(may) < size:
-                raise TooFewNodesError(
-                    f"{len(may)} clients are valid in the registry and can be in a cohort, and a "
-                    f"round is planned for {size}"
-                )
-        here = sorted(may & set(known))
-        chosen = chooser.sample(here, min(size, len(here)))
-        away = sorted(may - set(known))
-        return chosen + chooser.sample(away, size - len(chosen))
+        if len(may) < size:
+            raise TooFewNodesError(
+                f"{len(may)} clients are valid in the registry and can be in a cohort, and a "
+                f"round is planned for {size}"
+            )
+        order = chooser.sample(sorted(may), len(may))
+        return sorted(order, key=lambda key: (key not in known, taken[key]))[:size]
+
+    def _taken(self) -> tuple[Counter[bytes], set[bytes]]:
+        """Rounds that each was in, where noise comes back, and who would refuse the next one.
+
+        Clients count rounds that have a record, and so does this.
+        """
+        clauses = self._plan.noise.clauses(self._plan)
+        if clauses is None or self._training is None:
+            return Counter(), set()
+        known = [self._invited[each.round_number] for each in self._training[1].sums.records]
+        lately = chain.from_iterable(known[max(0, len(known) - clauses.apart + 1) :])
+        taken, most = Counter(chain.from_iterable(known)), self._plan.goal.rounds
+        return taken, {*lately, *(key for key, times in taken.items() if times >= most)}
 
 
 def _report(

@@ -25,9 +25,11 @@ from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.errors import ConfigurationError, Remedy
+from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
     PlanTables,
+    ReturnedTable,
     Sketch,
     build_plan,
     named_members,
@@ -60,6 +62,11 @@ class FlowerSettings(PlanTables):
 
     rounds: Annotated[int, within("rounds")] = Field(
         description="that any client takes part in, over all runs"
+    )
+    horizon: Annotated[int | None, within("rounds")] = Field(
+        default=None,
+        description='rounds of the whole run, where noise.kind = "returned"; noise.apart is then '
+        "given as well",
     )
     sketch: Sketch = Sketch()
     ledger: str | None = Field(default=None, description="file that every release is written to")
@@ -108,9 +115,7 @@ class FlowerSettings(PlanTables):
 
     def plan(self) -> TrainingPlan:
         """What stays the same over all rounds."""
-        plan = build_plan(self, self.rounds, self.lifetime_seconds)
-        _ = named_members(plan)
-        return plan
+        return _planned(self, self.rounds, self.lifetime_seconds, self.horizon)
 
     def survey(self) -> Survey | None:
         """What private evaluations ask, as it was declared; None if there are none."""
@@ -203,14 +208,18 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     """Everything that is wrong with settings; what files hold is looked at by who reads them."""
     found = problems_in(values, FlowerSettings)
     wrong = {problem.key.partition(".")[0] for problem in found}
-    if wrong.isdisjoint({"rounds", *PlanTables.model_fields}):
+    if wrong.isdisjoint({"rounds", "horizon", *PlanTables.model_fields}):
         tables = {name: values[name] for name in PlanTables.model_fields if name in values}
         parsed = parse(tables, PlanTables)
         lifetime = 0 if "lifetime_seconds" in wrong else _value(values, "lifetime_seconds")
-        found += _raised(lambda: named_members(build_plan(parsed, values["rounds"], lifetime)))
+        horizon = _value(values, "horizon")
+        found += _raised(lambda: _planned(parsed, values["rounds"], lifetime, horizon))
     if wrong.isdisjoint({"rounds", "sketch"}):
         sketch = parse(values.get("sketch", {}), Sketch)
         found += _raised(lambda: sketch.build(values["rounds"]))
+        if _returns(values) and sketch.controller != "fixed":
+            problem = f"value {sketch.controller!r}: noise of another sketch does not cancel"
+            found.append(ConfigurationError("sketch.controller", problem, "fixed", "fixed"))
     if wrong.isdisjoint({EVALUATION_KEY, RECORDS_KEY}):
         given = _value(values, EVALUATION_KEY), _value(values, RECORDS_KEY)
         found += _raised(lambda: survey_of(*given))
@@ -221,6 +230,32 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     if wrong.isdisjoint({SIMULATION_KEY, CLIENTS_KEY, "cohort"}):
         found += _clients(values)
     return found
+
+
+def _planned(
+    tables: PlanTables, rounds: int, lifetime_seconds: int, horizon: int | None
+) -> TrainingPlan:
+    """The plan of these tables; of a run of `horizon` rounds where noise comes back."""
+    noise, table = None, tables.noise
+    if isinstance(table, ReturnedTable):
+        if horizon is None or table.apart is None:
+            key = "horizon" if horizon is None else "noise.apart"
+            raise ConfigurationError(key, "missing where noise comes back", "a number of rounds")
+        if table.share is not None:
+            problem = f"value {table.share}"
+            raise ConfigurationError("noise.share", problem, "left out: it is planned")
+        noise = Returned(rounds=horizon, apart=table.apart)
+    elif horizon is not None:
+        problem, valid = f"value {horizon}, and no noise comes back", "left out"
+        raise ConfigurationError("horizon", problem, valid, Remedy.LEFT_OUT)
+    plan = build_plan(tables, rounds, lifetime_seconds, noise)
+    _ = named_members(plan)
+    return plan
+
+
+def _returns(values: Mapping[str, Any]) -> bool:
+    table = values.get("noise", {})
+    return isinstance(table, dict) and table.get("kind") == "returned"
 
 
 def _raised(make: Callable[[], object]) -> list[ConfigurationError]:
@@ -238,7 +273,8 @@ def _value(values: Mapping[str, Any], key: str) -> Any:
 def _lifetime(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     lifetime, stage = _value(values, "lifetime_seconds"), _value(values, "stage_seconds")
     scheme = SCHEMES[values.get("scheme", {}).get("kind", Pairwise.KIND)]
-    waits = scheme.SHORT_STAGES * (stage or FIRST_SECONDS) + _value(values, "training_seconds")
+    short = scheme.SHORT_STAGES + _returns(values)
+    waits = short * (stage or FIRST_SECONDS) + _value(values, "training_seconds")
     if 0 < lifetime < waits:
         problem = f"value {lifetime}, and the stages of a round may take {waits:g}"
         valid = f"at least {math.ceil(waits)}, or 0 for ever"

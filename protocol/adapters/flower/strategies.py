@@ -17,6 +17,8 @@ from protocol.adapters.flower.errors import StrategyError
 
 MEAN_BASED = ("FedAvg", "FedAvgM", "FedAdagrad", "FedAdam", "FedProx", "FedYogi")
 
+_ADAPTIVE = frozenset({"FedAdagrad", "FedAdam", "FedYogi"})
+
 _SINGLE = "needs every client's update by itself"
 _NOISE = "clips single updates and adds noise of its own, and both are done on the clients here"
 _TREES = "collects trees, which have no mean"
@@ -63,6 +65,15 @@ def check_strategy(
         what = f"strategy {type(strategy).__name__} has clients evaluate each round"
         remedy = f"fraction_evaluate = {fraction}; valid: 0.0, or metrics declared as evaluation"
         raise StrategyError(in_the_clear(f"{what} ({remedy})", EVALUATION))
+
+
+def require_linear(strategy: Strategy) -> None:
+    """See that noise which comes back cancels: a strategy adds up means in the same way always."""
+    if name := {each.__name__ for each in type(strategy).__mro__}.intersection(_ADAPTIVE):
+        raise StrategyError(
+            f"strategy {min(name)} has rates of its own for each number, which change from round "
+            "to round: noise that comes back does not cancel. What works: FedAvg, FedAvgM, FedProx"
+        )
 
 
 def _check_averaging(strategy: Strategy) -> None:

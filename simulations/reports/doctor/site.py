@@ -94,7 +94,8 @@ def _standing(home: Path) -> Iterator[Finding]:
 
 def _policy(home: Path) -> Iterator[Finding]:
     def look(copy: ClientHome, _: object) -> None:
-        require_feasible(copy.rules, len(copy.registry), len(copy.committee))
+        everybody = copy.registry | copy.committee
+        require_feasible(copy.rules, len(everybody), len(copy.committee))
 
     seen(home, look)
     yield from ()

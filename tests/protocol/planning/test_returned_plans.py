@@ -12,10 +12,8 @@ from returned_worlds import APART, EVERYBODY, MEMBERS, ROUNDS, N, ReturnedWorld,
 
 from dp import DiscreteGaussianMechanism
 from protocol.checks import of_kind
-from protocol.errors import ConfigurationError
 from protocol.noise.noise import Independent, Returned, returned_run
 from protocol.noise.returned import member_uploads
-from protocol.planning.configuration import named_members
 from protocol.round.losses import NOBODY
 from protocol.round.parameters import RoundParameters
 from protocol.round.returned_events import RunEvents
@@ -57,12 +55,6 @@ def test_plans_that_cannot_have_returned_noise_are_refused(
 ) -> None:
     with refused(ParameterError, argument):
         plan_of(**changes)
-
-
-def test_parties_of_a_framework_have_no_such_plan() -> None:
-    """Their members do not remember what they added."""
-    with pytest.raises(ConfigurationError, match="noise that comes back"):
-        named_members(plan_of())
 
 
 def test_a_plan_without_returned_noise_has_no_run() -> None:

@@ -42,6 +42,11 @@ class SiteRules(Section):
         description="after the model came, at which moment the masked update is sent, however long "
         "training took; below what the server waits for",
     )
+    noise_after_seconds: Annotated[float, within(POSITIVE)] = Field(
+        default=20.0,
+        description="the same of a member's noise, after it was asked for: some values take longer "
+        "to draw than others. At most half of what the server waits for in a short stage",
+    )
 
 
 def read_rules(home: Path) -> SiteRules:

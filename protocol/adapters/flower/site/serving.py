@@ -13,7 +13,7 @@ from protocol.adapters.flower.client import REFUSED, guarded, only_arrays
 from protocol.adapters.flower.frozen import why_frozen
 from protocol.adapters.flower.home import ClientHome
 from protocol.adapters.flower.log import warn
-from protocol.adapters.flower.record import category
+from protocol.adapters.flower.record import asks_noise, category
 from protocol.adapters.flower.site.request import Request, expected_bytes, read_arrays
 from protocol.adapters.flower.site.rules import SETTLING, SiteRules
 from protocol.adapters.flower.site.trainer import Trainer
@@ -38,7 +38,8 @@ class Site:
     def answer(self, message: Message, context: Context, app: bytes) -> Message:
         """The one reply to a message; `app` is the file of the run's app.
 
-        A message at which training is due is answered at a fixed moment, whatever training did.
+        A message at which training is due is answered at a fixed moment, whatever training did; so
+        is one that asks a member for noise, however long it took to draw.
         """
         began = time.monotonic()
         training = Training(self.rules, app, began, self.sleep)
@@ -49,10 +50,12 @@ class Site:
             return Message(Error(REFUSED, type(error).__name__), reply_to=message)
         digest = hashlib.sha256(app).digest()
         reply = guarded(lambda _: self.home, message, context, training, digest)
-        if training.due:
-            left = began + self.rules.answer_after_seconds - time.monotonic()
+        noise = asks_noise(message.content) if message.has_content() else False
+        if training.due or noise:
+            name = "noise_after_seconds" if noise else "answer_after_seconds"
+            left = began + getattr(self.rules, name) - time.monotonic()
             if left < 0.0:
-                warn(f"answered {-left:.1f} s late: raise answer_after_seconds")
+                warn(f"answered {-left:.1f} s late: raise {name}")
             self.sleep(max(0.0, left))
         if (reason := why_frozen(self.home.folder)) is not None:  # maybe since it began
             warn(f"not sent: frozen: {reason}")

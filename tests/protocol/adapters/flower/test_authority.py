@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,10 @@ from protocol.adapters.flower.record import KEY, Request, Step, read_request
 from protocol.adapters.private_files import read_identity, write_identity
 from protocol.authority.rotation import rotated
 from protocol.errors import ConfigurationError
+from protocol.goal import PrivacyGoal
+from protocol.noise.noise import Returned
 from protocol.planning.configuration import load
+from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.stored_history import StoredHistory
 from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Identity
@@ -117,6 +121,7 @@ def make_signed(make_world: Callable[..., World], tmp_path: Path) -> Callable[..
             home = world.home(i)
             for folder in (home / "state", home / "state" / "member"):
                 StoredHistory(folder).close()
+            StoredMemberNoise(home / "state" / "noise").close()
             (home / "state" / "owner.txt").write_text(ClientHome(home).identity.public.hex() + "\n")
             (home / "registry.json").write_bytes(federation.path.read_bytes())
             for name in ("registry.txt", "committee.txt"):
@@ -204,6 +209,62 @@ def test_what_nobody_signed_leaves_everything_as_it_was(
     assert before
     answer = signed.ask(how(genuine, last))
     assert answer[:1] == b"\1"
+    assert signed.state() == before
+
+
+RETURNED: dict[str, Any] = {
+    "clients": 16,
+    "goal": PrivacyGoal(8.0, 1e-5, 3),
+    "cohort": 4,
+    "tolerated_dropouts": 1,
+    "committee": Named(size=4, corrupt=0, away=1),
+    "noise": Returned(rounds=9, apart=3),
+    "error_share": 0.1,
+}
+
+
+def no_member(signed: Signed, request: Request) -> Request:
+    """A newer registry has the site as a client only."""
+    home = signed.world.home(0)
+    signed.federation.enrol("site-0", ClientHome(home).identity.public, ["client"])
+    (home / "registry.json").write_bytes(signed.federation.path.read_bytes())
+    return request
+
+
+def forgotten(signed: Signed, request: Request) -> Request:
+    """What the member added to the run is lost, and everything else is there."""
+    shutil.rmtree(signed.world.home(0) / "state" / "noise")
+    return request
+
+
+SPOILT: dict[str, Callable[[Signed, Request, Request], Request]] = {
+    **{
+        how.__name__: lambda _, request, other, how=how: how(request, other)
+        for how in (unsigned, of_another_round, made_up, bent)
+    },
+    "no member": lambda signed, request, _: no_member(signed, request),
+    "forgotten": lambda signed, request, _: forgotten(signed, request),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_noise_that_nobody_signed_is_neither_made_nor_sent_again(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, how: str
+) -> None:
+    signed = make_signed(RETURNED)
+    node, asked = signed.world.node(0).number, list[Request]()
+    with signed.secure() as secure:
+        for _ in range(2):
+            start(secure, parts, 1)
+            asked.append(signed.sent[node, Step.NOISE])
+    assert [report.lost for report in secure.reports] == [{}, {}]
+    assert signed.ask(asked[1])[:1] == b"\0"  # the reply was lost
+    # Nobody's place is taken by a member's part.
+    assert not any("joins" in name for name in signed.state())
+    request = SPOILT[how](signed, asked[1], asked[0])
+    before = signed.state()
+    for each in (request, replace(signed.sent[node, Step.CHECK], signed=request.signed)):
+        assert signed.ask(each)[:1] == b"\1"
     assert signed.state() == before
 
 

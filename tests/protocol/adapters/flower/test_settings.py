@@ -38,6 +38,7 @@ from protocol.adapters.flower.home import (
     ClientRules,
     CommitteeRules,
     PairwiseRules,
+    ReturnedRules,
     home_of,
     may_be_simulated,
     read_identity,
@@ -61,13 +62,26 @@ GOOD = {
 }
 
 
+RETURNED: dict[str, float | str | None] = {
+    "rounds": 3,
+    "horizon": 12,
+    "noise__kind": "returned",
+    "noise__apart": 4,
+    "scheme__kind": "one-shot",
+    "scheme__committee__size": 8,
+    "scheme__committee__corrupt": 1,
+    "scheme__committee__away": 1,
+    "sketch__controller": "fixed",
+}
+
+
 def config(**changes: Any) -> dict[str, float | str]:
     """The good configuration as Flower flattens it, with dotted keys replaced; None removes."""
     flat = flatten_dict({"veilsum": GOOD, "lr": 0.1})
     for key, value in changes.items():
         name = "veilsum." + key.replace("__", ".")
         if value is None:
-            del flat[name]
+            flat.pop(name, None)
         else:
             flat[name] = value
     return flat
@@ -126,6 +140,12 @@ def test_a_good_configuration_becomes_a_plan() -> None:
         ({"simulation-dir": 7}, "veilsum.simulation-dir", "string"),
         ({"simulation-dir": "", "ledger": "/l"}, "veilsum.registry", "simulation-dir in its place"),
         ({"simulation-dir": "", "ledger": "/l", "registry": "r"}, "veilsum.registry", "absolute"),
+        (RETURNED | {"horizon": None}, "veilsum.horizon", "missing where noise comes back"),
+        (RETURNED | {"noise__apart": None}, "veilsum.noise.apart", "missing where noise comes"),
+        (RETURNED | {"noise__share": 0.5}, "veilsum.noise.share", "left out: it is planned"),
+        (RETURNED | {"noise__apart": 9}, "veilsum.noise.apart", "rounds"),
+        (RETURNED | {"sketch__controller": "adapt_norm"}, "veilsum.sketch.controller", "fixed"),
+        ({"horizon": 9}, "veilsum.horizon", "no noise comes back; valid: left out"),
         ({"simulated-clients": 9}, "veilsum.simulated-clients", "as many as num-supernodes"),
         (
             {
@@ -425,6 +445,7 @@ RULES: dict[str, Any] = {
 }
 NAMED = {"committee": "named", "committee_size": 6}
 DRAWN = {"committee": "drawn", "committee_size": 6, "committee_odds": 0.9, "committee_corrupt": 1}
+TURNS = {"clients": 10, "tolerated_colluders": 0, "committee": "named", "committee_size": 4}
 
 
 def provision(*words: object, **options: object) -> Result:
@@ -499,6 +520,8 @@ def announcer(network: Path) -> bytes:
             "committee.corrupt",
             {"committee": "everyone", "tolerated_colluders": 1},
         ),
+        ({"returned_apart": 3}, "returned", {**TURNS, "returned_apart": 2}),
+        ({**TURNS, "returned_apart": 4}, "returned.apart", {**TURNS, "returned_apart": 3}),
     ],
 )
 def test_a_policy_that_no_round_can_meet_is_refused(
@@ -536,6 +559,7 @@ def test_rules_survive_being_written(tmp_path: Path) -> None:
         mechanism="discrete-gaussian",
         pairwise=PairwiseRules(security_bits=88, allow_semi_honest=True),
         committee=CommitteeRules(kind="named", corrupt=2),
+        returned=ReturnedRules(apart=4, fewest_members=3, kept_multiplier=0.5),
         allow_evaluation_in_the_clear=True,
         name_refused_clauses=True,
     )
