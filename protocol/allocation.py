@@ -48,6 +48,8 @@ class Allocation:
         most: likewise.
         lost: chance that a client that came is lost, which nobody's coin may change.
         tolerated: how many may be lost; more end the round.
+        away: how many may be away when they are asked, whatever their coins say; with more there is
+            no round.
 
     Raises:
         ParameterError: a figure is out of range.
@@ -60,6 +62,7 @@ class Allocation:
     most: int = 1 << 62
     lost: float = 0.0
     tolerated: int = 0
+    away: int = 0
 
     def __post_init__(self) -> None:
         require_int("population", self.population, 2)
@@ -67,13 +70,21 @@ class Allocation:
         require_int("rounds", self.rounds, 1)
         require_int("fewest", self.fewest, 0)
         require_int("most", self.most, self.fewest)
+        require_int("away", self.away, 0, self.population - 1)
         if self.population % self.block:
             valid = f"a multiple of the block, {self.block}: sums are divided by a whole number"
             raise ParameterError("population", self.population, valid)
 
     @classmethod
     def within(
-        cls, delta: float, population: int, block: int, rounds: int, lost: float, tolerated: int
+        cls,
+        delta: float,
+        population: int,
+        block: int,
+        rounds: int,
+        lost: float,
+        tolerated: int,
+        away: int = 0,
     ) -> Allocation:
         """The narrowest bounds of a cohort that are left with at most `SHARE` of delta.
 
@@ -84,7 +95,7 @@ class Allocation:
         each = SHARE * delta * (1.0 - _ROUNDING) / (3 * rounds)
 
         def few(count: int) -> bool:
-            return bool(_at_most(count - 1, others, odds) > each)
+            return bool(_at_most(count - 1, others - away, odds) > each)
 
         def many(count: int) -> bool:
             return bool(_at_least(count, others, odds) <= each)
@@ -105,6 +116,7 @@ class Allocation:
             most=most,
             lost=lost,
             tolerated=tolerated,
+            away=away,
         )
 
     @property
@@ -113,10 +125,18 @@ class Allocation:
         return self.population // self.block
 
     @property
+    def present(self) -> int:
+        """Clients that have to be there to be asked, before a round is announced."""
+        return self.population - self.away
+
+    @property
     def failure(self) -> float:
         """Chance that one client, by coming or not, decides whether some round takes place."""
         others, odds = self.population - 1, 1.0 / self.block
-        once = _at_most(self.fewest - 1, others, odds) + _at_least(self.most, others, odds)
+        # Who is away follows no coin. The fewer there are, the more often a round is called off for
+        # want of clients; the more, the more often for too many.
+        once = _at_most(self.fewest - 1, others - self.away, odds)
+        once += _at_least(self.most, others, odds)
         if self.lost:
             once += _at_least(self.tolerated, min(self.most, self.population), self.lost)
         return min(self.rounds * once * (1.0 + _ROUNDING), 1.0)

@@ -40,6 +40,7 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.rings import UnixClock
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
+from protocol.round.turns import StoredTurns
 from secagg import Identity, LocalProtocolError
 from secagg.storage import TokenFolder
 
@@ -66,6 +67,7 @@ class Party:
         keys: of stored rounds.
         shelf: where these lie.
         clock: tells unix seconds.
+        turns: its coins, if it hides in which round of a block it comes.
     """
 
     identity: Identity
@@ -74,6 +76,7 @@ class Party:
     keys: TokenFolder
     shelf: Shelf
     clock: UnixClock
+    turns: StoredTurns | None = None
 
     def stage(
         self,
@@ -89,7 +92,8 @@ class Party:
         Args:
             begins: whether it is a round's first.
         """
-        client = RoundClient(self.identity, self.registry, self.policy, history, clock=self.clock)
+        ours = self.identity, self.registry, self.policy, history
+        client = RoundClient(*ours, clock=self.clock, turns=self.turns)
         with self.resuming(self.shelf, begins=begins) as stored:
             if stored:
                 client.resume(stored, self.keys)
@@ -181,9 +185,8 @@ class OneShotParty:
             return update(setup)
 
         with history() as opened:
-            client = OneShotRoundClient(
-                party.identity, party.registry, party.policy, opened, clock=party.clock
-            )
+            ours = party.identity, party.registry, party.policy, opened
+            client = OneShotRoundClient(*ours, clock=party.clock, turns=party.turns)
             answer = RemoteUploader(client, digest, joined).answer(announcement)
             self.uploads.keep(client.receipt, answer[len(MESSAGE) :])
         return answer

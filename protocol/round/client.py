@@ -22,6 +22,7 @@ from protocol.round.rings import UnixClock
 from protocol.round.round_time import RoundTime
 from protocol.round.setup import RoundSetup
 from protocol.round.stored_round import StoredRound, sealed_part
+from protocol.round.turns import StoredTurns
 from secagg import (
     ClientSession,
     Identity,
@@ -53,6 +54,7 @@ class RoundClient:
         rand: source of secrets; leave it alone except to simulate the same round twice.
         clock: tells unix seconds. With it the client leaves a round that has expired, at whatever
             stage, for good; without it no round ever does.
+        turns: its coins, if it hides in which round of a block it comes; any round if left out.
 
     Raises:
         ParameterError: the policy has a goal, and the history does not count against that very one;
@@ -67,12 +69,14 @@ class RoundClient:
         history: ClientHistory | None = None,
         rand: Rand = os_random,
         clock: UnixClock | None = None,
+        turns: StoredTurns | None = None,
     ) -> None:
         require_means(policy, history, clock)
         self._rand = rand
         self._identity = identity
         self._registry = registry
         self._policy = policy
+        self._turns = turns
         self._history = ClientHistory() if history is None else history
         self._time = RoundTime(clock)
         self._joined_round: tuple[ClientSession, Pipeline, RoundSetup] | None = None
@@ -107,6 +111,9 @@ class RoundClient:
                 "cohort", "one without this client", "cohorts that include this client"
             )
         index = setup.context.cohort.index(self._identity.public)
+        if self._turns is not None:
+            # Nothing was sent, marked or charged.
+            self._turns.require(setup.context.session_id, setup.context.round_number)
         self._history.answer(setup, keeps_time=keeps_time)
         session = ClientSession(setup.context, index, self._identity, self._rand)
         self._joined_round = session, Pipeline(setup), setup

@@ -99,10 +99,9 @@ class OneShotRoundClient:
                 raise PolicyError(
                     "cohort", f"{strangers} unregistered identities", "only registered ones"
                 )
-        number = context.round_number
-        if self._turns is not None and not self._turns.comes(context.session_id, number):
+        if self._turns is not None:
             # Nothing was sent, marked or charged.
-            raise PolicyError("turn", number, "the one round of each block that its coin says")
+            self._turns.require(context.session_id, context.round_number)
         self._history.answer(
             setup,
             keeps_time=self._time.keeps_time,

@@ -2,21 +2,57 @@
 
 A coin is drawn from the operating system when its block is first asked about, and kept: drawn
 again, the client would come twice, or in a round that is no longer uniform. It hides the client
-from those who see models only, so nobody but the server may hear of it.
+from those who see models only, so nobody but the server may hear of it. The server asks before it
+announces a round (`Question`), and announces those who say yes.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
+from struct import Struct
+from typing import Final, Self
 
 from dp import LedgerError
+from protocol.errors import PolicyError
+from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.checks import require_int
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.storage import sync_folder, write_durably
+from secagg.terms import SESSION_ID_BYTES
 
 _COIN_BYTES = 16  # modulo the block: uniform but for 2^-100
+_FORM: Final = Struct(f"<{SESSION_ID_BYTES}sQQ")
+YES, NO = b"\1", b"\0"
+"""Answers to a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a client is asked before a round is announced: whether it comes.
+
+    Attributes:
+        session_id: 16 bytes.
+        round_number: of the round that would be announced.
+        block: t, rounds of a block, as the server has it.
+    """
+
+    session_id: bytes
+    round_number: int
+    block: int
+
+    def encode(self) -> bytes:
+        """The question as bytes, which `read` takes."""
+        return _FORM.pack(self.session_id, self.round_number, self.block)
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """A server's question; `RemoteProtocolError` if it is none."""
+        if len(data) != _FORM.size:
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, "a question whose turn it is")
+        return cls(*_FORM.unpack(data))
 
 
 def drawn_turn(block: int, rand: Rand = os_random) -> int:
@@ -55,6 +91,28 @@ class StoredTurns:
         if not (text.isascii() and text.isdigit() and int(text) < self._block):
             raise LedgerError(f"the coin in {path} was damaged: sit this block out")
         return int(text) == turn
+
+    def answer(self, question: Question) -> bytes:
+        """Whether we come: `YES` or `NO`, the same however often it is asked.
+
+        Raises:
+            PolicyError: the server has another block than our policy.
+            LedgerError: as for `comes`.
+        """
+        if question.block != self._block:
+            raise PolicyError("block", question.block, f"{self._block} rounds, as the policy says")
+        return YES if self.comes(question.session_id, question.round_number) else NO
+
+    def require(self, session_id: bytes, round_number: int) -> None:
+        """See that it is our turn, of a round that was announced to us.
+
+        Raises:
+            PolicyError: it is not.
+            LedgerError: as for `comes`.
+        """
+        if not self.comes(session_id, round_number):
+            valid = "the one round of each block that its coin says"
+            raise PolicyError("turn", round_number, valid)
 
     def _keep(self, path: Path, coin: int) -> None:
         """Write a whole coin or none; if another process or thread was faster, its coin stays."""

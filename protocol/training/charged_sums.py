@@ -107,6 +107,10 @@ class ChargedSums:
         """Where noise comes back, of the rounds that members were asked to sign for."""
         return self._records.run_records(self._session_id, self._attempts)
 
+    def call_off(self) -> None:
+        """Use up the next number without a sum."""
+        self._attempts += 1
+
     def epsilons(self) -> FourEpsilons:
         """Spent so far by the client that spent most, against four adversaries."""
         return self._records.epsilons(self._plan.tolerated_colluders)

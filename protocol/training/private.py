@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dp import BinomialMechanism, FourEpsilons, Ledger, NoiseSeed
 from protocol.allocation import Allocation, Hiding, most_coins
 from protocol.checks import of_kind
+from protocol.errors import ConfigurationError
 from protocol.exchange.aggregators import Aggregator, UpdateSource, own_updates
 from protocol.exchange.stages import RoundOutcome
 from protocol.goal import PrivacyGoal
@@ -232,7 +233,8 @@ class PrivateTraining:
 
         Raises:
             ParameterError: another number of clients than planned, or a clip beyond the plan's; or
-                hidden cohorts had all their rounds, or one that failed.
+                hidden cohorts had all their rounds, or one that failed or was called off, as this
+                one is if too few or too many came.
             TooFewSurvivorsError: too few candidates for a drawn committee, many times in a row.
         """
         done, allocation = self._sums.attempts, self._allocation
@@ -240,6 +242,10 @@ class PrivateTraining:
             # Coins follow what was announced, epsilon what was finished: they must be the same.
             valid = f"fewer than {allocation.rounds}, all finished: one out of bounds ends the run"
             raise ParameterError("rounds", f"{done} announced, {self._number} finished", valid)
+        if allocation is not None and not allocation.fewest <= len(cohort) <= allocation.most:
+            self._sums.call_off()
+            valid = f"{allocation.fewest} .. {allocation.most}: it is called off, and the run over"
+            raise ParameterError("cohort", f"{len(cohort)} clients", valid)
         return self._sums.setup(self._decision.spec, cohort, model_digest, clip_l2)
 
     def _release(self, setup: RoundEncoding, outcome: RoundOutcome) -> RoundResult:
@@ -319,6 +325,28 @@ def hiding_plan(plan: TrainingPlan, allocation: Allocation) -> TrainingPlan:
         # Its rounds may fail by who comes, more often than is taken off delta.
         raise ParameterError("degree", largest.scheme.graph(largest)[0], "0, the complete graph")
     return largest
+
+
+def configured_hiding(plan: TrainingPlan, allocation: Allocation, otherwise: str) -> TrainingPlan:
+    """The same for a configuration; pairwise rounds get the complete graph.
+
+    Args:
+        otherwise: what else would do, in words.
+
+    Raises:
+        ConfigurationError: as `hiding_plan`.
+    """
+    if isinstance(plan.scheme, Pairwise) and plan.scheme.degree is None:
+        plan = replace(plan, scheme=replace(plan.scheme, degree=0))
+    try:
+        return hiding_plan(plan, allocation)
+    except ParameterError as error:
+        raise ConfigurationError(
+            "cohort.choice",
+            f"value 'allocation', with cohorts of {allocation.fewest} to {allocation.most} clients "
+            f"and {allocation.tolerated} of them lost: {error.argument} {error.value!r}",
+            f"{error.valid}; larger cohorts differ less; or {otherwise}",
+        ) from None
 
 
 def require_hidden(

@@ -39,6 +39,13 @@ def network_command(
     tolerated_colluders: Annotated[
         int, typer.Option(help="Clients of all that may work for the server.")
     ],
+    block: Annotated[
+        int | None,
+        typer.Option(
+            help="Hidden cohorts: rounds of a block, of which a client comes to the one that its "
+            "own coin says; any rounds if left out."
+        ),
+    ] = None,
     lifetime_seconds: Annotated[
         int | None, typer.Option(help="Longest that a round may live; for ever if left out.")
     ] = None,
@@ -138,6 +145,7 @@ def network_command(
         "clip_l2": clip_l2,
         "minimum_survivors": minimum_survivors,
         "tolerated_colluders": tolerated_colluders,
+        "block": block,
         "lifetime_seconds": lifetime_seconds,
         "allow_evaluation_in_the_clear": allow_evaluation_in_the_clear,
         "allow_queries_in_the_clear": allow_queries_in_the_clear,

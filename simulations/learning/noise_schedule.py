@@ -25,7 +25,7 @@ from protocol.planning.configuration import (
     build_plan,
 )
 from protocol.planning.training_plan import TrainingPlan
-from protocol.training.private import hiding_plan
+from protocol.training.private import configured_hiding
 from secagg import ParameterError
 
 if TYPE_CHECKING:
@@ -80,15 +80,7 @@ def training_plan(config: RunConfig) -> TrainingPlan:
     allocation = allocation_of(config)
     if allocation is None:
         return plan
-    try:
-        return hiding_plan(plan, allocation)
-    except ParameterError as error:
-        raise ConfigurationError(
-            "cohort.choice",
-            f"value 'allocation', with cohorts of {allocation.fewest} to {allocation.most} clients "
-            f"and {allocation.tolerated} of them lost: {error.argument} {error.value!r}",
-            f"{error.valid}; larger cohorts differ less; or turns, or engine.aggregator = central",
-        ) from None
+    return configured_hiding(plan, allocation, "turns, or engine.aggregator = central")
 
 
 def allocation_of(config: RunConfig) -> Allocation | None:

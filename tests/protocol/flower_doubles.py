@@ -35,6 +35,7 @@ from dp import Ledger
 from protocol.adapters.flower import Patience, SecureGrid, secure_mod
 from protocol.adapters.flower.record import KEY
 from protocol.adapters.flower.waiting import Clock
+from protocol.allocation import Allocation
 from protocol.planning.training_plan import TrainingPlan
 from sketch.controllers import Controller, FixedRate
 
@@ -208,6 +209,7 @@ class World:
     run_config: dict
     opened: list = field(default_factory=list)
     committee: frozenset[bytes] = frozenset()
+    allocation: Allocation | None = None
 
     def home(self, partition: int) -> Path:
         return self.root / str(RUN_ID) / f"client-{partition:03d}"
@@ -227,6 +229,7 @@ class World:
             "run_config": self.run_config,
             "clock": self.time.clock(),
             "committee": self.committee,
+            "allocation": self.allocation,
         }
         ledger = Ledger.open(self.root / "ledger.jsonl")
         self.opened.append(ledger)

@@ -27,6 +27,7 @@ from protocol.round.pipeline import Pipeline
 from protocol.round.turns import StoredTurns
 from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn, Named
+from protocol.schemes.scheme import Announced
 from protocol.training.private import PrivateTraining, hiding_plan
 from secagg import Identity, ParameterError, TooFewSurvivorsError, lift
 from secagg.oneshot.committee import CommitteeKind
@@ -54,17 +55,22 @@ def plan(**changes: object) -> TrainingPlan:
 
 
 @pytest.mark.parametrize(
-    ("n", "t", "rounds", "delta"), [(192, 3, 12, 1e-5), (640, 2, 4, 1e-5), (1000, 10, 100, 1e-9)]
+    ("n", "t", "rounds", "delta", "away"),
+    [(192, 3, 12, 1e-5, 0), (640, 2, 4, 1e-5, 0), (640, 2, 4, 1e-5, 60), (1000, 10, 100, 1e-9, 9)],
 )
 def test_a_round_is_called_off_too_seldom_to_matter(
-    n: int, t: int, rounds: int, delta: float
+    n: int, t: int, rounds: int, delta: float, away: int
 ) -> None:
-    found = Allocation.within(delta, n, t, rounds, 0.0, 0)
+    found = Allocation.within(delta, n, t, rounds, 0.0, 0, away)
+    assert found.present == n - away
 
     def exact(low: int, high: int) -> Fraction:
-        """That of the others there are fewer than `low`, or `high` or more, in some round."""
-        there = [comb(n - 1, k) * (t - 1) ** (n - 1 - k) for k in range(n)]
-        return rounds * Fraction(sum(there[:low]) + sum(there[high:]), t ** (n - 1))
+        """That of the others too few come in some round, with most of them away, or too many."""
+        few, many = (
+            [Fraction(comb(m, k) * (t - 1) ** (m - k), t**m) for k in range(m + 1)]
+            for m in (n - 1 - away, n - 1)
+        )
+        return rounds * (sum(few[:low], Fraction(0)) + sum(many[high:], Fraction(0)))
 
     # One client more or less decides at low - 1 and at high.
     truth = exact(found.fewest, found.most)
@@ -79,7 +85,7 @@ def test_losses_are_counted_and_figures_checked() -> None:
     assert WORLD.failure < lossy.failure <= SHARE * DELTA
     with pytest.raises(ParameterError, match=r"tolerated_dropouts.*at least 17"):
         Allocation.within(DELTA, 440, 2, 4, 0.01, 5)
-    for wrong in ({"population": 441}, {"block": 1}, {"rounds": 0}, {"most": 0}):
+    for wrong in ({"population": 441}, {"block": 1}, {"rounds": 0}, {"most": 0}, {"away": 440}):
         with pytest.raises(ParameterError, match=next(iter(wrong))):
             replace(WORLD, **wrong)
 
@@ -203,16 +209,34 @@ def test_who_may_hide_a_cohort(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         with pytest.raises(ParameterError, match="hiding_plan made"):
             training(ledger, plan())
+        for count in (WORLD.fewest - 1, WORLD.most + 1):
+            run = training(ledger, chosen)
+            with pytest.raises(ParameterError, match="called off"):
+                run.next_setup(PEOPLE[:count], bytes(32))
+            # Its number is used up, so that who came to it comes to no other.
+            assert run.state.attempts == 1
+            with pytest.raises(ParameterError, match="1 announced, 0 finished"):
+                run.next_setup(PEOPLE[:220], bytes(32))
         run = training(ledger, chosen)
-        for count in (chosen.minimum_survivors - 1, WORLD.most + 1):
-            with pytest.raises(ParameterError, match="cohort"):
-                run.next_setup((PEOPLE * 2)[:count], bytes(32))
         # Sizes of fields would show in the largest values.
         setups = [run.next_setup(PEOPLE[:n], bytes(32)) for n in (WORLD.fewest, WORLD.most)]
         assert len({(s.context.bits, s.parameters.scale) for s in setups}) == 1
         run.run_round(PEOPLE[:220], bytes(32), lambda _: np.zeros(D))
         with pytest.raises(ParameterError, match="another run"):
             training(ledger, chosen)  # one more session
+
+
+def test_a_one_shot_field_is_no_smaller_than_that_of_the_largest_cohort() -> None:
+    world = World(plan_of(CommitteeKind.NAMED))
+    setup = world.setup()
+    session, bits = setup.context.session_id, setup.context.bits
+    members = world.committee.members(session, world.keys, 0)
+    for asked in (0, bits, bits + 3):
+        announced = Announced(
+            cohort=world.keys, session_id=session, round_number=0, members=members, bits=asked
+        )
+        found = world.plan.scheme.setup(world.plan, setup.parameters, announced)
+        assert found.context.bits == max(asked, bits)
 
 
 def test_rounds_are_those_of_the_plan_and_all_of_them_finished(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from protocol.exchange.remote_one_shot import split_announcement
 from protocol.exchange.sealing_book import read_request
 from protocol.round.announcements import read_announcement
 from protocol.round.setup import RoundSetup
+from protocol.round.turns import Question
 from protocol.statistics.survey import Survey
 from secagg import SessionContext
 from secagg.oneshot.context import CommitteeContext
@@ -29,14 +30,14 @@ def admitted(
 ) -> ClientHome:
     """The folder as it is for this request: with an admission, where one is needed and due.
 
-    The first step of a round has one, and whoever is asked for a sealing key. Later steps go on
-    with a stored round, which was admitted when it began.
+    The first step of a round has one, and whoever is asked for a sealing key or for its turn. Later
+    steps go on with a stored round, which was admitted when it began.
     """
     if home.rules.authority is None:
         return home
     home = replace(home)  # whatever process this is, policy and registry are those of now
     asked = request.step is Step.HELLO and request.payload[CHALLENGE_BYTES:]
-    if home.authority is None or not (asked or request.step in ANNOUNCED):
+    if home.authority is None or not (asked or request.step in ANNOUNCED | {Step.TURN}):
         return home
     # First: it costs little, and whoever cannot show it makes us compute nothing else.
     envelope = home.authority.envelope(request.signed)
@@ -48,6 +49,8 @@ def _about(home: ClientHome, request: Request, survey: Survey | None) -> About:
     if request.step is Step.HELLO:
         asked = request.payload[CHALLENGE_BYTES:]
         return About(read_request(asked)[0], asked, None)
+    if request.step is Step.TURN:
+        return About(Question.read(request.payload).session_id, request.payload, None)
     kind = home.rules.committee.kind if home.rules.committee else "everyone"
     # Members are drawn from the clients, and named ones need be none.
     is_member = kind == "named" and request.step in MEMBER_ANNOUNCED

@@ -34,8 +34,8 @@ from protocol.exchange.stages import Outbound, Refusal
 from protocol.round.losses import Stage
 from protocol.statistics.survey import Survey
 
-_LONGEST_ROUND = len(Stage) + 1
-"""Stages of a round, with that in which nodes say who they are."""
+_LONGEST_ROUND = len(Stage) + 2
+"""Stages of a round, with those in which nodes say who they are, and whether they come."""
 
 TTL_SLACK_SECONDS = 600.0
 """Lifetime of a message beyond its stage. It only cleans up: clocks of hosts may differ, and

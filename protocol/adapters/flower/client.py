@@ -63,10 +63,11 @@ from protocol.adapters.flower.record import (
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
-from protocol.exchange.remote import FROM_TRAINING, refuse, refuse_clause
+from protocol.exchange.remote import FROM_TRAINING, MESSAGE, refuse, refuse_clause
 from protocol.exchange.remote_one_shot import split_announcement
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
+from protocol.round.turns import Question
 from protocol.statistics.survey import Survey
 from secagg import SERVER, LocalProtocolError, Reason, RemoteProtocolError
 from secagg.tags import Usage
@@ -195,6 +196,8 @@ def _answer(
     home = admitted(home, request, context.run_id, app, survey)
     if request.step is Step.HELLO:
         return CLAIM + claim(home, context, request.payload)
+    if request.step is Step.TURN:
+        return MESSAGE + home.answer(Question.read(request.payload))
     if request.step in MEMBER_STEPS:
         party, begins = _one_shot(home, context, home.policy), request.step in MEMBER_ANNOUNCED
         if begins:
@@ -242,6 +245,7 @@ def _party(home: ClientHome, context: Context, policy: ClientPolicy) -> Party:
         keys=home.round_keys(),
         shelf=NodeShelf(context),
         clock=Clock().unix,
+        turns=home.turns,
     )
 
 

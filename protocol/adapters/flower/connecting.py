@@ -10,7 +10,6 @@ from flwr.serverapp import Grid
 
 from protocol.adapters.flower.errors import TooFewNodesError
 from protocol.adapters.flower.waiting import Clock, Wait
-from protocol.planning.training_plan import TrainingPlan
 
 _FORGOTTEN_SECONDS = 30.0
 """Whoever asks after so long a silence was not waiting, but busy."""
@@ -19,14 +18,14 @@ _FORGOTTEN_SECONDS = 30.0
 class Connecting:
     """The nodes of a grid.
 
-    The first round waits for a whole cohort; later ones for the fewest that a round needs, as
+    The first round waits for all that one can have; later ones for the fewest that it needs, as
     somebody who left may not come back.
     """
 
-    def __init__(self, grid: Grid, plan: TrainingPlan, seconds: float, clock: Clock) -> None:
+    def __init__(self, grid: Grid, most: int, needed: int, seconds: float, clock: Clock) -> None:
         self._grid = grid
-        self._cohort = self._wanted = plan.cohort
-        self._needed = plan.minimum_survivors
+        self._most = self._wanted = most
+        self._needed = needed
         self._seconds = seconds
         self._clock = clock
         self._wait: Wait | None = None
@@ -53,7 +52,7 @@ class Connecting:
                 f"{len(nodes)} nodes connected after {self._seconds:g} s; a round needs "
                 f"{self._needed}, and a strategy waits for its min_available_nodes, "
                 "min_train_nodes and min_evaluate_nodes. In a simulation: flwr run "
-                f"--federation-config num-supernodes={self._cohort}; in a deployment: start more "
+                f"--federation-config num-supernodes={self._most}; in a deployment: start more "
                 "SuperNodes, or raise connect-seconds"
             )
         return nodes

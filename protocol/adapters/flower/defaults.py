@@ -104,7 +104,7 @@ def filled(
     if asked.plan is not None:
         values |= _tables_of(asked.plan)
     _put(values, ("privacy", "delta"), DELTA, weak=True)
-    if ROUNDS_KEY in run_config:
+    if ROUNDS_KEY in run_config and not _is_hidden(values):
         each = 2 if evaluates and values.get(EVALUATION_KEY) else 1
         _put(values, ("rounds",), run_config[ROUNDS_KEY] * each, weak=True)
     if asked.simulated:
@@ -123,6 +123,12 @@ def filled(
     missing = list(_missing(values, asked.simulated))
     settings = settings_from(values, missing, {} if asked.simulated else DEPLOYMENT)
     return settings, clients
+
+
+def _is_hidden(values: Mapping[str, Any]) -> bool:
+    """Whether a client takes part in fewer rounds than the app has: one of each block."""
+    cohort = values.get("cohort")
+    return isinstance(cohort, dict) and cohort.get("choice") == "allocation"
 
 
 def _put(values: dict[str, Any], path: tuple[str, ...], value: Any, weak: bool = False) -> None:

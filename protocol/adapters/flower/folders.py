@@ -37,10 +37,14 @@ NEXT = "identity.next"
 _TABLES = ("pairwise", "committee", "returned", "authority")
 
 
-def rules_of(plan: TrainingPlan, **permissions: bool | list[str]) -> ClientRules:
-    """The rules of clients who want what a plan promises and accept nothing less."""
+def rules_of(plan: TrainingPlan, **others: bool | list[str] | int | None) -> ClientRules:
+    """The rules of clients who want what a plan promises and accept nothing less.
+
+    Args:
+        others: what a plan does not say, by the key of a policy.
+    """
     _ = named_members(plan)
-    written: dict[str, Any] = {**plan.scheme.rules(plan), **permissions}
+    written: dict[str, Any] = {**plan.scheme.rules(plan), **others}
     if (returned := plan.noise.clauses(plan)) is not None:
         fewest = plan.noise.fewest_members(plan)
         written["returned"] = {"apart": returned.apart, "fewest_members": fewest}

@@ -45,11 +45,12 @@ from protocol.adapters.flower.errors import (
 from protocol.adapters.flower.log import warn
 from protocol.adapters.flower.places import announcer_of, places_of
 from protocol.adapters.flower.record import KEY, category
-from protocol.adapters.flower.rounds import RoundReport, SecureRounds
+from protocol.adapters.flower.rounds import RoundReport, SecureRounds, numbers_of
 from protocol.adapters.flower.settings import LEDGER_KEY, PREFIX, FlowerSettings, read_settings
 from protocol.adapters.flower.strategies import check_strategy, require_linear, weight_key
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.stage_times import CONNECT_SECONDS
+from protocol.allocation import Allocation
 from protocol.authority.session import Announcer
 from protocol.errors import ConfigurationError
 from protocol.planning.training_plan import TrainingPlan
@@ -90,11 +91,13 @@ class SecureGrid(Grid):
         committee: identity keys of a named committee, in one-shot rounds that have one.
         evaluation: the survey that EVALUATE messages ask, as planned for this plan.
         announcer: signs every round, for clients whose policies say by whom.
+        allocation: who comes when, if cohorts are hidden; the plan is then one of `hiding_plan`.
 
     Raises:
         StrategyError: the strategy needs more than a mean, or asks clients to evaluate and that is
             not allowed.
-        ConfigurationError: the registry is smaller than a cohort, or the committee not as planned.
+        ConfigurationError: the registry is smaller than a cohort, or the committee not as planned;
+            or hidden cohorts are given another registry, or an evaluation.
     """
 
     def __init__(
@@ -116,7 +119,11 @@ class SecureGrid(Grid):
         committee: Collection[bytes] = (),
         evaluation: PlannedSurvey | None = None,
         announcer: Announcer | None = None,
+        allocation: Allocation | None = None,
     ) -> None:
+        if allocation is not None and evaluation is not None:
+            valid = "none: an evaluation would use up turns of clients"
+            raise ConfigurationError("evaluation", "given with hidden cohorts", valid)
         if strategy is not None:
             check_strategy(strategy, allow_evaluation_in_the_clear, evaluation is not None)
             if plan.noise.remembered:
@@ -130,7 +137,8 @@ class SecureGrid(Grid):
         self._patience = patience
         clock = clock or Clock()
         post, run_id = Post(grid, clock), grid.run.run_id
-        self._connecting = Connecting(grid, plan, connect_seconds, clock)
+        most, needed = numbers_of(plan, allocation)
+        self._connecting = Connecting(grid, most, needed, connect_seconds, clock)
         self._rounds = SecureRounds(
             post,
             clock,
@@ -143,6 +151,7 @@ class SecureGrid(Grid):
             executor,
             committee,
             announcer,
+            allocation,
         )
         self._allowed = {
             EVALUATION: allow_evaluation_in_the_clear,
@@ -224,6 +233,7 @@ class SecureGrid(Grid):
             committee=places.committee,
             evaluation=evaluation,
             announcer=announcer,
+            allocation=settings.hidden,
         )
         # Whoever hands the grid to a strategy and keeps none has nothing left to close.
         weakref.finalize(secure, ledger.close)
@@ -310,7 +320,7 @@ class SecureGrid(Grid):
     def _metrics(self, report: RoundReport, what: str) -> MetricRecord:
         if report.lost:
             warn(f"{what} {report.number} went on without some nodes{by_reason(report.lost)}")
-        return MetricRecord({self._weight_key: report.survivors, **report.metrics()})
+        return MetricRecord({self._weight_key: report.weight, **report.metrics()})
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """To Flower's grid, but for messages of private rounds: a client would refuse them.

@@ -6,7 +6,7 @@
     committee.txt   like registry.txt, the members of a named committee, if one-shot rounds have one
     registry.json   in place of both where the policy has a table [authority]
     state/          rounds answered, charges, keys of stored rounds, sealing keys, the last upload,
-                    noise that a member may take back, and in owner.txt whose they are
+                    noise that a member may take back, coins, and in owner.txt whose they are
     frozen          if it is there, nothing is answered: see `frozen`
 
 Its path comes from the node's own configuration, `veilsum.home`, which the server cannot set. Only
@@ -42,7 +42,7 @@ from protocol.authority.registry import Role, read_file, read_signed
 from protocol.authority.session import Envelope
 from protocol.authority.site import About, Admission, AuthorityRules, SiteAuthority
 from protocol.checks import FRACTION, POSITIVE, of_kind
-from protocol.errors import ConfigurationError
+from protocol.errors import ConfigurationError, PolicyError
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import Section, load, within
 from protocol.round.clauses import Clauses, PairwiseClauses, ReturnedClauses
@@ -58,6 +58,7 @@ from protocol.round.policy import ClientPolicy
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
+from protocol.round.turns import Question, StoredTurns
 from secagg import Identity
 from secagg.oneshot.committee import CommitteeKind
 from secagg.oneshot.sortition import CERTAIN, Registry
@@ -178,6 +179,12 @@ class ClientRules(Section):
     own_noise_multiplier: Annotated[float, within("own_noise_multiplier")] = Field(
         default=0.0,
         description="least noise of its own, over what one client can change",
+    )
+    block: int | None = Field(
+        default=None,
+        ge=2,
+        description="rounds of a block, of which it comes to the one that its own coin says; any "
+        "rounds if left out",
     )
     dimension: Annotated[int | None, within("dimension")] = Field(
         default=None, description="length of an update; any if out"
@@ -425,6 +432,24 @@ class ClientHome:
     @property
     def _sealing(self) -> Path:
         return self.folder / STATE / "sealing"
+
+    @property
+    def turns(self) -> StoredTurns | None:
+        """Our coins; None if our rules name no block of rounds."""
+        block, folder = self.rules.block, self.folder / STATE / "turns"
+        if block is None:
+            return None
+        with _files(folder):
+            return StoredTurns(folder, block)
+
+    def answer(self, question: Question) -> bytes:
+        """Whether we come to a round; `PolicyError` if our rules have no such block."""
+        turns = self.turns
+        if turns is None:
+            raise PolicyError("block", question.block, "any round: the policy names no block")
+        # Else a folder that lost its history would draw again, and its own coins are lost with it.
+        self.require_own(self.folder / STATE)
+        return turns.answer(question)
 
     def uploads(self) -> UploadFolder:
         """Our last upload of a one-shot round."""

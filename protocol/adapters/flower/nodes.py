@@ -5,6 +5,8 @@ it signs the run, its own number and a challenge, so nobody can claim another's 
 more round trip in the first round, and for nodes that come later. For one-shot rounds it also
 hands over a sealing key, signed for rounds of the session: the committee's keys must be known
 before a round. Some rounds before a key's end its owner is asked once more, for the next one.
+
+Where cohorts are hidden, clients are asked before every round whether they come.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from protocol.authority.session import Announcer
 from protocol.exchange.remote import OTHER, open_answer
 from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Refusal
+from protocol.round.turns import YES, Question
 from protocol.training.accounts import label
 from secagg.keys import KEY_BYTES, os_random, signature_is_valid
 from secagg.tags import Usage
@@ -91,22 +94,43 @@ class NodeBook:
         """Ask nodes, with the rounds that they need keys for."""
         if not rounds:
             return
-        challenge, ttl = os_random(CHALLENGE_BYTES), seconds + TTL_SLACK_SECONDS
+        challenge = os_random(CHALLENGE_BYTES)
         payloads = {node: challenge + self._request(number) for node, number in rounds.items()}
-
-        def messages() -> Iterator[tuple[int, Message]]:
-            for node, payload in payloads.items():
-                request = Request(Step.HELLO, payload, signed=self._signed(rounds[node]))
-                content = RecordDict({KEY: request.record()})
-                yield node, Message(content, node, message_type, ttl=ttl)
-
-        for node, reply in post.exchange(messages(), seconds):
-            answer = open_answer(reply) if isinstance(reply, bytes) else reply
+        requests = {
+            node: Request(Step.HELLO, payload, signed=self._signed(rounds[node]))
+            for node, payload in payloads.items()
+        }
+        for node, answer in _exchanged(post, requests, message_type, seconds):
             if isinstance(answer, Refusal):
-                why = "see its own log" if answer.reason == OTHER else answer.reason
-                yield node, f"does not say who it is: {why}"
+                yield node, f"does not say who it is: {_why(answer)}"
             else:
                 yield node, self._enter(node, payloads[node], answer, rounds[node])
+
+    def turns(
+        self,
+        post: Post,
+        nodes: Mapping[bytes, int],
+        question: Question,
+        message_type: str,
+        seconds: float,
+    ) -> tuple[dict[bytes, bool], dict[int, str]]:
+        """Whether clients come to a round, by identity, and why the others, by node, do not say.
+
+        Args:
+            nodes: those of the clients, by identity.
+        """
+        asked, said = question.encode(), dict[bytes, bool]()
+        signed = self._announcer.envelope(asked) if self._announcer else b""
+        keys = {node: key for key, node in nodes.items()}
+        requests = dict.fromkeys(keys, Request(Step.TURN, asked, signed=signed))
+        reasons = dict.fromkeys(keys, "did not say in time whether it comes")
+        for node, answer in _exchanged(post, requests, message_type, seconds):
+            if isinstance(answer, Refusal):
+                reasons[node] = f"does not say whether it comes: {_why(answer)}"
+            else:
+                said[keys[node]] = answer == YES
+                del reasons[node]
+        return said, reasons
 
     def _request(self, round_number: int) -> bytes:
         return self.sealing.request(round_number) if self.sealing else b""
@@ -129,3 +153,20 @@ class NodeBook:
                 return f"{refusal.reason}, as identity {label(key)}"
         self._keys[node] = key
         return ""
+
+
+def _exchanged(
+    post: Post, requests: Mapping[int, Request], message_type: str, seconds: float
+) -> Iterator[tuple[int, bytes | Refusal]]:
+    """Answers to requests that come before a round, by node; silent ones are left out."""
+    ttl = seconds + TTL_SLACK_SECONDS
+    messages = (
+        (node, Message(RecordDict({KEY: request.record()}), node, message_type, ttl=ttl))
+        for node, request in requests.items()
+    )
+    for node, reply in post.exchange(messages, seconds):
+        yield node, open_answer(reply) if isinstance(reply, bytes) else reply
+
+
+def _why(refusal: Refusal) -> str:
+    return "see its own log" if refusal.reason == OTHER else refusal.reason

@@ -123,9 +123,10 @@ def _unreadable(path: Path, error: ConfigurationError) -> ConfigurationError:
 def _simulated(settings: FlowerSettings, plan: TrainingPlan, run_id: int) -> Places:
     own = simulated_network(settings.path(SIMULATION_KEY), run_id)
     members = named_members(plan)
-    clients = settings.simulated_clients or plan.noise.population(plan) + plan.noise.adding(plan)
+    clients, hidden = settings.clients(plan), settings.hidden
     rules = rules_of(
         plan,
+        block=hidden.block if hidden else None,
         allow_evaluation_in_the_clear=settings.allow_evaluation_in_the_clear,
         allow_queries_in_the_clear=settings.allow_queries_in_the_clear,
         name_refused_clauses=True,

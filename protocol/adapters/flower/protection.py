@@ -45,6 +45,7 @@ from protocol.adapters.flower.home import (
     home_of,
 )
 from protocol.adapters.flower.log import warn
+from protocol.adapters.flower.rounds import numbers_of
 from protocol.adapters.flower.strategies import check_strategy, require_all_clients, require_metrics
 from protocol.adapters.flower.waiting import Clock
 from protocol.planning.configuration import parse
@@ -214,15 +215,17 @@ def _grid(
 ) -> SecureGrid:
     evaluates = getattr(strategy, "fraction_evaluate", 1.0) != 0.0
     settings, clients = filled(asked, grid, context.run_config, evaluates=evaluates)
-    plan = asked.plan or settings.plan()
+    plan, hidden = asked.plan or settings.plan(), settings.hidden
+    _, needed = numbers_of(plan, hidden)
+    cohort = needed if hidden else plan.cohort
     if asked.simulated:
-        require_nodes(clients, plan.cohort)
+        require_nodes(clients, cohort)
     if strategy is not None:
         # Before folders are made, and a ledger opened.
         declared = bool(settings.evaluation)
         check_strategy(strategy, settings.allow_evaluation_in_the_clear, declared)
         for step in ("train", "evaluate") if declared else ("train",):
-            require_all_clients(strategy, clients, plan.cohort, step)
+            require_all_clients(strategy, clients, cohort, step)
         require_metrics(strategy)
     secure = SecureGrid.from_settings(
         grid, context, strategy, settings, plan, executor, controller, asked.clock
@@ -230,9 +233,15 @@ def _grid(
     survey = settings.survey()
     evaluated = f"; evaluation {survey.digest.hex()}" if survey else ""
     simulated = "; a simulation, which protects nobody" if asked.simulated else ""
+    who, told = str(plan.cohort), ""
+    if hidden is not None:
+        who = f"{hidden.fewest} to {hidden.most} of {hidden.population}"
+        outsider = hidden.epsilon(plan.goal, hidden.rounds, integers=True)
+        told = f", {outsider:.4g} for somebody who is never told who came (not the server)"
     warn(
-        f"private rounds of {plan.cohort} clients, {plan.minimum_survivors} of whom must stay; "
+        f"private rounds of {who} clients, {plan.minimum_survivors} of whom must stay; "
         f"epsilon {plan.goal.epsilon:g} at delta {plan.goal.delta:g} over {plan.goal.rounds} "
-        f"rounds; updates clipped to {plan.clip_l2:g}; ledger {secure.ledger}{evaluated}{simulated}"
+        f"rounds{told}; updates clipped to {plan.clip_l2:g}; ledger {secure.ledger}{evaluated}"
+        f"{simulated}"
     )
     return secure

@@ -136,6 +136,9 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
         cohort = min(others // apart, rules.largest_cohort)
     for name in ("smallest_cohort", "minimum_survivors"):
         _require_at_most(name, getattr(rules, name), cohort, "the largest cohort")
+    if rules.block is not None and (clients % rules.block or clients == rules.block):
+        valid = f"one that divides the {clients} clients, of whom a part comes to each round"
+        raise ConfigurationError("block", f"value {rules.block}", valid)
     for clauses in policy.schemes:
         if isinstance(clauses, PairwiseClauses):
             # The complete graph loses nobody to chance.

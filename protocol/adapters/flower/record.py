@@ -47,6 +47,7 @@ class Step(enum.Enum):
     """What a request asks for."""
 
     HELLO = "hello"
+    TURN = "turn"
     ADVERTISE = "advertise"
     SHARE = "share"
     INPUT = "input"
@@ -102,12 +103,12 @@ class Request:
 
     Attributes:
         step: which.
-        payload: challenge of a hello, and the session if it asks for a sealing key; else the
-            protocol's message.
+        payload: challenge of a hello, and the session if it asks for a sealing key; a `Question`
+            whose turn it is; else the protocol's message.
         digest: with the announcement only: hash of what training will see two stages later.
         survey: with the announcement and with the model, what an evaluation asks; else empty.
-        signed: what an announcer signed, at the first step of a round and when a sealing key is
-            asked for; empty where nobody signs.
+        signed: what an announcer signed, at the first step of a round and when a sealing key or a
+            turn is asked for; empty where nobody signs.
     """
 
     step: Step

@@ -19,6 +19,7 @@ from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
+from protocol.allocation import Allocation
 from protocol.authority.session import Announcer
 from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
@@ -27,6 +28,7 @@ from protocol.planning.configuration import named_members
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.lottery import Members
 from protocol.round.setup import RoundEncoding
+from protocol.round.turns import Question
 from protocol.schemes.scheme import KeyHolders
 from protocol.statistics.answers import Answer
 from protocol.statistics.private import PlannedSurvey, Surveyed, SurveySum
@@ -43,6 +45,8 @@ R = TypeVar("R")
 class RoundReport:
     """What is known of a finished round, and may be told to anybody.
 
+    Of a hidden cohort, only `metrics` may: all else follows who came.
+
     Attributes:
         number: of finished rounds before it; of an evaluation, in the session.
         survivors: clients in the mean.
@@ -55,6 +59,7 @@ class RoundReport:
         bytes_per_survivor: of the protocol, up and down, without the model.
         exchanges: round trips to the nodes.
         why: the controller's reason for the size of the sketch.
+        divisor: what the sum of a hidden cohort is divided by; None if cohorts are not hidden.
     """
 
     number: int
@@ -67,9 +72,22 @@ class RoundReport:
     bytes_per_survivor: float
     exchanges: int
     why: str
+    divisor: int | None = None
+
+    @property
+    def weight(self) -> int:
+        """Of the mean, for a strategy."""
+        return self.survivors if self.divisor is None else self.divisor
 
     def metrics(self) -> dict[str, int | float]:
         """The figures of the round for a Flower `MetricRecord`."""
+        if (hidden := self.epsilons.hidden_cohorts) is not None:
+            # What was spent against the server follows how many came, by the noise that they kept.
+            return {
+                "epsilon": self.epsilons.guaranteed,
+                "epsilon-outsider-hidden-cohorts": hidden,
+                "sketch-size": self.sketch_size,
+            }
         return {
             "survivors": self.survivors,
             "epsilon": self.epsilons.guaranteed,
@@ -77,6 +95,13 @@ class RoundReport:
             "sketch-size": self.sketch_size,
             "bytes-per-survivor": self.bytes_per_survivor,
         }
+
+
+def numbers_of(plan: TrainingPlan, allocation: Allocation | None) -> tuple[int, int]:
+    """How many clients a first round waits for, and how many every round needs."""
+    if allocation is None:
+        return plan.cohort, plan.minimum_survivors
+    return allocation.population, allocation.present
 
 
 class SecureRounds:
@@ -95,6 +120,7 @@ class SecureRounds:
         executor: Executor | None = None,
         committee: Collection[bytes] = (),
         announcer: Announcer | None = None,
+        allocation: Allocation | None = None,
     ) -> None:
         # Members who add noise are no clients of the run.
         self._clients = frozenset(registry) - frozenset(committee if plan.noise.remembered else ())
@@ -105,6 +131,9 @@ class SecureRounds:
                 problem += " that are no members"
                 least = f"at least {fewest}, cohorts enough for rounds that are far apart"
             raise ConfigurationError("registry", problem, least)
+        if allocation is not None and len(registry) != allocation.population:
+            valid = f"those of the population, {allocation.population}: each comes once in a block"
+            raise ConfigurationError("registry", f"{len(registry)} identities", valid)
         planned = named_members(plan)
         if len(committee) != planned:
             raise ConfigurationError(
@@ -122,11 +151,14 @@ class SecureRounds:
         drawn_from = announcer.registered if announcer else self._registry
         self._holders = plan.scheme.key_holders(plan, committee, drawn_from)
         self._announcer = announcer
+        self._allocation = allocation
+        self._needed = numbers_of(plan, allocation)[1]
         self._book = NodeBook(run_id, self._registry, committee, announcer)
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
         self._invited: dict[int, Sequence[bytes]] = {}
+        self._session_id = b""
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
         """A model in the types of the first round's."""
@@ -138,7 +170,7 @@ class SecureRounds:
         """Run one round and return the new model with its report."""
         layout, training = self._trainer(arrays)
         result, lost, trips = self._played(training, job, nodes, seconds)
-        report = _report(result, result.rationale.words, lost, trips)
+        report = _report(result, result.rationale.words, lost, trips, self._allocation)
         return layout.moved(arrays, result.release.update), report
 
     def evaluate(
@@ -164,7 +196,10 @@ class SecureRounds:
         """Play the next of these sums: what came of it, who was lost, and in how many trips."""
         whole, before = Wait(self._clock, seconds), self._post.exchanges
         known, strangers = self._identified(job, nodes, whole)
-        cohort = self._cohort(known)
+        if self._allocation is None:
+            cohort = self._cohort(known)
+        else:
+            cohort = self._coming(self._allocation, job, known, strangers, whole)
         here = [known.get(key) for key in cohort]
         setup = self._announced(sums, cohort, job.bound)
         members = [known.get(key) for key in setup.members]
@@ -212,10 +247,10 @@ class SecureRounds:
         if self._post.exchanges > asked and self._post.trip is not None:
             self._times.measure(self._post.trip)
         clients = len(known.keys() & self._clients)
-        if clients < self._plan.minimum_survivors:
+        if clients < self._needed:
             raise TooFewNodesError(
                 f"{clients} of {len(nodes)} invited nodes can take part, and a round needs "
-                f"{self._plan.minimum_survivors}{self._spare(nodes)}{by_reason(strangers)}"
+                f"{self._needed}{self._spare(nodes)}{by_reason(strangers)}"
             )
         if self._holders is not None:
             self._require_keys(self._holders, strangers)
@@ -270,11 +305,12 @@ class SecureRounds:
                     self._ledger,
                     clock=self._clock.unix,
                     session_id=self._announcer.session_id if self._announcer else None,
+                    allocation=self._allocation,
                 ),
             )
+            self._session_id = self._training[1].state.session_id
             if self._holders is not None:
-                session_id = self._training[1].state.session_id
-                self._book.sealing = SealingBook(session_id, self._clock.unix)
+                self._book.sealing = SealingBook(self._session_id, self._clock.unix)
         return self._training
 
     def _cohort(self, known: Collection[bytes]) -> list[bytes]:
@@ -286,11 +322,7 @@ class SecureRounds:
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
         taken, resting = self._taken()
-        may = self._clients - resting
-        if self._holders is not None and self._holders.everyone:
-            may = may & self._sealing_keys().keys()
-        if self._announcer is not None:
-            may = may & self._announcer.clients()
+        may = self._candidates() - resting
         if len(may) < size:
             raise TooFewNodesError(
                 f"{len(may)} clients are valid in the registry and can be in a cohort, and a "
@@ -312,9 +344,49 @@ class SecureRounds:
         taken, most = Counter(chain.from_iterable(known)), self._plan.goal.rounds
         return taken, {*lately, *(key for key, times in taken.items() if times >= most)}
 
+    def _candidates(self) -> frozenset[bytes]:
+        """Who can be in a cohort."""
+        may = self._clients
+        if self._holders is not None and self._holders.everyone:
+            may = may & self._sealing_keys().keys()
+        return may if self._announcer is None else may & self._announcer.clients()
+
+    def _coming(
+        self,
+        allocation: Allocation,
+        job: Job,
+        known: Mapping[bytes, int],
+        strangers: dict[int, str],
+        whole: Wait,
+    ) -> list[bytes]:
+        """Who is here and says that this is its round: all of them, and nobody in a gap.
+
+        Whether there is a round may follow who is here, and what their policies say, but not who
+        comes. If too few are here, nothing is announced, and the same round is asked about again.
+
+        Args:
+            strangers: why nodes cannot take part; those that did not say are entered.
+        """
+        may = self._candidates()
+        asked = {key: node for key, node in known.items() if key in may}
+        question = Question(self._session_id, self._next_round, allocation.block)
+        seconds = min(self._times.seconds(), whole.left)
+        said, silent = self._book.turns(self._post, asked, question, job.message_type, seconds)
+        strangers |= silent
+        if len(said) < allocation.present:
+            raise TooFewNodesError(
+                f"{len(said)} of {allocation.population} clients have said whether they come, and "
+                f"a round of hidden cohorts needs {allocation.present}{by_reason(strangers)}"
+            )
+        return sorted(key for key, comes in said.items() if comes)
+
 
 def _report(
-    result: RoundResult | Surveyed, why: str, lost: Mapping[int, str], exchanges: int
+    result: RoundResult | Surveyed,
+    why: str,
+    lost: Mapping[int, str],
+    exchanges: int,
+    allocation: Allocation | None = None,
 ) -> RoundReport:
     sketch = result.setup.parameters.sketch
     return RoundReport(
@@ -328,4 +400,5 @@ def _report(
         bytes_per_survivor=result.outcome.bytes_per_survivor(),
         exchanges=exchanges,
         why=why,
+        divisor=allocation.divisor if allocation else None,
     )

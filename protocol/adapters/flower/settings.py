@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -24,10 +24,12 @@ from protocol.adapters.evaluation import (
 from protocol.adapters.flower.errors import SettingsError
 from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, toml_table
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
+from protocol.allocation import Allocation
 from protocol.errors import ConfigurationError, Remedy
 from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
+    Cohort,
     PlanTables,
     ReturnedTable,
     Sketch,
@@ -42,6 +44,7 @@ from protocol.schemes import SCHEMES, Pairwise
 from protocol.statistics.codebooks import MOST_TOKENS
 from protocol.statistics.private import PlannedSurvey
 from protocol.statistics.survey import Survey
+from protocol.training.private import configured_hiding
 from secagg.checks import whole
 from sketch.controllers import Controller
 
@@ -53,11 +56,81 @@ SIMULATION_FOLDER = "~/.cache/veilsum/flower"
 """Of the clients of a simulation whose run names no other."""
 
 
-class FlowerSettings(PlanTables):
+class FlowerCohort(Cohort):
+    """Who takes part in a round, how many may fail or collude, and how they are chosen."""
+
+    choice: Literal["connected", "allocation"] = Field(
+        default="connected",
+        description="connected: as many as planned of those who are there; allocation: every "
+        "client draws one round of each block of population / size, so that size is what is "
+        "expected, and an outsider who is never told who came learns less",
+    )
+    population: Annotated[int | None, within("cohort")] = Field(
+        default=None, description="with allocation: clients in the registry, no more and no fewer"
+    )
+    away: Annotated[int, within("tolerated_dropouts")] = Field(
+        default=0, description="with allocation: how many of them may be away from a round"
+    )
+
+
+class FlowerTables(PlanTables):
+    """What a plan on Flower is made of, but for its rounds."""
+
+    cohort: FlowerCohort
+
+    def allocation(self, rounds: int) -> Allocation | None:
+        """Who comes when, if clients' own coins say so.
+
+        Args:
+            rounds: that any client takes part in: one of each block.
+        """
+        cohort, size = self.cohort, self.cohort.size
+        if cohort.choice != "allocation":
+            for key in ("population", "away"):
+                if getattr(cohort, key):
+                    valid = "left out, or cohort.choice = allocation"
+                    raise ConfigurationError(f"cohort.{key}", "given", valid, Remedy.LEFT_OUT)
+            return None
+        population = cohort.population or 0
+        if population % size or population < 2 * size:
+            problem = f"value {cohort.population} with allocation and cohorts of {size}"
+            valid = "twice cohort.size, or thrice, and so on: as many clients as the registry has"
+            raise ConfigurationError("cohort.population", problem, valid)
+        block, lost = population // size, cohort.tolerated_dropouts
+        delta, away = self.privacy.delta, cohort.away
+        return Allocation.within(delta, population, block, rounds * block, 0.0, lost, away)
+
+    def planned(self, rounds: int, lifetime_seconds: int, horizon: int | None) -> TrainingPlan:
+        """The training plan of these tables; of `horizon` rounds where noise comes back."""
+        plan = build_plan(self, rounds, lifetime_seconds, self._returned(horizon))
+        allocation = self.allocation(rounds)
+        if allocation is not None:
+            plan = configured_hiding(plan, allocation, "connected")
+        _ = named_members(plan)
+        return plan
+
+    def _returned(self, horizon: int | None) -> Returned | None:
+        """The noise of a run in which it comes back."""
+        table = self.noise
+        if not isinstance(table, ReturnedTable):
+            if horizon is not None:
+                problem, valid = f"value {horizon}, and no noise comes back", "left out"
+                raise ConfigurationError("horizon", problem, valid, Remedy.LEFT_OUT)
+            return None
+        if horizon is None or table.apart is None:
+            key = "horizon" if horizon is None else "noise.apart"
+            raise ConfigurationError(key, "missing where noise comes back", "a number of rounds")
+        if table.share is not None:
+            problem = f"value {table.share}"
+            raise ConfigurationError("noise.share", problem, "left out: it is planned")
+        return Returned(rounds=horizon, apart=table.apart)
+
+
+class FlowerSettings(FlowerTables):
     """What the server side needs.
 
     `privacy`, `cohort`, `noise`, `scheme` and `sketch` are the tables of a configuration of
-    `veilsum run`.
+    `veilsum run`; `cohort` has more keys.
     """
 
     rounds: Annotated[int, within("rounds")] = Field(
@@ -115,7 +188,17 @@ class FlowerSettings(PlanTables):
 
     def plan(self) -> TrainingPlan:
         """What stays the same over all rounds."""
-        return _planned(self, self.rounds, self.lifetime_seconds, self.horizon)
+        return self.planned(self.rounds, self.lifetime_seconds, self.horizon)
+
+    @property
+    def hidden(self) -> Allocation | None:
+        """Who comes when, if clients' own coins say so."""
+        return self.allocation(self.rounds)
+
+    def clients(self, plan: TrainingPlan) -> int:
+        """How many a simulation of the plan has."""
+        fewest = self.cohort.population or plan.noise.population(plan) + plan.noise.adding(plan)
+        return self.simulated_clients or fewest
 
     def survey(self) -> Survey | None:
         """What private evaluations ask, as it was declared; None if there are none."""
@@ -210,10 +293,13 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     wrong = {problem.key.partition(".")[0] for problem in found}
     if wrong.isdisjoint({"rounds", "horizon", *PlanTables.model_fields}):
         tables = {name: values[name] for name in PlanTables.model_fields if name in values}
-        parsed = parse(tables, PlanTables)
+        parsed = parse(tables, FlowerTables)
         lifetime = 0 if "lifetime_seconds" in wrong else _value(values, "lifetime_seconds")
         horizon = _value(values, "horizon")
-        found += _raised(lambda: _planned(parsed, values["rounds"], lifetime, horizon))
+        found += _raised(lambda: parsed.planned(values["rounds"], lifetime, horizon))
+        if parsed.cohort.choice == "allocation" and values.get(EVALUATION_KEY):
+            problem = "given with cohort.choice = allocation: an evaluation would use up turns"
+            found.append(ConfigurationError(EVALUATION_KEY, problem, "left out", Remedy.LEFT_OUT))
     if wrong.isdisjoint({"rounds", "sketch"}):
         sketch = parse(values.get("sketch", {}), Sketch)
         found += _raised(lambda: sketch.build(values["rounds"]))
@@ -230,27 +316,6 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     if wrong.isdisjoint({SIMULATION_KEY, CLIENTS_KEY, "cohort"}):
         found += _clients(values)
     return found
-
-
-def _planned(
-    tables: PlanTables, rounds: int, lifetime_seconds: int, horizon: int | None
-) -> TrainingPlan:
-    """The plan of these tables; of a run of `horizon` rounds where noise comes back."""
-    noise, table = None, tables.noise
-    if isinstance(table, ReturnedTable):
-        if horizon is None or table.apart is None:
-            key = "horizon" if horizon is None else "noise.apart"
-            raise ConfigurationError(key, "missing where noise comes back", "a number of rounds")
-        if table.share is not None:
-            problem = f"value {table.share}"
-            raise ConfigurationError("noise.share", problem, "left out: it is planned")
-        noise = Returned(rounds=horizon, apart=table.apart)
-    elif horizon is not None:
-        problem, valid = f"value {horizon}, and no noise comes back", "left out"
-        raise ConfigurationError("horizon", problem, valid, Remedy.LEFT_OUT)
-    plan = build_plan(tables, rounds, lifetime_seconds, noise)
-    _ = named_members(plan)
-    return plan
 
 
 def _returns(values: Mapping[str, Any]) -> bool:
@@ -307,6 +372,7 @@ def _places(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
 
 def _clients(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
     clients, size = values.get(CLIENTS_KEY), values["cohort"]["size"]
+    population = values["cohort"].get("population")
     if clients is None:
         return
     if SIMULATION_KEY not in values:
@@ -314,6 +380,9 @@ def _clients(values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
         yield ConfigurationError(CLIENTS_KEY, f"value {clients!r}", valid)
     elif clients < size:
         valid = f"at least cohort.size = {size}, and as many as num-supernodes; left out, {size}"
+        yield ConfigurationError(CLIENTS_KEY, f"value {clients!r}", valid)
+    elif population not in (None, clients):
+        valid = f"cohort.population = {population}, and as many as num-supernodes"
         yield ConfigurationError(CLIENTS_KEY, f"value {clients!r}", valid)
 
 

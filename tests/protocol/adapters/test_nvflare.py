@@ -966,6 +966,12 @@ class TestSite:
         with pytest.raises(ConfigurationError, match=r"insecure_seed: unknown key.* never conf"):
             _ = Site(tmp_path).agreement
 
+    def test_cohorts_that_hide_are_not_to_be_had(self, tmp_path: Path) -> None:
+        hiding = AGREEMENT.replace("[cohort]\n", '[cohort]\nchoice = "allocation"\n')
+        (tmp_path / "agreement.toml").write_text(hiding)
+        with pytest.raises(ConfigurationError, match=r"cohort\.choice: unknown key"):
+            _ = Site(tmp_path).agreement
+
     def test_a_key_that_is_not_the_registered_one(self, tmp_path: Path) -> None:
         make_identity(tmp_path, "a")
         write_registry(tmp_path, {"a": Identity.generate().public})

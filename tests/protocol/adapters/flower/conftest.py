@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from protocol.allocation import Allocation
 from protocol.goal import PrivacyGoal
 from protocol.planning.configuration import named_members
+from protocol.training.private import hiding_plan
 from secagg import Mode
 from tests.doubles.plans import plan_of_words
 
@@ -61,6 +63,7 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         nodes: int | None = None,
         allow_evaluation_in_the_clear: bool = False,
         evaluations: Collection[str] = (),
+        allocation: Allocation | None = None,
         **overrides: Any,
     ) -> World:
         values = {
@@ -72,8 +75,13 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
             "mode": Mode.ACTIVE,
         }
         plan = plan_of_words({**values, **overrides})
+        block = None
+        if allocation is not None:
+            plan, clients = hiding_plan(plan, allocation), allocation.population
+            block = allocation.block
         rules = rules_of(
             plan,
+            block=block,
             allow_evaluation_in_the_clear=allow_evaluation_in_the_clear,
             evaluations=list(evaluations),
         )
@@ -85,7 +93,7 @@ def make_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         ]
         grid = FakeGrid(made, app or make_app())
         world = World(tmp_path, plan, made_network.registry, FakeTime(), grid, run_config)
-        world.committee = made_network.committee
+        world.committee, world.allocation = made_network.committee, allocation
         worlds.append(world)
         return world
 

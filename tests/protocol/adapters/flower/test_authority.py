@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ from protocol.adapters.flower.home import ClientHome, ClientRules, home_of, read
 from protocol.adapters.flower.places import announcer_of, known_clients
 from protocol.adapters.flower.record import KEY, Request, Step, read_request
 from protocol.adapters.private_files import read_identity, write_identity
+from protocol.allocation import Allocation
 from protocol.authority.rotation import rotated
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
@@ -34,6 +36,7 @@ from protocol.noise.noise import Returned
 from protocol.planning.configuration import load
 from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.stored_history import StoredHistory
+from protocol.round.turns import Question
 from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Identity
 from tests.doubles.federation import APP, Federation
@@ -266,6 +269,27 @@ def test_noise_that_nobody_signed_is_neither_made_nor_sent_again(
     for each in (request, replace(signed.sent[node, Step.CHECK], signed=request.signed)):
         assert signed.ask(each)[:1] == b"\1"
     assert signed.state() == before
+
+
+def test_nobody_but_the_announcer_asks_whose_turn_it_is(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coins = cycle([0, 1])
+    monkeypatch.setattr("protocol.round.turns.drawn_turn", lambda *_: next(coins))
+    hidden = Allocation(population=parts.N, block=2, rounds=4, fewest=2, most=3)
+    signed = make_signed({"allocation": hidden, "degree": 0})
+    (report,) = signed.run(parts).reports
+    assert report.survivors == 3
+    genuine = signed.sent[signed.world.node(0).number, Step.TURN]
+    before, asked = signed.state(), Question.read(genuine.payload)
+    other = replace(genuine, payload=replace(asked, round_number=2).encode())
+    assert signed.ask(genuine)[:1] == b"\0"
+    for refused in (unsigned(genuine, genuine), bent(genuine, genuine), other):
+        assert signed.ask(refused)[:1] == b"\1"
+    assert signed.state() == before
+    # A folder that lost its history would draw again: it does not say.
+    shutil.rmtree(signed.world.home(0) / "state" / "answered")
+    assert signed.ask(genuine)[:1] == b"\1"
 
 
 STORED = {"pairwise": Step.SHARE, "everyone": Step.SIGN, "named": Step.SIGN}

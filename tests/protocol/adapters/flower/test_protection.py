@@ -105,6 +105,34 @@ def run_config_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {f"veilsum.{name}": value for name, value in config.items()}
 
 
+HIDING: dict[str, Any] = {
+    "num-server-rounds": 4,
+    "veilsum.cohort.choice": "allocation",
+    "veilsum.cohort.population": 440,
+    "veilsum.cohort.tolerated-dropouts": 5,
+    "veilsum.cohort.tolerated-colluders": 2,
+}
+
+
+def test_hidden_cohorts_ask_all_clients_and_have_more_rounds_than_a_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    promise = {"epsilon": 8.0, "clip_l2": 1.0, "cohort": 220}
+    grid = simulated(440)
+    with pytest.raises(SettingsError) as caught:
+        guard(grid, HIDING, **promise)
+    # What the app has is no number of rounds of one client.
+    assert [problem.key for problem in caught.value.problems] == ["veilsum.rounds"]
+    for nodes, fraction, error in ((440, 0.9, StrategyError), (439, 1.0, SettingsError)):
+        strategy = FedAvg(fraction_train=fraction, fraction_evaluate=0.0)
+        with pytest.raises(error, match="440"):
+            guard(simulated(nodes), HIDING, strategy, rounds=2, **promise)
+    with guard(grid, HIDING, rounds=2, **promise) as secure:
+        assert plan_of(secure).goal.rounds == 2
+    assert "161 to 279 of 440 clients" in caplog.text
+    assert "never told who came (not the server)" in caplog.text
+
+
 @pytest.mark.parametrize("mods", [[protect()], [protect]], ids=["called", "itself"])
 def test_two_calls_make_an_app_private(mods: list[Any], tmp_path: Path) -> None:
     config = {"num-server-rounds": 3}
@@ -446,7 +474,7 @@ def test_the_metrics_that_are_promised_are_those_of_a_report() -> None:
         survivors=1,
         cohort=1,
         lost={},
-        epsilons=SimpleNamespace(guaranteed=1.0, server=1.0),
+        epsilons=SimpleNamespace(guaranteed=1.0, server=1.0, hidden_cohorts=None),
         sketch_size=1,
         dimension=1,
         bytes_per_survivor=1.0,

@@ -499,6 +499,8 @@ def announcer(network: Path) -> bytes:
         ({"clients": 1}, "clients", {"clients": 2}),
         ({"evaluation": "0a"}, "evaluations.0", {"evaluation": "0a" * 32}),
         ({"minimum_survivors": 7}, "minimum_survivors", {"minimum_survivors": 6}),
+        ({"block": 4}, "block", {"block": 3}),
+        ({"block": 6}, "block", {"block": 2}),
         ({"tolerated_colluders": 6}, "tolerated_colluders", {"tolerated_colluders": 5}),
         ({**NAMED, "committee_size": 7}, "committee_size", NAMED),
         ({"committee_size": 3}, "committee", NAMED),
