@@ -45,6 +45,7 @@ from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange.remote import open_answer
 from protocol.exchange.stages import Refusal
 from protocol.goal import PrivacyGoal
+from protocol.round.turns import StoredTurns
 from secagg import Identity
 from simulations.commands import cli
 from simulations.reports.doctor import kernels
@@ -323,6 +324,8 @@ def test_a_history_that_is_not_whole_replaces_no_backup(
 def test_a_backup_has_what_it_says_and_no_key(home: Path, tmp_path: Path) -> None:
     Rounds().take(home, 2)
     secret, file, new = b"a secret of some bytes", tmp_path / "file", tmp_path / "new"
+    StoredTurns(home / "state" / "turns", 2).comes(bytes(16), 3)
+    coin = f"state/turns/{bytes(16).hex()}-2-1"  # drawn again, it would bring the client twice
     for name in ("keys/" + "0a" * 16, "sealing/x-0-7", "upload/upload", "upload/receipt", "noise"):
         (home / "state" / name).parent.mkdir(exist_ok=True)
         (home / "state" / name).write_bytes(secret)
@@ -340,7 +343,7 @@ def test_a_backup_has_what_it_says_and_no_key(home: Path, tmp_path: Path) -> Non
     marks = {name for name in opened.files if "/answered/" in name}
     assert len(marks) == 2
     assert set(opened.files) - marks == {
-        "last-backup", "policy.toml", "registry.txt", "site.toml", "state/charges.jsonl",
+        "last-backup", "policy.toml", "registry.txt", "site.toml", "state/charges.jsonl", coin,
     }  # fmt: skip
     header, cipher = data[:33], backup._cipher(PASSPHRASE, data[:33])
     strange = msgspec.msgpack.encode(backup._Backup(0, identity, {"../new": b""}))
