@@ -34,28 +34,26 @@ from dp.events import (
     SkellamRelease,
 )
 
-_LARGEST_CURVATURE: Final = 1.0
-"""The theorem is proved up to here."""
-_ROUNDED: Final = 1.0 + 1e-9
-"""Relative widening of c: a few roundings."""
+_LARGEST_CURVATURE: Final = 1.0 - 1e-9
+"""The theorem is proved up to 1; c may be off by a few roundings."""
 _BESSEL_ERROR: Final = 1e-14
 """Absolute widening of c where it is the logarithm of a ratio of two Bessel functions of SciPy."""
 
 
 def curvature(event: Release) -> float:
-    """Return c of one coordinate's noise, rounded up; ``inf`` where no bound is known."""
+    """Return c of one coordinate's noise; ``inf`` where no bound is known."""
     match event:
         case DiscreteGaussianRelease(contributors=n, local_variance=local) if n * local > 0.0:
-            return (1.0 / (n * local) + 4.0 * convolution_gap(local, n)) * _ROUNDED
+            return 1.0 / (n * local) + 2.0 * convolution_gap(local, n)
         case SkellamRelease(variance=variance) if variance > 0.0:
             # Largest at j = 0: ln(I_0^2 / I_1^2).
             zero, one = scipy.special.ive(0, variance), scipy.special.ive(1, variance)
-            return 2.0 * math.log(float(zero / one)) * _ROUNDED + _BESSEL_ERROR
+            return 2.0 * math.log(float(zero / one)) + _BESSEL_ERROR
     return math.inf
 
 
 def contracted_mu_squared(event: Release) -> float:
-    """Return (D2 / sigma_c)^2 of one release, rounded up; ``inf`` where nothing is proved."""
+    """Return (D2 / sigma_c)^2 of one release; ``inf`` where nothing is proved."""
     if not isinstance(event, NoisyRelease):
         return math.inf
     if event.is_silent:
@@ -91,6 +89,6 @@ class ContractionAccountant(EventCounter):
         return gaussian_epsilon(self._mu(), delta)
 
     def _mu(self) -> float:
-        """Return the mean shift of all releases together."""
+        """Return the mean shift of all releases together, raised by more than all roundings."""
         squares = (n * contracted_mu_squared(event) for event, n in self._counts.items())
         return math.sqrt(math.fsum(squares)) * (1.0 + 1e-12)

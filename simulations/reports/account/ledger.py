@@ -19,7 +19,6 @@ from dp import (
     to_dp_event,
 )
 from dp.accounting import gaussian_mu
-from dp.accounting.gaussian import LARGEST_EPSILON
 from dp.audit import (
     composed_epsilon,
     composed_moments,
@@ -370,12 +369,12 @@ def _guarantee(spent: float, goal: LedgerGoal) -> Guarantee:
 
 def _at_any_stop(pair: FailingGaussian | None, goal: LedgerGoal) -> float | None:
     """Epsilon of the releases so far by an odometer that the goal alone decides."""
-    left = goal.delta - goal.rounds * goal.failures
-    if pair is None or not (left > 0.0 and goal.epsilon < LARGEST_EPSILON):
+    if pair is None:
         return None
+    left = goal.delta - goal.rounds * goal.failures
     try:
         odometer = Odometer(gaussian_mu(goal.epsilon, left) ** 2, left)
-    except ValueError:  # no noise reaches so small a goal
+    except ValueError:  # no noise reaches so small a goal, or none is needed for so large a one
         return None
     return odometer.epsilon((pair.mu * REPLAY_ROOM) ** 2)
 
