@@ -64,17 +64,16 @@ StepMaker = Callable[[float, float], Floats]
 
 
 def worst_delta(
-    mu: float, printed: Sequence[float], step: float, steps: StepMaker = rounded_down
+    mus: Sequence[float], printed: Sequence[float], step: float, steps: StepMaker = rounded_down
 ) -> float:
     """Return the largest ex-post delta over all stops, by one of the two grids."""
-    releases = len(printed)
-    half = math.ceil((REACH * mu * math.sqrt(releases) + releases * mu**2) / step)
+    square = math.fsum(mu**2 for mu in mus)
+    half = math.ceil((REACH * math.sqrt(square) + square) / step)
     losses = step * np.arange(-half, half + 1)
-    kernel = steps(mu, step)
     value = np.zeros(losses.size)
-    for epsilon in reversed(printed):
+    for mu, epsilon in zip(reversed(mus), reversed(printed), strict=True):
         value = np.maximum(value, -np.expm1(np.minimum(epsilon - losses, 0.0)))
-        value = _before(value, kernel)
+        value = _before(value, steps(mu, step))
     return float(value[half])
 
 
@@ -93,8 +92,8 @@ def figures(epsilon: float, delta: float, releases: int) -> tuple[float, float]:
     """Return ex-post delta over delta: of readings at the worst stop, and of the goal."""
     mu = gaussian_mu(epsilon, delta) / math.sqrt(releases)
     step = mu / 50.0
-    reading = worst_delta(mu, readings(mu, delta, releases), step)
-    goal = worst_delta(mu, [epsilon] * releases, step, split)
+    reading = worst_delta([mu] * releases, readings(mu, delta, releases), step)
+    goal = worst_delta([mu] * releases, [epsilon] * releases, step, split)
     return reading / delta, goal / delta
 
 

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 from accounts import epsilon_of
-from scipy import special, stats
+from scipy import special
 
 from dp.accounting import OutsiderAccountant, gaussian_mu
 from dp.accounting.allocation import (
@@ -30,7 +30,6 @@ from dp.events import (
 )
 
 DELTA = 1e-5
-Z = float(stats.norm.isf(1e-6 / 2))  # two-sided, one false alarm in a million
 _epsilon = partial(epsilon_of, OutsiderAccountant)
 
 FIGURES = [  # goal, rounds of a block, blocks, to an outsider, the same with Poisson sampling
@@ -87,27 +86,6 @@ def test_the_figure_of_integers_by_fourier() -> None:
     mu = gaussian_mu(5.0, DELTA - 4 * (delta0 + aggregation)) / 2.0
     left = DELTA - 12 * delta0
     assert _fourier_delta(mu, 3, 4, 2.9015) < left < _fourier_delta(mu, 3, 4, 2.9005)
-
-
-def test_the_demo_by_sampling_its_models() -> None:
-    """The two worlds drawn as they are, with rare outcomes drawn more often and weighted."""
-    goal, rounds, blocks, count, tilt = 5.0, 3, 4, 200_000, 4.0
-    mu = _mu(goal, blocks)
-    epsilon = _epsilon(Allocated(rounds, _release(goal, blocks)), rounds=blocks)
-    rng = np.random.default_rng(1)
-    noise = rng.standard_normal((count, blocks, rounds))
-    coin = rng.integers(0, rounds, (count, blocks, 1))
-    models = noise + tilt * mu * (coin == np.arange(rounds))
-
-    def loss(length: float) -> FloatArray:
-        ratios = np.exp(length * models - length**2 / 2.0)
-        losses: FloatArray = np.log(np.mean(ratios, axis=2)).sum(axis=1)
-        return losses
-
-    gains = np.maximum(0.0, -np.expm1(epsilon - loss(mu))) * np.exp(loss(mu) - loss(tilt * mu))
-    error = Z * gains.std() / math.sqrt(count)
-    assert error < 0.1 * DELTA
-    assert abs(gains.mean() - DELTA) < error + 0.001 * DELTA  # ours is above, by so little
 
 
 X = np.linspace(-9.0, 12.0, 801)

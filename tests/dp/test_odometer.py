@@ -30,13 +30,16 @@ def test_it_holds_at_the_worst_stop_where_what_is_spent_does_not(
     mu, odometer = walked(goal)
     squares = [t * mu * mu for t in range(1, releases + 1)]
     printed = [odometer.epsilon(u) for u in squares]
-    assert 0.1 < worst_delta(mu, printed, mu / 50, split) / delta <= 1.0
+    assert 0.1 < worst_delta([mu] * releases, printed, mu / 50, split) / delta <= 1.0
     # Twins: what is spent so far, and a minimum over many orders that share no delta.
     orders = 1.0 + 2.0 ** np.arange(-2.0, 8.0, 0.25)
     unshared = [min(renyi_to_epsilon(a, a * u / 2, delta) for a in orders) for u in squares]
-    assert worst_delta(mu, readings(mu, delta, releases), mu / 50, rounded_down) > 1.5 * delta
+    assert (
+        worst_delta([mu] * releases, readings(mu, delta, releases), mu / 50, rounded_down)
+        > 1.5 * delta
+    )
     if releases > 8:
-        assert worst_delta(mu, unshared, mu / 50, rounded_down) > 1.1 * delta
+        assert worst_delta([mu] * releases, unshared, mu / 50, rounded_down) > 1.1 * delta
 
 
 def best_game(mus: Sequence[float], most: int, printed: Callable[[int], float]) -> float:

@@ -34,18 +34,20 @@ def test_what_accountants_print_are_these_readings() -> None:
 def test_a_reading_at_the_worst_stop_is_worth_less_than_it_says() -> None:
     """Nearly five times delta after eight releases; a stop fixed beforehand is worth delta."""
     printed = readings(MU, DELTA, RELEASES)
-    assert 4.7 < worst_delta(MU, printed, STEP) / DELTA < 4.9
+    assert 4.7 < worst_delta([MU] * RELEASES, printed, STEP) / DELTA < 4.9
     for fixed in (1, RELEASES):
         alone = [printed[t - 1] if t == fixed else math.inf for t in range(1, RELEASES + 1)]
-        assert 0.8 < worst_delta(MU, alone, STEP) / DELTA <= 1.0
-        assert 1.0 - 1e-9 < worst_delta(MU, alone, STEP, split) / DELTA < 1.002
+        assert 0.8 < worst_delta([MU] * RELEASES, alone, STEP) / DELTA <= 1.0
+        assert 1.0 - 1e-9 < worst_delta([MU] * RELEASES, alone, STEP, split) / DELTA < 1.002
 
 
 def test_the_goal_is_worth_what_it_says_at_the_worst_stop() -> None:
     goal = [EPSILON] * RELEASES
-    assert 1.0 - 1e-9 < worst_delta(MU, goal, STEP, split) / DELTA < 1.002
+    assert 1.0 - 1e-9 < worst_delta([MU] * RELEASES, goal, STEP, split) / DELTA < 1.002
     # A goal that is a little too good is found out.
-    assert worst_delta(MU, [0.95 * EPSILON] * RELEASES, STEP, rounded_down) > 1.1 * DELTA
+    assert (
+        worst_delta([MU] * RELEASES, [0.95 * EPSILON] * RELEASES, STEP, rounded_down) > 1.1 * DELTA
+    )
 
 
 def test_two_releases_by_quadrature() -> None:
@@ -67,5 +69,5 @@ def test_two_releases_by_quadrature() -> None:
     ends = (mu**2 / 2.0 - 9.0 * mu, first, mu**2 / 2.0 + 9.0 * mu)
     parts = (integrate.quad(value, *part, limit=500) for part in pairwise(ends))
     true = math.fsum(part for part, _ in parts)
-    assert 0.95 * true < worst_delta(mu, [first, second], mu / 100.0) <= true * (1.0 + 1e-6)
+    assert 0.95 * true < worst_delta([mu] * 2, [first, second], mu / 100.0) <= true * (1.0 + 1e-6)
     assert true > 1.7 * DELTA
