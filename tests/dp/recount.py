@@ -274,7 +274,7 @@ FAMILIES: Final = {
     "discrete Gaussian": Family(integers(dp.DiscreteGaussianRelease), 24, 2),
     "Skellam, contraction": Family(integers(dp.SkellamRelease, True), 12, 2),
     "discrete Gaussian, contraction": Family(integers(dp.DiscreteGaussianRelease, True), 12, 2),
-    "one round of a block, Fourier": Family(in_blocks(lambda _, *asked: allocated(*asked)), 24, 1),
+    "one round of a block, Fourier": Family(in_blocks(lambda _, *asked: allocated(*asked)), 24, 2),
     "one round of a block, drawn": Family(in_blocks(drawn), 1, 1),
     "odometer, delta at the worst stop": Family(at_any_stop, 60, 2, twin=1.2),
     "rows of epsilons.json": Family(stored, len(ROWS), 5),
