@@ -33,7 +33,7 @@ from protocol.checks import FRACTION, POSITIVE, RANGES
 from protocol.errors import UNKNOWN, ConfigurationError, Remedy
 from protocol.goal import PrivacyGoal
 from protocol.noise.calibration import ERROR_SHARE
-from protocol.noise.noise import Independent, Noise
+from protocol.noise.noise import Independent, Noise, Returned
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.field_size import WRAP_PROBABILITY
 from protocol.schemes import OneShot, Pairwise, Validated
@@ -474,6 +474,31 @@ def build_plan(
     except ParameterError as error:
         key, remedy = _key_of(error.argument, tables)
         raise ConfigurationError(key, f"value {error.value!r}", error.valid, remedy) from None
+
+
+def returned_noise(tables: PlanTables, horizon: int | None) -> Returned | None:
+    """The noise of a run of `horizon` rounds with parties elsewhere; None if it does not come back.
+
+    Raises:
+        ConfigurationError: the table `noise` and the horizon do not go together.
+    """
+    table = tables.noise
+    if not isinstance(table, ReturnedTable):
+        if horizon is not None:
+            problem, valid = f"value {horizon}, and no noise comes back", "left out"
+            raise ConfigurationError("horizon", problem, valid, Remedy.LEFT_OUT)
+        return None
+    if horizon is None or table.apart is None:
+        key = "horizon" if horizon is None else "noise.apart"
+        raise ConfigurationError(key, "missing where noise comes back", "a number of rounds")
+    if table.share is not None:
+        raise ConfigurationError("noise.share", f"value {table.share}", "left out: it is planned")
+    if tables.privacy.noise_multiplier is not None:
+        problem = "given for returned noise, of which one round says little"
+        raise ConfigurationError(
+            "privacy.noise_multiplier", problem, "privacy.epsilon, in its place"
+        )
+    return Returned(rounds=horizon, apart=table.apart)
 
 
 def named_members(plan: TrainingPlan) -> int:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from returned_worlds import MEMBERS, ReturnedWorld
 
 from protocol.adapters.stage_times import FIRST_SECONDS, LEAST_SECONDS, StageTimes
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
 from protocol.round.setup import RoundSetup
+from protocol.schemes import OneShot
 from protocol.schemes.pairwise import pairwise_setup
 from sketch.hashing import PublicSeed
 from sketch.spec import SketchKind, SketchSpec
@@ -44,6 +46,12 @@ def setup_of(clients: int) -> RoundSetup:
     parameters = plan.calibrate(spec, bytes(32), PublicSeed(bytes(32)))
     cohort = [hashlib.sha256(bytes([i])).digest() for i in range(clients)]
     return pairwise_setup(plan, parameters, cohort, bytes(16), 0)
+
+
+def test_what_members_upload_is_waited_for() -> None:
+    world = ReturnedWorld()
+    adding, plain = (OneShot.stage_bytes(setup) for setup in (world.setup(), world.plain()))
+    assert adding > max(plain, MEMBERS * world.setup().vector_bytes)
 
 
 def test_what_a_stage_sends_takes_time_on_the_line() -> None:
