@@ -65,7 +65,7 @@ class Engine:
     ) -> None:
         self.workspace, self.components = workspace, components
         self.contexts = FLContextManager(engine=self, identity_name=name, job_id="job")
-        self.panics, self.clients = [], [Client(each, each) for each in NAMES]
+        self.panics, self.clients = [], []
         self.events = []
 
     def new_context(self) -> FLContext:
@@ -93,7 +93,7 @@ class Trainer(Executor):
 
     def __init__(self, name: str) -> None:
         super().__init__()
-        self.number = 1 + NAMES.index(name)
+        self.number = 1 + NAMES.index(name) if name in NAMES else 0
         self.models, self.numbers, self.raises, self.kind = [], [], None, DataKind.WEIGHTS
 
     def execute(
@@ -144,8 +144,9 @@ class Federation:
         self.root = root
         shared = root / "shared"
         shared.mkdir(parents=True)
-        registry = {name: make_identity(self.folder(name), name) for name in NAMES}
-        for name in ("server", *NAMES):
+        self.names = list(dict.fromkeys((*NAMES, *committee)))
+        registry = {name: make_identity(self.folder(name), name) for name in self.names}
+        for name in ("server", *self.names):
             self.folder(name).mkdir(parents=True, exist_ok=True)
             (root / name / "startup").mkdir()
             write_registry(self.folder(name), {each: registry[each] for each in clients})
@@ -156,12 +157,13 @@ class Federation:
         self.registry = registry
         self.persistor = Persistor()
         self.server = Engine(self.workspace("server"), "server", {"persistor": self.persistor})
-        self.trainers = {name: Trainer(name) for name in NAMES}
+        self.server.clients = [Client(each, each) for each in self.names]
+        self.trainers = {name: Trainer(name) for name in self.names}
         self.engines = {
             name: Engine(self.workspace(name), name, {"trainer": self.trainers[name]})
-            for name in NAMES
+            for name in self.names
         }
-        self.executors = {name: MaskedTraining("trainer") for name in NAMES}
+        self.executors = {name: MaskedTraining("trainer") for name in self.names}
         self.restarts, self.on_task, self.results = False, lambda *_: None, []
         defaults = {"num_rounds": 1, "stage_timeout": 90, "train_timeout": 90, "failed_rounds": 0}
         self.options = {**defaults, "task_check_period": 0.02, **options}
@@ -220,7 +222,7 @@ class Federation:
             over.set()
             pump.join()
             communicator.finalize_run(context)
-            for name in NAMES:
+            for name in self.names:
                 self.executors[name].handle_event("_end_run", self.engines[name].new_context())
         return self.server.panics
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from itertools import chain
 from typing import TypeVar
 
 from flwr.app import ArrayRecord
@@ -19,6 +18,7 @@ from protocol.adapters.flower.errors import RoundLostError, TooFewNodesError, by
 from protocol.adapters.flower.nodes import NodeBook
 from protocol.adapters.flower.waiting import Clock, Wait
 from protocol.adapters.stage_times import StageTimes, require_size
+from protocol.adapters.turns import Turns
 from protocol.allocation import Allocation
 from protocol.authority.session import Announcer
 from protocol.checks import of_kind
@@ -157,7 +157,8 @@ class SecureRounds:
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
-        self._invited: dict[int, Sequence[bytes]] = {}
+        clauses = plan.noise.clauses(plan)
+        self._turns = Turns(apart=clauses.apart, most=plan.goal.rounds) if clauses else None
         self._session_id = b""
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:
@@ -203,7 +204,8 @@ class SecureRounds:
         here = [known.get(key) for key in cohort]
         setup = self._announced(sums, cohort, job.bound)
         members = [known.get(key) for key in setup.members]
-        self._invited[setup.context.round_number] = cohort
+        if self._turns is not None:
+            self._turns.invite(setup.context.round_number, cohort)
         patience = Patience(self._times.seconds(setup), self._training_seconds)
         signed = self._announcer.envelope(setup.context_hash) if self._announcer else b""
         self._carrier.begin(job, here, patience, whole, members, signed)
@@ -321,7 +323,9 @@ class SecureRounds:
         revoked since the session began is left out, as every other client would refuse.
         """
         size, chooser = self._plan.cohort, secrets.SystemRandom()
-        taken, resting = self._taken()
+        taken, resting = Counter[bytes](), set[bytes]()
+        if self._turns is not None and self._training is not None:
+            taken, resting = self._turns.taken(self._training[1].sums.records)
         may = self._candidates() - resting
         if len(may) < size:
             raise TooFewNodesError(
@@ -330,19 +334,6 @@ class SecureRounds:
             )
         order = chooser.sample(sorted(may), len(may))
         return sorted(order, key=lambda key: (key not in known, taken[key]))[:size]
-
-    def _taken(self) -> tuple[Counter[bytes], set[bytes]]:
-        """Rounds that each was in, where noise comes back, and who would refuse the next one.
-
-        Clients count rounds that have a record, and so does this.
-        """
-        clauses = self._plan.noise.clauses(self._plan)
-        if clauses is None or self._training is None:
-            return Counter(), set()
-        known = [self._invited[each.round_number] for each in self._training[1].sums.records]
-        lately = chain.from_iterable(known[max(0, len(known) - clauses.apart + 1) :])
-        taken, most = Counter(chain.from_iterable(known)), self._plan.goal.rounds
-        return taken, {*lately, *(key for key, times in taken.items() if times >= most)}
 
     def _candidates(self) -> frozenset[bytes]:
         """Who can be in a cohort."""

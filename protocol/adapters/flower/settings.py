@@ -26,17 +26,16 @@ from protocol.adapters.flower.remedy import SIMULATION_KEY, hyphened, mended, to
 from protocol.adapters.stage_times import CONNECT_SECONDS, FIRST_SECONDS, TRAINING_SECONDS
 from protocol.allocation import Allocation
 from protocol.errors import ConfigurationError, Remedy
-from protocol.noise.noise import Returned
 from protocol.planning.configuration import (
     LIFETIME_SECONDS,
     Cohort,
     PlanTables,
-    ReturnedTable,
     Sketch,
     build_plan,
     named_members,
     parse,
     problems_in,
+    returned_noise,
     within,
 )
 from protocol.planning.training_plan import TrainingPlan
@@ -102,28 +101,12 @@ class FlowerTables(PlanTables):
 
     def planned(self, rounds: int, lifetime_seconds: int, horizon: int | None) -> TrainingPlan:
         """The training plan of these tables; of `horizon` rounds where noise comes back."""
-        plan = build_plan(self, rounds, lifetime_seconds, self._returned(horizon))
+        plan = build_plan(self, rounds, lifetime_seconds, returned_noise(self, horizon))
         allocation = self.allocation(rounds)
         if allocation is not None:
             plan = configured_hiding(plan, allocation, "connected")
         _ = named_members(plan)
         return plan
-
-    def _returned(self, horizon: int | None) -> Returned | None:
-        """The noise of a run in which it comes back."""
-        table = self.noise
-        if not isinstance(table, ReturnedTable):
-            if horizon is not None:
-                problem, valid = f"value {horizon}, and no noise comes back", "left out"
-                raise ConfigurationError("horizon", problem, valid, Remedy.LEFT_OUT)
-            return None
-        if horizon is None or table.apart is None:
-            key = "horizon" if horizon is None else "noise.apart"
-            raise ConfigurationError(key, "missing where noise comes back", "a number of rounds")
-        if table.share is not None:
-            problem = f"value {table.share}"
-            raise ConfigurationError("noise.share", problem, "left out: it is planned")
-        return Returned(rounds=horizon, apart=table.apart)
 
 
 class FlowerSettings(FlowerTables):

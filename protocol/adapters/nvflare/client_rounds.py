@@ -3,15 +3,15 @@
 NVFlare may hand each task to a new process, and its simulator does when it has fewer threads than
 clients. In the client's folder lie its history, the round that is under way, and for one-shot
 rounds its sealing keys of the session, its last upload, and what it has signed before as a member
-of committees. A member of a named committee need not be a client.
+of committees, and added to their sums. A member of a named committee need not be a client.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,15 +22,18 @@ from numpy.typing import NDArray
 from protocol.adapters.evaluation import accepted, bound_digest
 from protocol.adapters.nvflare.messages import SURVEYED, Assignment, Incoming, OneShotTask, Step
 from protocol.adapters.nvflare.site import Site
-from protocol.adapters.party import OneShotParty, Party
+from protocol.adapters.party import AddingMember, OneShotParty, Party
 from protocol.errors import PolicyError
 from protocol.exchange.remote import MESSAGE
+from protocol.exchange.remote_one_shot import split_announcement
 from protocol.round.losses import Stage
+from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.setup import RoundEncoding, RoundSetup
 from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.statistics.survey import Survey
+from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.storage import TokenFolder, replace_durably
 
 Received = Callable[[Survey | None], Assignment]
@@ -63,7 +66,7 @@ class ClientRounds:
 
     def __init__(self, site: Site, name: str, train: Train) -> None:
         folder, policy = site.client(name), site.policy
-        self._site = site
+        self._site, self._folder = site, folder
         keys = TokenFolder(folder / "round" / "keys")
         self._party = Party(
             identity=site.identity(name),
@@ -137,8 +140,36 @@ class ClientRounds:
                 partial(self._made, assignment),
                 lambda: nullcontext(self._history),
             )
-        begins = step is OneShotTask.CHECK
-        return one_shot.as_member(came.message, self._signed, begins=begins)
+        return self._as_member(one_shot, step, came.message)
+
+    def _as_member(self, one_shot: OneShotParty, step: Step, message: bytes) -> bytes:
+        """What a member answers; an upload of noise leaves at a fixed time after it was asked for.
+
+        So noise is asked for by its own task only.
+        """
+        began, asks = time.monotonic(), step is OneShotTask.NOISE
+        begins = asks or step is OneShotTask.CHECK
+        if begins and asks == bool(split_announcement(message)[1]):
+            why = f"{step} {'with' if asks else 'without'} uploads"
+            raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
+        with self._adding() as adding:
+            answer = one_shot.as_member(message, self._signed, begins=begins, adding=adding)
+        if asks:
+            left = began + self._site.agreement.noise_after_seconds - time.monotonic()
+            time.sleep(max(0.0, left))
+        return answer
+
+    @contextmanager
+    def _adding(self) -> Iterator[AddingMember | None]:
+        """What we added to rounds as a member; None if our agreement has no noise that returns."""
+        plan = self._site.agreement.plan
+        if not plan.noise.remembered:
+            yield None
+            return
+        with StoredMemberNoise(self._folder / "noise") as memory:
+            uploads = UploadFolder(self._folder / "added")
+            fewest = plan.noise.fewest_members(plan)
+            yield AddingMember(memory=memory, uploads=uploads, fewest=fewest)
 
     def _survey(self, written: bytes) -> Survey:
         """What an evaluation asks, if it is what was agreed to."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from secrets import SystemRandom
@@ -35,12 +36,14 @@ from protocol.adapters.nvflare.messages import (
 from protocol.adapters.nvflare.models import changed, dimension_of
 from protocol.adapters.nvflare.site import Agreement, Site
 from protocol.adapters.stage_times import TRAINING_SECONDS, StageTimes, require_size
+from protocol.adapters.turns import Turns
 from protocol.checks import of_kind
 from protocol.errors import ConfigurationError
 from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStage
 from protocol.exchange.remote import open_answer
 from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Outbound, Refusal
+from protocol.noise.noise import Returned
 from protocol.planning.configuration import Sketch, parse
 from protocol.round.losses import Stage
 from protocol.round.lottery import Members
@@ -71,7 +74,8 @@ class PrivateAveraging(ModelController):
     is lost, so no round takes longer than its timeouts together.
 
     Args:
-        num_rounds: of training; with those of evaluations at most as many as agreed.
+        num_rounds: of training; with those of evaluations at most as many as agreed. Where noise
+            comes back, at most those of the whole run, which is one job.
         sketch: the compression, as in the table `sketch` of a configuration; none if left out.
         learning_rate: the mean update is multiplied with it.
         stage_timeout: seconds for each message that needs no training, the start of a client's
@@ -117,13 +121,18 @@ class PrivateAveraging(ModelController):
         self._book = SealingBook(b"")
         self._members: list[str] = []
         self._holders: KeyHolders | None = None
+        self._turns: Turns | None = None
+        self._noise_seconds = 0.0
 
     def run(self) -> None:
         """The whole job; what it raises ends the job, with its message in the server's log."""
         site = Site.of(self.fl_ctx)
         agreement = site.agreement
         self._check_rounds(agreement)
+        if agreement.returns:
+            self._take_turns(site)
         waits = (len(Stage) - 1) * self._timeout(Stage.SHARE) + self.train_timeout
+        waits += math.ceil(self._noise_seconds)
         if 0 < agreement.lifetime_seconds < waits:
             problem = f"{waits} seconds together, and a round lasts {agreement.lifetime_seconds}"
             valid = "at most the agreed lifetime"
@@ -136,6 +145,9 @@ class PrivateAveraging(ModelController):
         planned = planned_survey(survey, plan) if survey is not None else None
         self._holders = plan.scheme.key_holders(plan, named, site.registry.values())
         with Ledger.open(site.ledger, recover=True) as ledger:
+            if agreement.returns and (spent := len(ledger.entries())):
+                valid = "an empty ledger: where noise comes back, a goal is spent in one job"
+                raise ConfigurationError("ledger.jsonl", f"{spent} sums of an earlier job", valid)
             training = PrivateTraining(
                 plan,
                 agreement.dimension,
@@ -165,6 +177,25 @@ class PrivateAveraging(ModelController):
             problem = f"the agreement says {agreement.dimension}, and the model has {dimension}"
             raise ConfigurationError("dimension", problem, "the number of values that are averaged")
 
+    def _take_turns(self, site: Site) -> None:
+        """See that the job can be a run whose noise comes back."""
+        agreement, plan = site.agreement, site.agreement.plan
+        if self.evaluate_every:
+            valid = "0, because noise comes back: answers are summed once"
+            raise ConfigurationError("evaluate_every", f"value {self.evaluate_every}", valid)
+        if (kind := (self.sketch or {}).get("controller", "fixed")) != "fixed":
+            problem = f"value {kind!r}: noise of another sketch does not cancel"
+            raise ConfigurationError("sketch.controller", problem, "fixed")
+        uploads = self.num_rounds * plan.cohort
+        fewest = max(plan.noise.population(plan), math.ceil(uploads / agreement.rounds))
+        if len(site.registry) < fewest:
+            valid = f"at least {fewest}, cohorts enough for rounds that are far apart, and few"
+            raise ConfigurationError("registry.json", f"{len(site.registry)} clients", valid)
+        self._turns = Turns(
+            apart=of_kind("noise", plan.noise, Returned).apart, most=agreement.rounds
+        )
+        self._noise_seconds = agreement.noise_after_seconds
+
     def _check_rounds(self, agreement: Agreement) -> None:
         every = self.evaluate_every
         if every and agreement.survey() is None:
@@ -173,11 +204,12 @@ class PrivateAveraging(ModelController):
         if every > self.num_rounds:
             raise ConfigurationError("evaluate_every", f"value {every}", f"0 .. {self.num_rounds}")
         evaluations = self.num_rounds // every if every else 0
-        if not 1 <= self.num_rounds <= agreement.rounds - evaluations:
+        rounds = agreement.horizon or agreement.rounds
+        if not 1 <= self.num_rounds <= rounds - evaluations:
             problem = f"value {self.num_rounds}"
             if evaluations:
                 problem += f", and {evaluations} evaluations"
-            valid = f"1 .. {agreement.rounds} rounds together, as agreed"
+            valid = f"1 .. {rounds} rounds together, as agreed"
             raise ConfigurationError("num_rounds", problem, valid)
 
     def _played(
@@ -200,7 +232,7 @@ class PrivateAveraging(ModelController):
         for failures in range(self.failed_rounds + 1):
             if self._holders is not None:
                 self._ask_for_keys(site, training.state.attempts)
-            clients = self._cohort(site, training.state.attempts)
+            clients = self._cohort(site, training)
             try:
                 return self._attempt(sums, site, clients, assignment), clients
             except (TooFewSurvivorsError, RemoteProtocolError, OpeningFailedError) as error:
@@ -219,6 +251,8 @@ class PrivateAveraging(ModelController):
         self._transport = self._exchange_with(clients, data)
         cohort, self._members = [site.registry[name] for name in clients], []
         self._setup = sums.next_setup(cohort, bound_digest(seen, assignment.survey))
+        if self._turns is not None:
+            self._turns.invite(self._setup.context.round_number, cohort)
         require_size(self._setup)
         names = {key: name for name, key in {**site.registry, **site.committee}.items()}
         self._members = [names[key] for key in self._setup.members]
@@ -229,7 +263,8 @@ class PrivateAveraging(ModelController):
         """Whole seconds for a task."""
         if step in WITH_MODEL:
             return self.train_timeout
-        return math.ceil(self._times.seconds(self._setup))
+        settling = self._noise_seconds if step is OneShotTask.NOISE else 0.0
+        return math.ceil(self._times.seconds(self._setup) + settling)
 
     def _exchange_with(
         self, clients: Sequence[str], data: Callable[[Step], Shareable]
@@ -293,9 +328,9 @@ class PrivateAveraging(ModelController):
             if refusal is not None:
                 self.warning(f"no sealing key of {name}: {refusal.reason}")
 
-    def _cohort(self, site: Site, next_round: int) -> list[str]:
-        """Who is invited: registered clients, connected ones first."""
-        size = site.agreement.cohort.size
+    def _cohort(self, site: Site, training: PrivateTraining) -> list[str]:
+        """Who is invited: registered clients whose turn it is, connected ones first."""
+        size, next_round = site.agreement.cohort.size, training.state.attempts
         names = [client.name for client in self.engine.get_clients()]
         known = [name for name in names if name in site.registry]
         strangers = sorted(set(names) - set(known) - site.committee.keys())
@@ -312,13 +347,23 @@ class PrivateAveraging(ModelController):
                 problem = f"{len(known)} registered clients have sent a sealing key in this job"
                 valid = f"{size}, as agreed: in one-shot rounds everyone is on the committee"
                 raise ConfigurationError("cohort", problem, valid)
+        taken = Counter[bytes]()
+        whose = ""
+        if self._turns is not None:
+            taken, resting = self._turns.taken(training.sums.records)
+            known = [name for name in known if site.registry[name] not in resting]
+            whose = " whose turn it is"
         if len(known) < size:
-            problem = f"the job has {len(known)} registered clients of {len(names)}"
+            problem = f"the job has {len(known)} registered clients of {len(names)}{whose}"
             raise ConfigurationError("cohort", problem, f"{size}, as agreed; missing: {strangers}")
         SystemRandom().shuffle(known)
-        # A stable sort: those that are away come last, and count as lost if they have to be taken.
-        known.sort(key=lambda name: self.get_client_disconnect_time(name) is not None)
-        return known[:size]
+
+        def last(name: str) -> tuple[bool, int]:
+            """Who is away comes last, and counts as lost if it has to be taken."""
+            away = self.get_client_disconnect_time(name) is not None
+            return away, taken[site.registry[name]]
+
+        return sorted(known, key=last)[:size]
 
     def _stepped(self, model: FLModel, result: RoundResult, clients: list[str]) -> FLModel:
         """The model after a round, with what is public about the round."""

@@ -41,6 +41,7 @@ class OneShotTask(enum.Enum):
 
     KEYS = "keys"
     UPLOAD = "upload"
+    NOISE = "noise"
     CHECK = "check"
     SIGN = "sign"
     OPEN = "open"
@@ -57,6 +58,7 @@ WITH_MODEL = frozenset[Step]({Stage.INPUT, OneShotTask.UPLOAD})
 SURVEYED = WITH_MODEL | {Stage.ADVERTISE}
 """The steps that a survey travels with."""
 TASK_OF_MEMBERS = {
+    MemberStage.NOISE: OneShotTask.NOISE,
     MemberStage.CHECK: OneShotTask.CHECK,
     MemberStage.CONFIRM: OneShotTask.SIGN,
     MemberStage.OPEN: OneShotTask.OPEN,

@@ -8,6 +8,7 @@
 | `NAME/identity.key` | that client's | its private key: 32 bytes, read by its owner only |
 | `NAME/history` | that client's | rounds answered and charged: a `StoredHistory` |
 | `NAME/round` | that client's | a round between two of its messages, sealed |
+| `NAME/noise`, `NAME/added` | that member's | noise that it may take back: a `StoredMemberNoise` |
 | `ledger.jsonl` | the server's | every release of this server, over all jobs |
 
 Agreement and registry have to come from somebody that the clients trust, with the start-up kit,
@@ -36,6 +37,7 @@ from protocol.planning.configuration import (
     build_plan,
     load,
     named_members,
+    returned_noise,
     within,
 )
 from protocol.planning.policies import client_policy
@@ -46,7 +48,7 @@ from protocol.schemes import OneShot
 from protocol.statistics.codebooks import MOST_TOKENS
 from protocol.statistics.survey import Survey
 from secagg import Identity
-from secagg.checks import whole
+from secagg.checks import Range, whole
 from secagg.keys import KEY_BYTES
 
 FOLDER = "veilsum"
@@ -74,6 +76,15 @@ class Agreement(PlanTables):
         default=LIFETIME_SECONDS,
         description="most that a round lives, by the clients' clocks; 0 for ever",
     )
+    horizon: Annotated[int | None, within("rounds")] = Field(
+        default=None,
+        description='rounds of the whole run, where noise.kind = "returned"; a job is a run then',
+    )
+    noise_after_seconds: Annotated[float, within(Range(0, 3600))] = Field(
+        default=20.0,
+        description="when a member sends its noise after it was asked for: some values take longer "
+        "to draw than others",
+    )
     evaluation: dict[str, dict[str, Any]] = Field(
         default={}, description="metrics of private evaluations by name, as with Flower"
     )
@@ -88,9 +99,15 @@ class Agreement(PlanTables):
     @property
     def plan(self) -> TrainingPlan:
         """The training plan."""
-        plan = build_plan(self, self.rounds, self.lifetime_seconds)
+        noise = returned_noise(self, self.horizon)
+        plan = build_plan(self, self.rounds, self.lifetime_seconds, noise)
         _ = named_members(plan)
         return plan
+
+    @property
+    def returns(self) -> bool:
+        """Whether members add noise that comes back."""
+        return self.plan.noise.remembered
 
     @property
     def named_members(self) -> int:
@@ -151,6 +168,9 @@ class Site:
             if self.registry.get(who, key) != key or by_key.get(key, who) != who:
                 problem = f"{who} has another name or key in registry.json"
                 raise ConfigurationError(name, problem, "one name and one key for each")
+        if self.agreement.returns and (both := sorted(members.keys() & self.registry.keys())):
+            valid = "members that are no clients: they know the noise that they add"
+            raise ConfigurationError(name, f"{', '.join(both)} in registry.json as well", valid)
         return members
 
     @property

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,22 +15,40 @@ import pytest
 
 pytest.importorskip("nvflare", reason="nvflare is not installed; make test-nvflare has a place")
 
+from nvflare.apis.controller_spec import Task
 from nvflare.apis.dxo import from_shareable
 from nvflare.apis.shareable import Shareable
 from nvflare_doubles import AGREEMENT, DIMENSION, NAMES, STEP, Federation, model
+from returned_worlds import changed
 
 from dp import Ledger
 from protocol import RoundResult
-from protocol.adapters.nvflare.messages import TASK_OF_MEMBERS, OneShotTask, reply, task_name
+from protocol.adapters.nvflare import client_rounds, exchange
+from protocol.adapters.nvflare.client_rounds import ClientRounds
+from protocol.adapters.nvflare.messages import (
+    STEP_OF,
+    TASK_OF_MEMBERS,
+    Assignment,
+    Incoming,
+    OneShotTask,
+    Step,
+    reply,
+    task_name,
+)
 from protocol.adapters.nvflare.models import difference
 from protocol.adapters.nvflare.site import Site, write_registry
 from protocol.errors import ConfigurationError, PolicyError
 from protocol.exchange import sealing_book
-from protocol.exchange.one_shot import EXCHANGES
+from protocol.exchange.aggregators import IdealAggregator
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.remote import MESSAGE, refuse
+from protocol.exchange.remote_one_shot import split_announcement, with_announcement
+from protocol.round.one_shot_setup import OneShotAnnouncement
 from protocol.round.stored_history import StoredHistory
 from protocol.training.private import PrivateTraining
-from secagg import Identity, LocalProtocolError
+from secagg import Identity, LocalProtocolError, RemoteProtocolError
+from secagg.storage import StoredStateError
+from sketch.controllers import FixedRate
 
 ALPHA = 1e-6
 UPLOAD = task_name(OneShotTask.UPLOAD)
@@ -34,6 +56,10 @@ BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 """Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
 SCHEME = '\n[scheme]\nkind = "one-shot"\n'
 ONE_SHOT = AGREEMENT.replace("tolerated_colluders = 1", "tolerated_colluders = 0") + SCHEME
+
+
+ASKED = [OneShotTask.UPLOAD, OneShotTask.CHECK, OneShotTask.SIGN, OneShotTask.OPEN]
+"""Of every round in which clients alone upload."""
 
 
 @pytest.fixture
@@ -97,7 +123,7 @@ def test_the_mean_comes_of_one_upload_of_each_client(
         assert not (federation.folder(name) / name / "round" / "member").exists()
 
 
-@pytest.mark.parametrize("task", list(OneShotTask))
+@pytest.mark.parametrize("task", [OneShotTask.KEYS, *ASKED])
 def test_a_client_that_falls_silent_does_not_lose_the_round(
     make_federation: Callable[..., Federation], results: list[RoundResult], task: OneShotTask
 ) -> None:
@@ -148,7 +174,7 @@ def test_it_trains_on_no_other_model_than_everybody(
     assert results[0].release.survivors == 5
 
 
-@pytest.mark.parametrize("task", [each for each in OneShotTask if each is not OneShotTask.KEYS])
+@pytest.mark.parametrize("task", ASKED)
 def test_a_task_that_is_delivered_again_gets_the_same_bytes_or_none(
     make_federation: Callable[..., Federation], task: OneShotTask
 ) -> None:
@@ -290,7 +316,7 @@ class TestNamedCommittees:
         assert tasks_of(federation, auditor) == ["keys", *self.MEMBER]
         assert federation.trainers[auditor].models == []
 
-    @pytest.mark.parametrize("task", [each for each in OneShotTask if each is not OneShotTask.KEYS])
+    @pytest.mark.parametrize("task", ASKED)
     def test_a_member_that_falls_silent_does_not_lose_the_round(
         self, tmp_path: Path, results: list[RoundResult], task: OneShotTask
     ) -> None:
@@ -388,4 +414,248 @@ def test_members_are_drawn_from_the_registry_that_a_client_has(
 
 
 def test_every_stage_of_members_has_a_task() -> None:
-    assert tuple(TASK_OF_MEMBERS) == EXCHANGES
+    assert tuple(TASK_OF_MEMBERS) == tuple(MemberStage)
+
+
+# -- noise that comes back ------------------------------------------------------------------------
+
+MEMBERS = tuple(f"member-{number}" for number in range(1, 5))
+RETURNED = """\
+rounds = 2
+horizon = 4
+dimension = 40
+noise_after_seconds = 0
+
+[privacy]
+epsilon = 10.0
+delta = 1e-5
+clip_l2 = 3.0
+
+[cohort]
+size = 3
+tolerated_dropouts = 1
+tolerated_colluders = 0
+
+[noise]
+kind = "returned"
+apart = 2
+
+[scheme]
+kind = "one-shot"
+
+[scheme.committee]
+size = 4
+corrupt = 0
+away = 1
+"""
+
+
+def simulated(federation: Federation, results: list[RoundResult], away: Any) -> list[Any]:
+    """What the ledger has of the same cohorts and members in a simulation, and its epsilons."""
+    plan, setups = Site(federation.folder("server")).agreement.plan, [r.setup for r in results]
+    members = [setup.context.committee.members for setup in setups]
+    committee = SimpleNamespace(members=lambda *of: members[of[-1]])
+    aggregator = IdealAggregator(committee=committee, away=away)
+    with Ledger.open(federation.root / "simulated.jsonl") as ledger:
+        training = PrivateTraining(
+            plan,
+            DIMENSION,
+            FixedRate(1.0),
+            aggregator,
+            ledger,
+            clock=time.time,
+            session_id=setups[0].context.session_id,
+        )
+        epsilons = [
+            training.run_round(setup.identities, bytes(32), lambda _: np.zeros(DIMENSION)).epsilons
+            for setup in setups
+        ]
+        return [*charged(ledger), *epsilons]
+
+
+def charged(ledger: Ledger) -> list[Any]:
+    return [(each.event, each.metadata["record"]) for each in ledger.entries()]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The folders of a job, and the first message of each task to each site."""
+
+    root: Path
+    messages: dict[tuple[str, Step], bytes]
+
+    @property
+    def client(self) -> str:
+        """The one that was asked first to upload."""
+        return next(name for name, step in self.messages if step is UPLOAD)
+
+    def ask(self, step: Step, message: bytes | None = None, name: str = MEMBERS[0]) -> bytes:
+        """What a new process of a site answers; to what it was sent, if left out."""
+        site = Site(self.root / name / "local" / "veilsum")
+        rounds = ClientRounds(site, name, lambda _: np.zeros(DIMENSION))
+        came = Incoming(self.messages[name, step] if message is None else message, bytes(32), b"")
+        try:
+            return rounds.answer(step, came, lambda _: Assignment(model(), 0, 1))
+        finally:
+            rounds.close()
+
+    def earlier(self, step: Step) -> bytes:
+        """A message to the member, of a round that was opened a second before."""
+        announcement, uploads = split_announcement(self.messages[MEMBERS[0], step])
+        opened_at = OneShotAnnouncement.read(announcement).opened_at - 1
+        return with_announcement(changed(announcement, opened_at=opened_at), uploads)
+
+    def agreed(self, name: str, agreement: str) -> Sent:
+        """The same where a site agreed to something else."""
+        path = self.root / name / "local" / "veilsum" / "agreement.toml"
+        path.write_text(agreement)
+        return self
+
+
+STAYS = RETURNED.replace("horizon = 4\n", "").replace(
+    'kind = "returned"\napart = 2', 'mechanism = "discrete-gaussian"'
+)
+ALL_MEMBERS = RETURNED.replace("away = 1", "away = 0")
+ANOTHER_JOB = bytes(24)
+KEYS, UPLOAD, NOISE, CHECK, SIGN, _ = OneShotTask
+REFUSED: dict[str, Callable[[Sent], object]] = {
+    "announced returns = ": lambda job: job.agreed(job.client, STAYS).ask(UPLOAD, name=job.client),
+    "remembers no noise": lambda job: job.agreed(MEMBERS[0], STAYS).ask(NOISE),
+    "announced fewest_members = 3": lambda job: job.agreed(MEMBERS[0], ALL_MEMBERS).ask(NOISE),
+    "one without this member": lambda job: (
+        job.ask(KEYS, job.messages[MEMBERS[0], KEYS], job.client),
+        job.ask(NOISE, job.messages[MEMBERS[0], NOISE], job.client),
+    ),
+    # Twice, the second time in another round; and after uploads that it was shown without.
+    "rounds of a run follow one another": lambda job: (
+        job.ask(NOISE),
+        job.ask(NOISE, job.earlier(NOISE)),
+    ),
+    "rounds of a run follow": lambda job: (job.ask(CHECK), job.ask(NOISE)),
+    "another announcement": lambda job: (job.ask(NOISE), job.ask(CHECK, job.earlier(CHECK))),
+    "check without uploads": lambda job: job.ask(CHECK, job.messages[MEMBERS[0], NOISE]),
+    "noise with uploads": lambda job: job.ask(NOISE, job.messages[MEMBERS[0], CHECK]),
+    "first message": lambda job: (job.ask(NOISE), job.ask(SIGN, job.messages[MEMBERS[1], SIGN])),
+    "no sealing key": lambda job: (job.ask(KEYS, ANOTHER_JOB), job.ask(NOISE)),
+}
+"""By what is refused."""
+
+
+@pytest.mark.parametrize("kind", ["one-shot", "validated"])
+def test_noise_comes_back_and_the_run_is_charged_as_a_simulated_one(
+    tmp_path: Path, results: list[RoundResult], kind: str
+) -> None:
+    """Every task finds a new process; once, what asks a member for its noise is lost."""
+    agreement = RETURNED.replace("one-shot", kind)
+    federation = Federation(tmp_path, agreement, committee=MEMBERS, num_rounds=4)
+    federation.restarts = True
+
+    def lost(name: str, asked: str, *_: Any) -> Shareable | None:
+        missed = len(results) == 1 and (name, asked) == (MEMBERS[0], "veilsum_noise")
+        return Shareable() if missed else None
+
+    federation.on_task = lost
+    assert federation.run() == []
+    numbers = {federation.registry[name]: number for number, name in enumerate(NAMES, 1)}
+    for result in results:
+        assert off_by(result, [numbers[key] for key in result.setup.identities]) < BOUND
+    all_four = (0, 1, 2, 3)
+    records = [result.outcome.record for result in results]
+    assert [each and each.entered for each in records] == [all_four, (1, 2, 3)] + 2 * [all_four]
+    assert [each and each.returned for each in records] == [(), (1, 2, 3), (1, 2, 3), all_four]
+    assert all(tasks_of(federation, name) == ["upload", "upload"] for name in NAMES)
+    with Ledger.open(federation.folder("server") / "ledger.jsonl") as ledger:
+        got = [*charged(ledger), *(result.epsilons for result in results)]
+    assert got == simulated(federation, results, lambda number: {0} if number == 1 else set())
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Sent:
+    """What a server sent in a job of one round, of which two sites have heard nothing yet."""
+    job = Sent(tmp_path_factory.mktemp("job") / "job", {})
+    federation = Federation(job.root, RETURNED, committee=MEMBERS)
+
+    def lost(name: str, asked: str, data: Shareable, message: bytes) -> Shareable | None:
+        step = STEP_OF[asked]
+        job.messages.setdefault((name, step), message)
+        gone = (MEMBERS[0], job.client) if step is not KEYS else ()
+        return Shareable() if name in gone else None
+
+    federation.on_task = lost
+    assert federation.run() == []
+    return job
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_a_site_refuses(job: Sent, tmp_path: Path, why: str) -> None:
+    """Every message finds a new process."""
+    shutil.copytree(job.root, tmp_path / "job")
+    with pytest.raises((PolicyError, RemoteProtocolError, StoredStateError), match=why):
+        REFUSED[why](replace(job, root=tmp_path / "job"))
+
+
+def test_a_member_sends_its_noise_at_a_fixed_time_after_it_was_asked(
+    job: Sent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(job.root, tmp_path / "job")
+    agreement = RETURNED.replace("noise_after_seconds = 0", "noise_after_seconds = 20")
+    job = replace(job, root=tmp_path / "job").agreed(MEMBERS[0], agreement)
+    slept, now = list[float](), iter([5.0, 8.0, 40.0, 70.0])
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: next(now), sleep=slept.append)
+    monkeypatch.setattr(client_rounds, "time", clock)
+    assert job.ask(NOISE) == job.ask(NOISE)
+    assert slept == [17.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "problem"),
+    [
+        ({"horizon = 4\n": ""}, {}, "horizon: missing"),
+        ({"size = 4\ncorrupt = 0\naway = 1": 'kind = "everyone"'}, {}, "only to members who stay"),
+        ({"apart = 2": "apart = 3"}, {}, "6 clients; valid: at least 9"),
+        ({"rounds = 2": "rounds = 1"}, {"num_rounds": 4}, "6 clients; valid: at least 12"),
+        (
+            {"seconds = 0": "seconds = 19.5\nlifetime_seconds = 9"},
+            {},
+            "560 seconds together",
+        ),
+        ({}, {"num_rounds": 5}, "1 .. 4 rounds together"),
+        ({}, {"evaluate_every": 1}, "answers are summed once"),
+        ({}, {"sketch": {"controller": "adapt_norm"}}, "does not cancel"),
+        ({}, {"committee": (*MEMBERS[:3], NAMES[0])}, "site-1 in registry.json as well"),
+    ],
+)
+def test_jobs_that_cannot_be_such_a_run(
+    tmp_path: Path, changes: dict[str, str], options: dict[str, Any], problem: str
+) -> None:
+    agreement = RETURNED + "\n[evaluation]\nloss = {low = 0.0, high = 4.0}\n"
+    for old, new in changes.items():
+        agreement = agreement.replace(old, new)
+    federation = Federation(tmp_path, agreement, **{"committee": MEMBERS, **options})
+    assert problem in str(federation.run())
+
+
+def test_nobody_is_invited_too_soon(tmp_path: Path, results: list[RoundResult]) -> None:
+    """One client has left the job, and is missed when others have had their turn."""
+    federation = Federation(tmp_path, RETURNED, committee=MEMBERS, num_rounds=2)
+    del federation.server.clients[0]
+    assert "2 registered clients of 9 whose turn it is" in str(federation.run())
+    assert len(results) == 1
+
+
+def test_another_job_is_no_run_of_the_same_goal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the server has waited longer for noise, which is sent at a time of its own."""
+    waits: dict[str, int] = {}
+
+    def timed(name: str, timeout: int, **rest: Any) -> Task:
+        waits[name] = timeout
+        return Task(name=name, timeout=timeout, **rest)
+
+    monkeypatch.setattr(exchange, "Task", timed)
+    agreement = RETURNED.replace("noise_after_seconds = 0", "noise_after_seconds = 0.1")
+    federation = Federation(tmp_path, agreement, committee=MEMBERS)
+    assert federation.run() == []
+    assert (waits["veilsum_noise"], waits["veilsum_check"]) == (91, 90)
+    assert "1 sums of an earlier job" in str(federation.run())
