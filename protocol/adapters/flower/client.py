@@ -200,7 +200,7 @@ def _answer(
         return MESSAGE + home.answer(Question.read(request.payload))
     if request.step in MEMBER_STEPS:
         party, begins = _one_shot(home, context, home.policy), request.step in MEMBER_ANNOUNCED
-        if begins:
+        if begins and home.policy.committee is not None:  # else it is refused as a whole
             _require_kind(request)
         with home.member_history() as signed, home.adding() as adding:
             return party.as_member(request.payload, signed, begins=begins, adding=adding)

@@ -292,6 +292,9 @@ def _problems(values: dict[str, Any]) -> list[ConfigurationError]:
     if wrong.isdisjoint({EVALUATION_KEY, RECORDS_KEY}):
         given = _value(values, EVALUATION_KEY), _value(values, RECORDS_KEY)
         found += _raised(lambda: survey_of(*given))
+        if _returns(values) and given[0]:
+            problem = "given where noise comes back: integers are summed with noise that stays"
+            found.append(ConfigurationError(EVALUATION_KEY, problem, "left out", Remedy.LEFT_OUT))
     if wrong.isdisjoint({"lifetime_seconds", "stage_seconds", "training_seconds", "scheme"}):
         found += _lifetime(values)
     if wrong.isdisjoint({SIMULATION_KEY, LEDGER_KEY, REGISTRY_KEY, COMMITTEE_KEY, ANNOUNCER_KEY}):

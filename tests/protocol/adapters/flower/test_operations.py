@@ -323,10 +323,18 @@ def test_a_history_that_is_not_whole_replaces_no_backup(
 
 def test_a_backup_has_what_it_says_and_no_key(home: Path, tmp_path: Path) -> None:
     Rounds().take(home, 2)
+    noise = "noise/" + "0a" * 16
     secret, file, new = b"a secret of some bytes", tmp_path / "file", tmp_path / "new"
     StoredTurns(home / "state" / "turns", 2).comes(bytes(16), 3)
     coin = f"state/turns/{bytes(16).hex()}-2-1"  # drawn again, it would bring the client twice
-    for name in ("keys/" + "0a" * 16, "sealing/x-0-7", "upload/upload", "upload/receipt", "noise"):
+    for name in (
+        "keys/" + "0a" * 16,
+        "sealing/x-0-7",
+        "upload/upload",
+        "upload/receipt",
+        noise,
+        "added/upload",
+    ):
         (home / "state" / name).parent.mkdir(exist_ok=True)
         (home / "state" / name).write_bytes(secret)
     (home / "node.secret").write_bytes(secret)

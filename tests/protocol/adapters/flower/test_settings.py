@@ -145,6 +145,7 @@ def test_a_good_configuration_becomes_a_plan() -> None:
         (RETURNED | {"noise__share": 0.5}, "veilsum.noise.share", "left out: it is planned"),
         (RETURNED | {"noise__apart": 9}, "veilsum.noise.apart", "rounds"),
         (RETURNED | {"sketch__controller": "adapt_norm"}, "veilsum.sketch.controller", "fixed"),
+        (RETURNED | {"evaluation__seen__kind": "count"}, "veilsum.evaluation", "comes back"),
         ({"horizon": 9}, "veilsum.horizon", "no noise comes back; valid: left out"),
         ({"simulated-clients": 9}, "veilsum.simulated-clients", "as many as num-supernodes"),
         (
