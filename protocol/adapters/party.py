@@ -185,8 +185,14 @@ class OneShotParty:
             return update(setup)
 
         with history() as opened:
-            ours = party.identity, party.registry, party.policy, opened
-            client = OneShotRoundClient(*ours, clock=party.clock, turns=party.turns)
+            client = OneShotRoundClient(
+                party.identity,
+                party.registry,
+                party.policy,
+                opened,
+                clock=party.clock,
+                turns=party.turns,
+            )
             answer = RemoteUploader(client, digest, joined).answer(announcement)
             self.uploads.keep(client.receipt, answer[len(MESSAGE) :])
         return answer

@@ -95,6 +95,9 @@ class FlowerTables(PlanTables):
             problem = f"value {cohort.population} with allocation and cohorts of {size}"
             valid = "twice cohort.size, or thrice, and so on: as many clients as the registry has"
             raise ConfigurationError("cohort.population", problem, valid)
+        if cohort.away >= population:
+            valid = f"fewer than cohort.population = {population}"
+            raise ConfigurationError("cohort.away", f"value {cohort.away}", valid)
         block, lost = population // size, cohort.tolerated_dropouts
         delta, away = self.privacy.delta, cohort.away
         return Allocation.within(delta, population, block, rounds * block, 0.0, lost, away)

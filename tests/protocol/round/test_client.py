@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -42,6 +44,7 @@ from protocol.round.client import RoundClient
 from protocol.round.history import ClientHistory
 from protocol.round.policy import ClientPolicy, own_noise_multiplier
 from protocol.round.setup import ANNOUNCEMENT_VERSION, RoundSetup
+from protocol.round.turns import StoredTurns
 from secagg import (
     Identity,
     LocalProtocolError,
@@ -161,6 +164,18 @@ class TestClient:
         outsider = Identity.from_private_bytes(hashlib.sha256(b"outsider").digest())
         with pytest.raises(PolicyError, match="cohort"):
             RoundClient(outsider, REGISTRY, OPEN_POLICY).join(make_setup().announce(), MODEL)
+
+    def test_it_comes_to_the_one_round_that_its_coin_says(self, tmp_path: Path) -> None:
+        history, setup = ClientHistory(), make_setup()
+        announcement, turn = setup.announce(), setup.context.round_number % 2
+        for coin in (1 - turn, turn):
+            turns = StoredTurns(
+                tmp_path / str(coin), 2, lambda n, c=coin: bytes([c, *bytes(n - 1)])
+            )
+            client = make_client(history=history, turns=turns)
+            with nullcontext() if coin == turn else pytest.raises(PolicyError, match="turn"):
+                # The one that declined was not entered as answered: the other joins.
+                client.join(announcement, MODEL)
 
     def test_it_joins_once(self) -> None:
         client = self.client()

@@ -306,6 +306,8 @@ def test_settings_make_the_plan_and_every_policy(tmp_path: Path, scheme: str) ->
         ({"cohort.population": ""}, "cohort.population", "None"),
         ({"cohort.population": 450}, "cohort.population", "twice"),
         ({"cohort.population": 220}, "cohort.population", "twice"),
+        ({"cohort.away": 440}, "cohort.away", "fewer"),
+        ({"cohort.away": 300}, "cohort.choice", "larger cohorts"),
         ({"cohort.choice": "connected"}, "cohort.population", "left out"),
         ({"cohort.choice": "connected", "cohort.population": ""}, "cohort.away", "left out"),
         ({"cohort.size": 64, "cohort.population": 128}, "cohort.choice", "larger cohorts"),
