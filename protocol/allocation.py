@@ -173,6 +173,8 @@ def _epsilon(allocation: Allocation, goal: PrivacyGoal, blocks: int, integers: b
 
 
 def _at_most(count: int, trials: int, odds: float) -> float:
+    if count >= trials:
+        return 1.0
     return float(scipy.special.bdtr(count, trials, odds)) if count >= 0 else 0.0
 
 

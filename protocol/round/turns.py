@@ -24,7 +24,8 @@ from secagg.storage import sync_folder, write_durably
 from secagg.terms import SESSION_ID_BYTES
 
 _COIN_BYTES = 16  # modulo the block: uniform but for 2^-100
-_FORM: Final = Struct(f"<{SESSION_ID_BYTES}sQQ")
+# As long as nothing else that an announcer signs: no context hash, no request for a sealing key.
+_FORM: Final = Struct(f"<{SESSION_ID_BYTES}sQI")
 YES, NO = b"\1", b"\0"
 """Answers to a question."""
 

@@ -1,8 +1,8 @@
 """Backups of a site's folder: what it needs to go on, sealed with a passphrase, and nothing twice.
 
-A backup has the identity, policy, rules, registries and histories, and no key of a stored round, no
-sealing key, no upload and no secret of the SuperNode. All of it is sealed, so that whoever keeps it
-can take no charge out. What a restored folder must not do is said in `frozen`.
+A backup has the identity, policy, rules, registries, histories and coins, and no key of a stored
+round, no sealing key, no upload and no secret of the SuperNode. All of it is sealed, so that
+whoever keeps it can take no charge out. What a restored folder must not do is said in `frozen`.
 """
 
 from __future__ import annotations

@@ -284,6 +284,12 @@ TABLES: dict[str, Any] = {
 }
 
 
+DRAWN = {
+    f"scheme.committee.{key}": value
+    for key, value in {"kind": "drawn", "size": 20, "corrupt": 2, "away": 2, "odds": 0.2}.items()
+}
+
+
 @pytest.mark.parametrize("scheme", ["pairwise", "one-shot"])
 def test_settings_make_the_plan_and_every_policy(tmp_path: Path, scheme: str) -> None:
     given = {"veilsum.simulation-dir": str(tmp_path), "veilsum.scheme.kind": scheme}
@@ -313,6 +319,7 @@ def test_settings_make_the_plan_and_every_policy(tmp_path: Path, scheme: str) ->
         ({"cohort.size": 64, "cohort.population": 128}, "cohort.choice", "larger cohorts"),
         ({"noise.mechanism": "skellam"}, "cohort.choice", "binomial"),
         ({"scheme.kind": "validated"}, "cohort.choice", "one-shot"),
+        ({"scheme.kind": "one-shot", **DRAWN}, "cohort.choice", "no draw"),
         ({"evaluation.loss.low": 0.0, "evaluation.loss.high": 1.0}, "evaluation", "turns"),
         ({"simulated-clients": 450}, "simulated-clients", "population = 440"),
     ],
