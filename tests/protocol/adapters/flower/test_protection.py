@@ -129,6 +129,10 @@ def test_hidden_cohorts_ask_all_clients_and_have_more_rounds_than_a_client(
             guard(simulated(nodes), HIDING, strategy, rounds=2, **promise)
     with guard(grid, HIDING, rounds=2, **promise) as secure:
         assert plan_of(secure).goal.rounds == 2
+        assert len(secure.get_node_ids()) == 440
+        del grid.nodes[FIRST_NODE]
+        with pytest.raises(TooFewNodesError, match="needs 440"):
+            secure.get_node_ids()
     assert "161 to 279 of 440 clients" in caplog.text
     assert "never told who came (not the server)" in caplog.text
 
