@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ports import free_port
 from torchrun_words import launched_words, torchrun_options
 
 from protocol.planning.configuration import load, parse
@@ -271,14 +271,11 @@ def test_two_launchers_run_what_the_page_says(tmp_path: Path) -> None:
         r"^torchrun (--nnodes.*?)\n```", PAGE.read_text(), re.DOTALL | re.MULTILINE
     )
     words = line.replace("\\\n", " ")
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     config, folder = tmp_path / "config.toml", tmp_path / "run"
     write_config(parse(SMALL, RunConfig), config)
     for old, new in {
         "--nproc-per-node 4": "--nproc-per-node 1",
-        "HOST:29400": f"localhost:{port}",
+        "HOST:29400": f"localhost:{free_port()}",
         "FILE": str(config),
         "DATA": str(tmp_path),
         "FOLDER": str(folder),

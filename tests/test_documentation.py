@@ -15,7 +15,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from pages import ROOT, Block, blocks, name_of
+from ports import free_port
 from torchrun_words import launched_words
 
 from dp import Ledger
@@ -360,12 +360,6 @@ def started_with(variable: str) -> list[int]:
             if variable.encode() in file.read_bytes().split(b"\0"):
                 found.append(int(file.parent.name))
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def test_the_example_file_is_the_one_in_the_readme() -> None:

@@ -146,7 +146,7 @@ def test_a_clean_environment_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
         shutil.copy(ROOT / "examples" / name, tmp_path)
         run(tmp_path, bin_ / "python", name)
     summary = json.loads(run(tmp_path, bin_ / "veilsum", "demo", "--out", "demo", "--json"))
-    assert summary["accuracy"] > 0.8
+    assert summary["accuracy"] > 0.75
     assert summary["epsilons"]["server"] <= 5.0
     lines = (tmp_path / "demo" / "rounds.jsonl").read_text().splitlines()
     sizes = [json.loads(line)["sketch_size"] for line in lines]

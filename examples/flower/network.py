@@ -261,10 +261,19 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nobody listens on, and that Linux gives to nobody before this process ends.
+
+    It stays bound there: Flower's programs set SO_REUSEADDR, and can listen beside it.
+    """
+    bound = socket.socket()
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind(("127.0.0.1", 0))
+    port = int(bound.getsockname()[1])
+    if sys.platform == "linux":
+        bound.detach()
+    else:
+        bound.close()
+    return port
 
 
 def wait_for(port: int) -> None:

@@ -344,9 +344,9 @@ def test_theorem1_uses_the_better_l1_bound() -> None:
 
 @pytest.mark.slow
 def test_an_epsilon_query_is_fast() -> None:
-    """The design figure is 100 ms; ten times that is allowed for a busy machine."""
+    """The design figure is 100 ms; of processor time, ten times that for a slow machine."""
     epsilon_of(DominationAccountant, RELEASE)  # compile
     effective_sigma.cache_clear()
-    start = time.perf_counter()
+    start = time.process_time()
     epsilon_of(DominationAccountant, BinomialRelease(10**7, 1000.0, 1000, 10))
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0

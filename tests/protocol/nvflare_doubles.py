@@ -227,6 +227,7 @@ class Federation:
         return self.server.panics
 
     def _pump(self, communicator: WFCommServer, over: threading.Event) -> None:
+        """Deliver tasks; when those who will never answer are all that is left, time is up."""
         silent = set()
         while not over.is_set():
             for client in self.server.clients:
@@ -239,4 +240,8 @@ class Federation:
                         silent.add(number)
                     else:
                         communicator.process_submission(client, task, number, result, context)
+            for each in () if self.abort.triggered else list(communicator._tasks):
+                waited = {sent.id for sent in each.client_tasks if not sent.result_received_time}
+                if len(each.client_tasks) == len(each.targets) and set() < waited <= silent:
+                    each.schedule_time -= each.timeout
             time.sleep(0.005)

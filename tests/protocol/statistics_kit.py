@@ -11,9 +11,10 @@ from protocol.statistics.answers import Answer
 from protocol.statistics.survey import Survey
 
 
-def total(survey: Survey, tables: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """The sum of all clients, without noise: float64[length]."""
-    return np.sum([survey.encode(table) for table in tables], axis=0, dtype=np.float64)
+def total(survey: Survey, tables: Sequence[Mapping[str, Any]], seed: int = 0) -> np.ndarray:
+    """The sum of all clients, without noise: float64[length]. Tokens and rounding have a seed."""
+    rand = np.random.default_rng(seed).bytes
+    return np.sum([survey.encode(table, rand) for table in tables], axis=0, dtype=np.float64)
 
 
 def exact(survey: Survey, tables: Sequence[Mapping[str, Any]]) -> list[Answer]:

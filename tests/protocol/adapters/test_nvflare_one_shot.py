@@ -127,7 +127,7 @@ def test_the_mean_comes_of_one_upload_of_each_client(
 def test_a_client_that_falls_silent_does_not_lose_the_round(
     make_federation: Callable[..., Federation], results: list[RoundResult], task: OneShotTask
 ) -> None:
-    federation = make_federation(stage_timeout=2, train_timeout=2)
+    federation = make_federation()
 
     def silent(name: str, asked: str, data: Shareable, message: bytes) -> str | None:
         del data, message
@@ -320,9 +320,7 @@ class TestNamedCommittees:
     def test_a_member_that_falls_silent_does_not_lose_the_round(
         self, tmp_path: Path, results: list[RoundResult], task: OneShotTask
     ) -> None:
-        federation = Federation(
-            tmp_path, self.NAMED, committee=NAMES[:4], stage_timeout=2, train_timeout=2
-        )
+        federation = Federation(tmp_path, self.NAMED, committee=NAMES[:4])
 
         def silent(name: str, asked: str, data: Shareable, message: bytes) -> str | None:
             del data, message
@@ -336,9 +334,7 @@ class TestNamedCommittees:
         assert off_by(results[0], numbers) < BOUND
 
     def test_the_key_of_every_member_must_be_known(self, tmp_path: Path) -> None:
-        federation = Federation(
-            tmp_path, self.NAMED, committee=NAMES[:4], stage_timeout=2, train_timeout=2
-        )
+        federation = Federation(tmp_path, self.NAMED, committee=NAMES[:4])
         silent = task_name(OneShotTask.KEYS)
         federation.on_task = lambda name, asked, *_: (
             "silent" if (name, asked) == (NAMES[1], silent) else None

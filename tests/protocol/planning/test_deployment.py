@@ -34,7 +34,7 @@ ALPHA = 1e-6
 
 @pytest.fixture(autouse=True)
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coins and sketches from a fixed seed: the tolerances below hold for all seeds but few."""
+    """Coins from a fixed seed: the tolerances below hold for all seeds but few."""
     source = np.random.default_rng(20261121)
     monkeypatch.setattr("secrets.token_bytes", source.bytes)
 
@@ -64,6 +64,7 @@ def errors(
             ledger=ledger,
             aggregator=IdealAggregator(),
             controller=FixedRate(rate),
+            rand=np.random.default_rng(20261129).bytes,
         )
         gone = dict.fromkeys(range(lost), Stage.INPUT)
         for _ in range(rounds):

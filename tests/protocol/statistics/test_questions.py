@@ -234,8 +234,8 @@ def misses(kind: str, truths: dict[str, Any], deviation: float, told: float = 1.
     """For each number, how many 95 % intervals do not hold it."""
     survey, rng = Survey(questions=(QUESTIONS[kind],)), np.random.default_rng(4)
     missed: dict[str, Any] = {name: 0 for name in truths}
-    for _ in range(SUMS // 250):
-        whole = total(survey, TABLES)
+    for seed in range(SUMS // 250):
+        whole = total(survey, TABLES, seed)
         for _ in range(250):
             noisy = whole + rng.normal(0.0, deviation, whole.size)
             (answer,) = survey.answers(noisy, told * deviation, len(TABLES))
@@ -301,7 +301,7 @@ def test_errors_cover_the_draw_of_records() -> None:
         GroupMeans(name="g", column="x", by="g", groups=("a", "b"), range=(0, 1)),
     )
     survey = Survey(questions=questions, max_records=4)
-    found = [survey.answers(total(survey, tables), 1e-9, 300) for _ in range(40)]
+    found = [survey.answers(total(survey, tables, seed), 1e-9, 300) for seed in range(40)]
     for at, name in enumerate(("x", "c", "g")):
         values = [np.atleast_1d(answers[at].value)[0] for answers in found]
         assert np.std(values) < 1.6 * np.atleast_1d(found[0][at].standard_error)[0], name

@@ -319,7 +319,8 @@ def shoppers(count: int) -> list[dict[str, Any]]:
 def test_a_client_has_no_more_votes_than_the_noise_is_made_for() -> None:
     question = Items(name="x", candidates=tuple(range(20)), votes=3)
     survey = Survey(questions=(question,))
-    votes = np.array([survey.encode({"x": [*range(10), 3, 3]}) for _ in range(300)])
+    rand = np.random.default_rng(9).bytes
+    votes = np.array([survey.encode({"x": [*range(10), 3, 3]}, rand) for _ in range(300)])
     assert set(votes.sum(axis=1)) == {3}
     assert votes[:, :10].any(axis=0).all() and not votes[:, 10:].any()
     # Each of ten as likely as the others: a binomial law at alpha = 1e-6, for each.

@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from waiting import until
 
 from protocol.errors import ConfigurationError
 from protocol.schemes import OneShot
@@ -206,11 +206,7 @@ def test_a_system_that_hangs_is_ended_with_its_children(
     with pytest.raises(subprocess.TimeoutExpired):
         engine._run([sys.executable, "-c", script, "x"], tmp_path / "log")
     # Killed they are; that the system has cleared them away may take a moment.
-    for _ in range(100):
-        if not processes(marked):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"still running: {processes(marked)}")
+    until(lambda: not processes(marked))
 
 
 @pytest.fixture

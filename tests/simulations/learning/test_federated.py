@@ -91,8 +91,8 @@ def test_a_private_run_learns_within_its_budget(data: Dataset, tmp_path: Path) -
         )
         source = PrivateMean(training, people)
         *_, last = federation.run(source)
-    # Secrets are fresh, so accuracy varies: 0.89 +- 0.012 over 8 runs; 0.80 is 7 deviations off.
-    assert last.tested.accuracy > 0.80
+    # Secrets are fresh, so accuracy varies: 0.89 +- 0.012 over 8 runs; 0.75 is 11 deviations off.
+    assert last.tested.accuracy > 0.75
     assert source.last.epsilons.outsider < source.last.epsilons.server <= config.privacy.epsilon
 
 

@@ -30,6 +30,7 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 from flwr.cli.build import build_fab_from_disk
 from flwr.serverapp.strategy import FedAvg
 from flwr.supercore.run import RunNotRunningException
+from waiting import until
 
 from protocol.adapters.flower import client
 from protocol.adapters.flower.arrays import Layout
@@ -125,11 +126,11 @@ def test_whatever_goes_wrong_in_training_is_an_update_of_zeros(
         place = sandbox(given.trainer)
         given = given.model_copy(update={"trainer": [], "sandbox": place})
     began, slept = time.monotonic(), list[float]()
-    training = Training(given, APP, began, slept.append)
+    training = Training(given, APP, began, lambda s: slept.append(time.monotonic() + s - began))
     reply = training(message, context)
     took = time.monotonic() - began
     # At one moment, when whatever was started is dead.
-    assert training.due and took < 5.0 and abs(took + slept[0] - 5.0) < 0.2
+    assert training.due and took < 5.0 and abs(slept[0] - 5.0) < 0.5
     (arrays,) = reply.content.array_records.values()
     assert flat(arrays).tolist() == flat(model()).tolist()
     assert list(reply.content) == ["arrays"]
@@ -143,8 +144,8 @@ def test_the_trainer_and_its_children_are_dead_afterwards(tmp_path: Path) -> Non
         "f.write(f'{os.getpid()}\\n'); f.flush(); out.write(b'1234'); time.sleep(60)"
     )
     with pytest.raises(TrainingFailedError, match="training"):
-        Trainer(python(code), 3.0).run(b"", 4)
-    time.sleep(0.5)
+        Trainer(python(code), 8.0).run(b"", 4)
+    time.sleep(2.0)
     found = [int(line) for line in numbers.read_text().split()]
     assert len(found) == 2
     for number in found:
@@ -221,7 +222,7 @@ def test_a_reply_says_nothing_of_when_training_ended(make_world: Callable[..., W
     with world.secure(strategy) as secure:
         strategy.start(grid=secure, initial_arrays=model(), num_rounds=1)
     assert len(found) == len(world.grid.nodes) and not secure.reports[0].lost
-    assert max(abs(each - 3.0) for each in found) < 0.5
+    assert max(abs(each - 3.0) for each in found) < 0.9
 
 
 def test_only_the_process_that_trains_does_without_the_mod() -> None:
@@ -411,7 +412,7 @@ INSIDE = [sys.executable, "-P", "-m", inside.__name__]
 def ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether it ends by itself."""
     with suppress(subprocess.TimeoutExpired):
-        process.wait(10.0)
+        process.wait(120.0)
     return process.poll() is not None
 
 
@@ -434,6 +435,7 @@ def test_training_ends_when_the_site_hangs_up(tmp_path: Path) -> None:
     """And its first process with it, with which a sandbox ends."""
     app = example_app(tmp_path, "    import time; time.sleep(600)\n")
     process = subprocess.Popen([*INSIDE, str(tmp_path / "socket")])  # noqa: S603
+    until(lambda: (tmp_path / "socket").exists())
     with pytest.raises(TrainingFailedError, match="in time"):
         Trainer([], 12.0, str(tmp_path / "socket")).run(of_example(app), 100)
     assert ended(process)

@@ -131,7 +131,7 @@ def test_ranks_run_the_points_and_what_is_finished_outlives_one_of_them(
         assert ranks.poll() is None
         time.sleep(0.05)
     os.kill(process_of(1, folder), signal.SIGKILL)
-    _, told = ranks.communicate(timeout=60)
+    _, told = ranks.communicate(timeout=600)
     assert ranks.returncode and "rank      : 1" in told
     # The same folder, and what is left of a shorter list, with one process.
     again = run_json("sweep", file, "--set", "rounds=2", *CHANGES, "--out", folder)

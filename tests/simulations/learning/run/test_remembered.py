@@ -144,7 +144,8 @@ def test_a_damaged_memory_ends_the_run_like_a_damaged_checkpoint(
 
 @pytest.mark.slow
 def test_kill_9_of_a_real_process(data: Dataset, tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"rounds": 30})
+    # Many, so that it does not end before it is killed: a round takes 8 ms.
+    config = CONFIG.model_copy(update={"rounds": 150})
     file = write_config(config, tmp_path / "config.toml")
     run(data, tmp_path / "whole", config)
     folder_of(tmp_path / "cut", config)
