@@ -24,7 +24,6 @@ from dp.errors import UnsupportedEventError
 from dp.event_kinds import Event
 from dp.events import BinomialRelease, DiscreteGaussianRelease, GaussianRelease, SkellamRelease
 
-DELTA = 1e-5
 EPSILONS = [0.0, 0.3, 1.0, 2.0, 3.5]
 
 

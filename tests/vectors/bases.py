@@ -6,12 +6,6 @@ from . import wire
 from .positive import HONEST
 
 ACTIVE = HONEST["active"][1]
-ABSENT = HONEST["active-drops-even"][1]
-"""Client 4 is not in the roster."""
-UNSHARED = HONEST["active-drops-odd"][1]
-"""Client 0 is in the roster, and no participant."""
-LOST = HONEST["active-drop-before-upload"][1]
-"""Client 1 is a participant, and no survivor."""
 SPARSE = HONEST["sparse"][1]
 SEEDS = HONEST["recovery"][1]
 GONE = HONEST["recovery-semi-honest"][1]

@@ -27,7 +27,6 @@ from tests.doubles.refused import refused
 
 SKETCH = SketchSpec.identity(DIMENSION)
 SEED = PublicSeed(bytes(32))
-NAMED = Named(size=MEMBERS, corrupt=1, away=1)
 
 
 def calibrated(**options: Any) -> RoundParameters:

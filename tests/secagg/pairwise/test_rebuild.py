@@ -17,7 +17,6 @@ from secagg.pairwise.rebuild import Rebuilt, rebuild
 from secagg.shamir import LIMBS, PRIME, split
 
 N = 7
-HOLDERS = {owner: tuple(range(N)) for owner in range(N)}
 
 Shares = dict[int, dict[int, np.ndarray]]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from secagg.pairwise.graph import CompleteGraph, Graph, build_graph
 from secagg.pairwise.routing import route
 
-SIZE = 5
 SEED = bytes(range(32))
 
 

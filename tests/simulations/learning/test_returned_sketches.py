@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from dp.correlated.planning import Schedule, plan_noise
 from sketch import PublicSeed
@@ -16,7 +15,6 @@ from sketch.linear import LinearSketch
 
 ROUNDS, DIMENSION = 60, 4000
 SCHEDULE = Schedule(ROUNDS, participations=12, apart=5)
-Floats = NDArray[np.float64]
 
 
 def sketch_of(rate: float, number: int) -> LinearSketch:

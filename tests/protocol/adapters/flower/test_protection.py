@@ -101,10 +101,6 @@ def trained(secure: SecureGrid, rounds: int = 1, strategy: FedAvg | None = None)
     return strategy.start(grid=secure, initial_arrays=model(), num_rounds=rounds)
 
 
-def run_config_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"veilsum.{name}": value for name, value in config.items()}
-
-
 HIDING: dict[str, Any] = {
     "num-server-rounds": 4,
     "veilsum.cohort.choice": "allocation",
