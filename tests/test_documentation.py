@@ -314,7 +314,7 @@ def bash(script: str, folder: Path, environment: dict[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=900,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stdout
     return done.stdout

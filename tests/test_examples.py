@@ -26,13 +26,13 @@ CALIBRATION = 1.05
 whole coins."""
 
 
-def run(name: str, seconds: float) -> str:
+def run(name: str) -> str:
     """What an example prints; warnings are errors in it and in the processes that it starts."""
     done = subprocess.run(  # noqa: S603
         [sys.executable, str(EXAMPLES / name)],
         capture_output=True,
         text=True,
-        timeout=seconds,
+        timeout=3000,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -69,7 +69,7 @@ def example() -> ModuleType:
 @pytest.fixture(scope="module")
 def printed() -> dict[str, str]:
     """What it prints, by what comes before the colon."""
-    return dict(re.findall(r"^(.+?): (.*)$", run("custom_transport.py", 500), re.MULTILINE))
+    return dict(re.findall(r"^(.+?): (.*)$", run("custom_transport.py"), re.MULTILINE))
 
 
 PROVIDES = {
@@ -132,7 +132,7 @@ class TestInProcess:
 
     @pytest.mark.statistical
     def test_the_mean_is_the_plain_one(self) -> None:
-        mean, epsilon = map(float, run("in_process.py", 300).split(" at epsilon "))
+        mean, epsilon = map(float, run("in_process.py").split(" at epsilon "))
         assert abs(mean - self.vectors().mean()) < self.tolerance()
         assert 0 < epsilon <= 8.0
 
@@ -212,7 +212,7 @@ class TestOneCall:
 
     @pytest.mark.statistical
     def test_the_mean(self) -> None:
-        text, found = run("private_mean.py", 300).strip().splitlines()
+        text, found = run("private_mean.py").strip().splitlines()
         vectors = np.random.default_rng(0).normal(0.5, 0.1, size=(40, 100))
         variance = CALIBRATION * noise_variance(8.0, 1e-6, 6.0, 40, 2) / 100
         mean = float(found.removeprefix("mean of all numbers: "))
@@ -222,7 +222,7 @@ class TestOneCall:
     @pytest.mark.slow
     def test_the_model(self) -> None:
         pytest.importorskip("torch")
-        last = run("own_model.py", 500).strip().splitlines()[-1]
+        last = run("own_model.py").strip().splitlines()[-1]
         accuracy = float(last.partition("%")[0])
         # A tenth is guessed; noise and drift leave 92 to 95.
         assert 80.0 < accuracy < 100.0

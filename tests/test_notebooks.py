@@ -30,7 +30,8 @@ def execute(notebook: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> lis
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(folder / name.lower()))
     place = {"metadata": {"path": str(folder)}}
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=place).execute()
+    given = {"timeout": 3000, "kernel_name": "python3", "resources": place}
+    nbclient.NotebookClient(notebook, **given).execute()
     return [each for cell in notebook.cells for each in cell.get("outputs", [])]
 
 

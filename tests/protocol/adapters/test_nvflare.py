@@ -1019,7 +1019,7 @@ def test_the_example_runs_in_the_simulator(tmp_path: Path) -> None:
         [sys.executable, str(ROOT / "examples/nvflare/digits.py"), str(tmp_path / "simulation")],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

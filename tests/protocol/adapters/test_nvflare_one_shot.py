@@ -393,7 +393,7 @@ def test_members_are_drawn_from_the_registry_that_a_client_has(
     """Of those who gave a key; one client's own registry has somebody more, and it refuses."""
     odds = 'kind = "drawn"\nodds = 0.999999\n'
     text = TestNamedCommittees.NAMED.replace("size = 4", "size = 3") + odds
-    federation = Federation(tmp_path, text, num_rounds=1, stage_timeout=2, train_timeout=2)
+    federation = Federation(tmp_path, text, num_rounds=1)
     silent = task_name(OneShotTask.KEYS)
     federation.on_task = lambda name, asked, *_: (
         "silent" if (name, asked) == (NAMES[1], silent) else None

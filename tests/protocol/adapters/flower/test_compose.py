@@ -391,7 +391,7 @@ def test_its_programs_train_over_tls_as_plain_processes(
             env=module.environment(home),
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=3000,
         )
         printed = done.stdout + done.stderr
         assert processes.ended() == []
