@@ -50,6 +50,7 @@ from protocol.schemes.scheme import (
 )
 from secagg import Identity, ParameterError
 from secagg.oneshot.context import Cohort, OneShotContext
+from secagg.oneshot.draw_bound import BITS_WITHOUT_BEACON
 from secagg.oneshot.records import MemberUploads, fewest_members
 from secagg.oneshot.sortition import Places, Registry
 from secagg.shamir import Rand
@@ -192,6 +193,9 @@ class OneShot(Scheme):
         threshold = numbers.randomness + numbers.per_polynomial
         rules: dict[str, Any] = {"kind": self.committee.KIND.value, "corrupt": numbers.corrupt}
         if isinstance(self.committee, Drawn):
+            if self.committee.draw_bits != BITS_WITHOUT_BEACON:
+                valid = f"{BITS_WITHOUT_BEACON} or left out: no policy file has another"
+                raise ParameterError("security_bits", self.committee.security_bits, valid)
             of, odds = self.committee.corrupt, self.committee.odds
             rules |= {"corrupt": of, "size": numbers.size, "odds": odds}
         return {"committee": {**rules, "threshold": threshold}}

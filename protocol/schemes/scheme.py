@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -32,7 +33,7 @@ from protocol.round.lottery import Lottery, Members
 from protocol.round.parameters import RoundParameters
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
-from secagg import Identity, ParameterError
+from secagg import Identity, ParameterError, TooFewSurvivorsError
 from secagg.oneshot.committee import Member
 from secagg.oneshot.records import MemberUploads
 from secagg.shamir import Rand
@@ -179,13 +180,20 @@ class KeyHolders:
         cohort: Sequence[bytes],
         round_number: int,
         entries: Mapping[bytes, Member],
+        here: Collection[bytes],
     ) -> Members:
         """The committee of a round, of those whose signed entries are known.
 
+        Args:
+            here: who is connected: only they are seated by lot, if enough of them are candidates.
+
         Raises:
-            TooFewSurvivorsError: too few candidates are among them.
+            TooFewSurvivorsError: too few candidates have an entry.
         """
         if self.lottery is not None:
+            present = {key: entry for key, entry in entries.items() if key in here}
+            with suppress(TooFewSurvivorsError):
+                return self.lottery.seat(session_id, round_number, present.get)
             return self.lottery.seat(session_id, round_number, entries.get)
         return [entries[key] for key in (cohort if self.everyone else sorted(self.keys))]
 

@@ -38,6 +38,7 @@ from protocol.adapters.flower.settings import SIMULATION_FOLDER, values_of
 from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.party import AddingMember
 from protocol.adapters.private_files import read_identity, read_key
+from protocol.authority.registry import Registry as SignedRegistry
 from protocol.authority.registry import Role, read_file, read_signed
 from protocol.authority.session import Envelope
 from protocol.authority.site import About, Admission, AuthorityRules, SiteAuthority
@@ -346,7 +347,7 @@ class ClientHome:
     def registry(self) -> frozenset[bytes]:
         """Public keys of all clients that are known."""
         if self.rules.authority is not None:
-            return self.admission.clients if self.admission else self._newest("client")
+            return self.admission.clients if self.admission else self._active("client")
         return read_registry(self.folder / REGISTRY)
 
     @cached_property
@@ -366,20 +367,28 @@ class ClientHome:
         if kind != "named":
             return frozenset()
         if self.rules.authority is not None:
-            return self.admission.members if self.admission else self._newest("member")
+            return self.admission.members if self.admission else self._active("member")
         return read_registry(self.folder / COMMITTEE)
 
-    def _newest(self, role: Role) -> frozenset[bytes]:
+    def _active(self, role: Role) -> frozenset[bytes]:
+        return self._newest().active(role, Clock().unix())
+
+    def _newest(self) -> SignedRegistry:
         authority = of_kind("authority", self.authority, SiteAuthority)
         with _files(self.folder / STATE):
-            return authority.newest().active(role, authority.clock())
+            return authority.newest()
 
     @cached_property
     def policy(self) -> ClientPolicy:
         """What is held against every announcement."""
         if self.rules.committee is None or self.rules.committee.kind != "drawn":
             return self.rules.policy(self.committee)
-        drawn_from = self.admission.registered if self.admission else self.registry
+        if self.rules.authority is None:
+            drawn_from = self.registry
+        elif self.admission is not None:
+            drawn_from = self.admission.registered
+        else:
+            drawn_from = self._newest().registered("client")
         return self.rules.policy(self.committee, drawn_from)
 
     @contextmanager

@@ -153,6 +153,7 @@ class SecureRounds:
         self._announcer = announcer
         self._allocation = allocation
         self._needed = numbers_of(plan, allocation)[1]
+        self._here = self._valid = frozenset[bytes]()
         self._book = NodeBook(run_id, self._registry, committee, announcer)
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
@@ -197,6 +198,7 @@ class SecureRounds:
         """Play the next of these sums: what came of it, who was lost, and in how many trips."""
         whole, before = Wait(self._clock, seconds), self._post.exchanges
         known, strangers = self._identified(job, nodes, whole)
+        self._here = frozenset(known)
         if self._allocation is None:
             cohort = self._cohort(known)
         else:
@@ -233,7 +235,8 @@ class SecureRounds:
         except TooFewSurvivorsError as error:
             raise TooFewNodesError(
                 f"{error.survivors} of those drawn for a committee have handed over a sealing key, "
-                f"and it takes {error.needed}: raise scheme.committee.odds, or connect more clients"
+                f"and it takes {error.needed}: connect more clients, or raise the odds, here as "
+                "scheme.committee.odds and in every client's policy as committee.odds"
             ) from None
         require_size(setup)
         return setup
@@ -285,9 +288,8 @@ class SecureRounds:
         entries = self._book.sealing.entries(number) if self._book.sealing else {}
         if holders.lottery is not None and self._announcer is not None:
             # Clients would refuse one that was revoked since it was registered.
-            still = self._announcer.clients()
-            entries = {key: entry for key, entry in entries.items() if key in still}
-        return holders.members(session_id, cohort, number, entries)
+            entries = {key: entry for key, entry in entries.items() if key in self._valid}
+        return holders.members(session_id, cohort, number, entries, self._here)
 
     def _spare(self, nodes: Sequence[int]) -> str:
         more = len(nodes) > len(self._registry)
@@ -340,7 +342,11 @@ class SecureRounds:
         may = self._clients
         if self._holders is not None and self._holders.everyone:
             may = may & self._sealing_keys().keys()
-        return may if self._announcer is None else may & self._announcer.clients()
+        if self._announcer is None:
+            return may
+        # Once for cohort and committee: what is signed with the round is what both are of.
+        self._valid = self._announcer.clients()
+        return may & self._valid
 
     def _coming(
         self,

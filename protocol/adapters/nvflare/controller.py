@@ -120,6 +120,7 @@ class PrivateAveraging(ModelController):
         self._to_members: TaskExchange | None = None
         self._book = SealingBook(b"")
         self._members: list[str] = []
+        self._here = frozenset[bytes]()
         self._holders: KeyHolders | None = None
         self._turns: Turns | None = None
         self._noise_seconds = 0.0
@@ -250,7 +251,16 @@ class PrivateAveraging(ModelController):
         data = partial(outgoing, assignment=assignment, seen=seen)
         self._transport = self._exchange_with(clients, data)
         cohort, self._members = [site.registry[name] for name in clients], []
-        self._setup = sums.next_setup(cohort, bound_digest(seen, assignment.survey))
+        self._here = frozenset(
+            site.registry[each.name]
+            for each in self.engine.get_clients()
+            if each.name in site.registry and self.get_client_disconnect_time(each.name) is None
+        )
+        try:
+            self._setup = sums.next_setup(cohort, bound_digest(seen, assignment.survey))
+        except TooFewSurvivorsError as error:
+            error.add_note("connect more clients, or agree on higher odds of the committee")
+            raise
         if self._turns is not None:
             self._turns.invite(self._setup.context.round_number, cohort)
         require_size(self._setup)
@@ -294,7 +304,8 @@ class PrivateAveraging(ModelController):
     def members(self, session_id: bytes, cohort: Sequence[bytes], number: int, /) -> Members:
         """As `Carrier.members` says."""
         holders = of_kind("holders", self._holders, KeyHolders)
-        return holders.members(session_id, cohort, number, self._book.entries(number))
+        entries = self._book.entries(number)
+        return holders.members(session_id, cohort, number, entries, self._here)
 
     def note(self, index: int, reason: str, /) -> None:
         """Nothing: what a failed round says of its losses has the reason."""

@@ -23,7 +23,7 @@ from returned_worlds import changed
 
 from dp import Ledger
 from protocol import RoundResult
-from protocol.adapters.nvflare import client_rounds, exchange
+from protocol.adapters.nvflare import PrivateAveraging, client_rounds, exchange
 from protocol.adapters.nvflare.client_rounds import ClientRounds
 from protocol.adapters.nvflare.messages import (
     STEP_OF,
@@ -407,6 +407,38 @@ def test_members_are_drawn_from_the_registry_that_a_client_has(
     assert len(members) == 3 and NAMES[1] not in members
     (upload,) = [d for who, task, d in federation.results if (who, task) == (NAMES[0], UPLOAD)]
     assert upload == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
+
+
+DRAWN_OF_FIVE = TestNamedCommittees.NAMED.replace("size = 4", "size = 5").replace(
+    "away = 1", 'away = 0\nkind = "drawn"\nodds = 0.999999'
+)
+
+
+def test_members_are_drawn_of_those_who_are_connected(
+    tmp_path: Path, results: list[RoundResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three draws of five in six would not have the one that is gone once in 216."""
+    federation, gone = Federation(tmp_path, DRAWN_OF_FIVE, num_rounds=4), set[str]()
+    monkeypatch.setattr(
+        PrivateAveraging,
+        "get_client_disconnect_time",
+        lambda _, name: 1.0 if name in gone else None,
+    )
+    opening = task_name(OneShotTask.OPEN)
+    federation.on_task = lambda _, asked, *__: gone.add(NAMES[1]) if asked == opening else None
+    assert federation.run() == []
+    assert [result.release.survivors for result in results] == [6, 5, 5, 5]
+
+
+def test_too_few_who_are_drawn_end_a_job_with_what_helps(tmp_path: Path) -> None:
+    federation = Federation(tmp_path, DRAWN_OF_FIVE, stage_timeout=2, train_timeout=2)
+    silent = task_name(OneShotTask.KEYS)
+    federation.on_task = lambda name, asked, *_: (
+        "silent" if name in NAMES[:2] and asked == silent else None
+    )
+    (panic,) = federation.run()
+    assert "4 clients answered, 5 are needed" in str(panic)
+    assert "connect more clients, or agree on higher odds" in str(panic)
 
 
 def test_every_stage_of_members_has_a_task() -> None:

@@ -57,6 +57,8 @@ def test_a_file_says_what_was_signed() -> None:
         assert read_signed(data, registrars) == TWO
     assert json.loads(data)["registry"]["entries"][1]["goal"] == list(GOAL)
     assert TWO.active("client", 5) == {bytes.fromhex(key) for key in KEYS[:2]}
+    both = registry(entry(0, revoked=7), entry(1, not_before=49), entry(2, roles=("member",)))
+    assert both.registered("client") == {bytes.fromhex(key) for key in KEYS[:2]}
     assert TWO.active("client", 4.9) == TWO.active("client", 50) == TWO.active("member", 5) == set()
 
 

@@ -169,6 +169,14 @@ def test_a_stranger_with_a_low_ticket_is_refused() -> None:
         announced.check(others.places([each.identity for each in members]))
 
 
+def test_a_member_that_may_no_longer_be_drawn_is_refused() -> None:
+    keys = [each.identity for each in ANNOUNCED.drawn.members]
+    draw = policy_of(registry_root=registered().root)
+    drawn_by(draw=draw, named=keys).check(ANNOUNCED.setup)
+    with pytest.raises(PolicyError, match="no member that was revoked"):
+        drawn_by(draw=draw, named=keys[1:]).check(ANNOUNCED.setup)
+
+
 def test_a_registry_of_those_who_checked_in_is_refused() -> None:
     own = Registry([each.identity for each in seated().members])
     some = [each for each in entries() if each.identity in own.keys]
@@ -265,6 +273,17 @@ def test_policies_and_plans_that_cannot_be(
 ) -> None:
     with refused(ParameterError, argument):
         make(**changes)
+
+
+def test_rules_in_a_file_are_those_of_a_plan_whose_bits_a_file_can_say() -> None:
+    """Else clients would insist on less than was planned for, or on more than is announced."""
+    plan = plan_of(CommitteeKind.DRAWN, committee=planned(security_bits=BITS_WITHOUT_BEACON))
+    rules = plan.scheme.rules(plan)["committee"]
+    assert (rules["corrupt"], rules["size"], rules["odds"]) == (1, 8, 0.5)
+    for bits in (BITS_WITHOUT_BEACON - 1, BITS_WITHOUT_BEACON + 1):
+        plan = plan_of(CommitteeKind.DRAWN, committee=planned(security_bits=bits))
+        with refused(ParameterError, "security_bits"):
+            plan.scheme.rules(plan)
 
 
 def test_the_bound_on_corrupt_members_is_the_draws() -> None:

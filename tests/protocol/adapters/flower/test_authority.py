@@ -398,6 +398,42 @@ def test_a_revoked_client_is_on_no_drawn_committee(
         assert refused == {"registry"}
 
 
+def test_a_committee_is_drawn_from_all_who_were_ever_registered(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace
+) -> None:
+    """Whoever was revoked before the session began has a place there, and no seat."""
+    signed = make_signed({"committee": replace(ALL, size=4)}, clients=7)
+    signed.federation.enrol("auditor", Identity.generate().public, ["member"])
+    signed.federation.revoke("site-6")
+    home = signed.world.home(0)
+    (home / "registry.json").write_bytes(signed.federation.path.read_bytes())
+    (report,) = signed.run(parts).reports
+    assert report.survivors == 6 and signed.world.node(6).number in report.lost
+    for site in range(1, 6):
+        signed.federation.revoke(f"site-{site}")
+    (home / "registry.json").write_bytes(signed.federation.path.read_bytes())
+    assert ClientHome(home).authority.brought().number == signed.federation.registry.number
+    accepted = ClientHome(home).policy.committee
+    assert (accepted.draw.registry_size, len(accepted.named)) == (7, 1)
+
+
+@pytest.mark.parametrize("kind", ["pairwise", "drawn"])
+def test_the_registry_is_read_once_for_a_round(
+    make_signed: Callable[..., Signed], parts: SimpleNamespace, kind: str
+) -> None:
+    """Its cohort and its committee are of the same: one that is newer would refuse the other."""
+    signed, reads = make_signed(KINDS[kind]), list[int]()
+
+    def read() -> bytes:
+        reads.append(1)
+        return signed.federation.path.read_bytes()
+
+    session = signed.federation.session(run=str(RUN_ID), read=read)
+    with signed.world.secure(announcer=session) as secure:
+        start(secure, parts, 2)
+    assert len(reads) == 1 + 2
+
+
 @pytest.mark.parametrize("since", ["revoked", "enrolled"])
 def test_a_cohort_with_a_site_that_either_registry_lacks_is_refused(
     make_signed: Callable[..., Signed], parts: SimpleNamespace, since: str

@@ -270,6 +270,19 @@ def test_a_committee_is_drawn_for_every_round(
     assert len(committees) > 1 and parts.FIRST_NODE not in checked
 
 
+def test_members_are_drawn_of_those_who_are_connected(
+    make_world: Callable[..., World], parts: SimpleNamespace
+) -> None:
+    """Six draws of three in six would have none of the two that are gone once in 15,000."""
+    world = make_world(committee=replace(DRAWN["committee"], away=0))
+    with world.secure() as secure:
+        start(secure, parts.model(), rounds=1)
+        for gone in (0, 1):
+            world.grid.nodes.pop(parts.FIRST_NODE + gone)
+        start(secure, parts.model(), rounds=6)
+    assert [report.survivors for report in secure.reports] == [6] + 6 * [4]
+
+
 @pytest.mark.parametrize(
     ("change", "clause"),
     [
