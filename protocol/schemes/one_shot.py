@@ -234,8 +234,8 @@ class OneShot(Scheme):
         if isinstance(self.committee, Named):
             return KeyHolders(frozenset(named), len(named))
         if isinstance(self.committee, Drawn):
-            size = self.numbers(plan).size
-            lottery = Lottery(Registry(sorted(registry)), self.committee.whole_odds, size)
+            drawn_from, size = self._drawn_from(plan, registry), self.numbers(plan).size
+            lottery = Lottery(drawn_from, self.committee.whole_odds, size)
             return KeyHolders(frozenset(registry), size, lottery=lottery)
         return KeyHolders(frozenset(registry), plan.cohort, everyone=True)
 
@@ -243,8 +243,19 @@ class OneShot(Scheme):
         """What clients insist on if members are drawn from a registry; None if they are not."""
         if not isinstance(self.committee, Drawn):
             return None
-        drawn_from = Registry(sorted(registry))
+        drawn_from = self._drawn_from(plan, registry)
         return draw_policy(plan, drawn_from.root, len(drawn_from))
+
+    def _drawn_from(self, plan: Promise, registry: Collection[bytes]) -> Registry:
+        """All clients, of whom no fewer may be corrupt as members than as clients."""
+        corrupt, least = (
+            of_kind("committee", self.committee, Drawn).corrupt,
+            plan.tolerated_colluders,
+        )
+        if corrupt < least:
+            valid = f"at least {least}, as tolerated_colluders: members are drawn from the clients"
+            raise ParameterError("corrupt", corrupt, valid)
+        return Registry(sorted(registry))
 
     def named_members(self, plan: Promise) -> int:
         """As `Scheme.named_members` says."""

@@ -245,6 +245,8 @@ class ClientRules(Section):
     ) -> ClientPolicy:
         """What is held against every announcement.
 
+        `ConfigurationError` if a draw is to have fewer corrupt clients than all else.
+
         Args:
             named: who may be on a named committee, or, of those below, still on a drawn one.
             drawn_from: keys of all who can be on a drawn committee.
@@ -291,6 +293,10 @@ class ClientRules(Section):
         """What is accepted of a draw; None if nobody is drawn."""
         if asked.odds is None or asked.size is None:
             return None
+        if self.corrupt_members < self.tolerated_colluders:
+            valid = f"at least {self.tolerated_colluders}, as tolerated_colluders, or left out: "
+            valid += "members are drawn from the clients"
+            raise ConfigurationError("committee.corrupt", f"value {self.corrupt_members}", valid)
         registry = Registry(sorted(drawn_from))
         return DrawPolicy(
             registry_root=registry.root,

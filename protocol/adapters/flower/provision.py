@@ -6,6 +6,7 @@ losses, and as much noise as a round may add.
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_left
 from collections.abc import Callable
@@ -122,6 +123,8 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
     if kind != "everyone" and not 2 <= (seats or 0) <= most:
         valid = f"2 .. {most}: members are clients"
         raise ConfigurationError("committee_size", f"value {seats}", valid)
+    if rules.committee and kind == "drawn":
+        _require_drawn(rules, rules.committee, clients)
     imagined = [number.to_bytes(KEY_BYTES, "little") for number in range(clients)]
     policy = rules.policy(frozenset(imagined[:1] if kind == "named" else ()), imagined)
     cohort = min(clients, rules.largest_cohort)
@@ -150,6 +153,15 @@ def require_feasible(rules: ClientRules, clients: int, named: int = 0) -> None:
                 "minimum_survivors", rules.minimum_survivors, fitting, "the largest committee"
             )
             _require_round(rules, fitting, _one_shot(rules, named, fitting))
+
+
+def _require_drawn(rules: ClientRules, asked: CommitteeRules, clients: int) -> None:
+    """See that about every other draw has enough candidates: the median is next to the mean."""
+    _require_at_most("committee.corrupt", rules.corrupt_members, clients, "all clients")
+    odds, size = of_kind("odds", asked.odds, float), of_kind("size", asked.size, int)
+    if math.ceil(odds * clients) < size:
+        valid = f"more than {(size - 1) / clients}: of {clients} clients {size} are to be drawn"
+        raise ConfigurationError("committee.odds", f"value {odds}", valid)
 
 
 def _one_shot(rules: ClientRules, named: int, cohort: int) -> OneShot:

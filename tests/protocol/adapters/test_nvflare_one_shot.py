@@ -387,13 +387,18 @@ class TestNamedCommittees:
         assert committee.named == frozenset(federation.registry[name] for name in NAMES[:4])
 
 
+def drawn(size: int, away: int) -> str:
+    """An agreement on a committee drawn from six."""
+    table = f'kind = "drawn"\nsize = {size}\ncorrupt = 0\naway = {away}\nodds = 0.999999\n'
+    honest = ONE_SHOT.replace("tolerated_colluders = 1", "tolerated_colluders = 0")
+    return f"{honest}[scheme.committee]\n{table}"
+
+
 def test_members_are_drawn_from_the_registry_that_a_client_has(
     tmp_path: Path, results: list[RoundResult]
 ) -> None:
     """Of those who gave a key; one client's own registry has somebody more, and it refuses."""
-    odds = 'kind = "drawn"\nodds = 0.999999\n'
-    text = TestNamedCommittees.NAMED.replace("size = 4", "size = 3") + odds
-    federation = Federation(tmp_path, text, num_rounds=1)
+    federation = Federation(tmp_path, drawn(3, 1), num_rounds=1)
     silent = task_name(OneShotTask.KEYS)
     federation.on_task = lambda name, asked, *_: (
         "silent" if (name, asked) == (NAMES[1], silent) else None
@@ -409,16 +414,11 @@ def test_members_are_drawn_from_the_registry_that_a_client_has(
     assert upload == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
 
 
-DRAWN_OF_FIVE = TestNamedCommittees.NAMED.replace("size = 4", "size = 5").replace(
-    "away = 1", 'away = 0\nkind = "drawn"\nodds = 0.999999'
-)
-
-
 def test_members_are_drawn_of_those_who_are_connected(
     tmp_path: Path, results: list[RoundResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three draws of five in six would not have the one that is gone once in 216."""
-    federation, gone = Federation(tmp_path, DRAWN_OF_FIVE, num_rounds=4), set[str]()
+    federation, gone = Federation(tmp_path, drawn(5, 0), num_rounds=4), set[str]()
     monkeypatch.setattr(
         PrivateAveraging,
         "get_client_disconnect_time",
@@ -431,7 +431,10 @@ def test_members_are_drawn_of_those_who_are_connected(
 
 
 def test_too_few_who_are_drawn_end_a_job_with_what_helps(tmp_path: Path) -> None:
-    federation = Federation(tmp_path, DRAWN_OF_FIVE, stage_timeout=2, train_timeout=2)
+    federation = Federation(
+        tmp_path,
+        drawn(5, 0),
+    )
     silent = task_name(OneShotTask.KEYS)
     federation.on_task = lambda name, asked, *_: (
         "silent" if name in NAMES[:2] and asked == silent else None

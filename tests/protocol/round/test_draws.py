@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from contextlib import nullcontext
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from protocol.round.lottery import DrawnMembers, Lottery
 from protocol.round.member import SealingKeys
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenDraw
 from protocol.schemes.committee import Drawn
-from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_setup
+from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_of, one_shot_setup
 from protocol.training.charged_sums import MOST_DRAWS, ChargedSums
 from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, TooFewSurvivorsError
@@ -284,6 +285,16 @@ def test_rules_in_a_file_are_those_of_a_plan_whose_bits_a_file_can_say() -> None
         plan = plan_of(CommitteeKind.DRAWN, committee=planned(security_bits=bits))
         with refused(ParameterError, "security_bits"):
             plan.scheme.rules(plan)
+
+
+def test_as_many_clients_are_corrupt_in_draws_as_in_cohorts() -> None:
+    """Both are of one registry, where parties are elsewhere."""
+    for corrupt, refuses in ((1, False), (0, True)):
+        plan = plan_of(CommitteeKind.DRAWN, committee=planned(corrupt=corrupt))
+        keys, scheme = registered().keys, one_shot_of(plan)
+        for make in (scheme.draw, partial(scheme.key_holders, named=())):
+            with refused(ParameterError, "corrupt") if refuses else nullcontext():
+                make(plan, registry=keys)
 
 
 def test_the_bound_on_corrupt_members_is_the_draws() -> None:
