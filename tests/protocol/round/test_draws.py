@@ -278,9 +278,11 @@ def test_policies_and_plans_that_cannot_be(
 
 def test_rules_in_a_file_are_those_of_a_plan_whose_bits_a_file_can_say() -> None:
     """Else clients would insist on less than was planned for, or on more than is announced."""
-    plan = plan_of(CommitteeKind.DRAWN, committee=planned(security_bits=BITS_WITHOUT_BEACON))
+    rare = planned(size=14, corrupt=3, odds=2.0**-60, security_bits=BITS_WITHOUT_BEACON)
+    plan = plan_of(CommitteeKind.DRAWN, committee=rare)
     rules = plan.scheme.rules(plan)["committee"]
-    assert (rules["corrupt"], rules["size"], rules["odds"]) == (1, 8, 0.5)
+    assert one_shot_of(plan).numbers(plan).corrupt == 2
+    assert (rules["corrupt"], rules["size"], rules["odds"]) == (3, 14, 2.0**-60)
     for bits in (BITS_WITHOUT_BEACON - 1, BITS_WITHOUT_BEACON + 1):
         plan = plan_of(CommitteeKind.DRAWN, committee=planned(security_bits=bits))
         with refused(ParameterError, "security_bits"):

@@ -405,6 +405,7 @@ def test_a_committee_is_drawn_from_all_who_were_ever_registered(
     signed = make_signed({"committee": replace(ALL, size=4)}, clients=7)
     signed.federation.enrol("auditor", Identity.generate().public, ["member"])
     signed.federation.revoke("site-6")
+    signed.world.registry = read_known(signed.federation.path)  # as a server does
     home = signed.world.home(0)
     (home / "registry.json").write_bytes(signed.federation.path.read_bytes())
     (report,) = signed.run(parts).reports
