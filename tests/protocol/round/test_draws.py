@@ -30,6 +30,7 @@ from protocol.round.member import SealingKeys
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenDraw
 from protocol.schemes.committee import Drawn
 from protocol.schemes.one_shot import draw_policy, local_committee, one_shot_of, one_shot_setup
+from protocol.schemes.scheme import KeyHolders
 from protocol.training.charged_sums import MOST_DRAWS, ChargedSums
 from protocol.training.local import local_aggregator
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, TooFewSurvivorsError
@@ -297,6 +298,18 @@ def test_as_many_clients_are_corrupt_in_draws_as_in_cohorts() -> None:
         for make in (scheme.draw, partial(scheme.key_holders, named=())):
             with refused(ParameterError, "corrupt") if refuses else nullcontext():
                 make(plan, registry=keys)
+
+
+def test_who_is_away_is_seated_only_where_too_few_are_connected() -> None:
+    keys, lottery = registered().keys, Lottery(registered(), HALF, SIZE)
+    holders = KeyHolders(frozenset(keys), SIZE, lottery=lottery)
+    known = {each.identity: each for each in entries()}
+    first = seated().members[0].identity
+    here = set(keys) - {first}
+    assert holders.members(SESSION, (), 0, known, ()) == seated()
+    others = holders.members(SESSION, (), 0, known, here)
+    assert isinstance(others, DrawnMembers)
+    assert here.issuperset(each.identity for each in others.members)
 
 
 def test_the_bound_on_corrupt_members_is_the_draws() -> None:
