@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import socket
@@ -96,6 +97,8 @@ class Network:
         simulation: nodes are simulated by the SuperLink, in Ray.
         committee: for one-shot rounds of deployed clients, `everyone`, or how many of them, the
             first ones, are a named committee.
+        odds: of each client to be on a committee of so many that is drawn; None to draw none.
+        apart: rounds from one of a client's to its next, if members add noise that comes back.
         site: what `site.toml` of each client says, if a process of the site's answers for it.
         app: folder of the Flower app.
         signed: rounds and registry are signed.
@@ -111,6 +114,8 @@ class Network:
         site: Mapping[str, Any] | None = None,
         app: Path = APP,
         signed: bool = False,
+        odds: float | None = None,
+        apart: int | None = None,
     ) -> None:
         out.mkdir(parents=True, exist_ok=True)
         self.out = out
@@ -119,6 +124,7 @@ class Network:
         self._simulation = simulation
         self.committee = committee
         self._site, self.app, self.signed = site, app, signed
+        self.odds, self.apart = odds, apart
         self._ports: dict[int, int] = {}
         self._port = free_port()
         self.processes = Processes(out)
@@ -153,8 +159,11 @@ class Network:
         if self.committee == "everyone":
             command += ["--committee", "everyone"]
         elif self.committee:
-            command += ["--committee", "named", "--committee-size", str(self.committee)]
+            kind = "named" if self.odds is None else "drawn"
+            command += ["--committee", kind, "--committee-size", str(self.committee)]
             command += ["--committee-corrupt", "0"]
+        options = {"committee-odds": self.odds, "returned-apart": self.apart}
+        command += [f"--{name}={value}" for name, value in options.items() if value is not None]
         subprocess.run(  # noqa: S603
             command, check=True, env=environment(self.out), stdout=subprocess.DEVNULL
         )
@@ -228,15 +237,21 @@ def deployment_settings(
     if isinstance(network.committee, int):
         # One honest member may be away, and none works for the server.
         more |= {
-            "veilsum.committee": str(network.out / "committee.txt"),
+            "veilsum.scheme.committee.kind": "named" if network.odds is None else "drawn",
             "veilsum.scheme.committee.size": network.committee,
             "veilsum.scheme.committee.corrupt": 0,
             "veilsum.scheme.committee.away": 1,
         }
+        if network.odds is None:
+            more["veilsum.committee"] = str(network.out / "committee.txt")
+        else:
+            more["veilsum.scheme.committee.odds"] = network.odds
+    if network.apart is not None:
+        more |= {"veilsum.noise.kind": "returned", "veilsum.noise.apart": network.apart}
     if network.signed:
         signed = {"veilsum.registry": str(network.out / "registry.json")}
         signed["veilsum.announcer"] = str(network.out / "announcer.key")
-        if isinstance(network.committee, int):
+        if "veilsum.committee" in more:
             signed["veilsum.committee"] = signed["veilsum.registry"]
         more |= signed
     return {
@@ -310,17 +325,26 @@ def main() -> None:
     parser.add_argument("--scheme", choices=("pairwise", "one-shot"), default="pairwise")
     whose = "one-shot rounds: members of a named committee; everyone if left out"
     parser.add_argument("--committee-size", type=int, help=whose)
+    odds = "members are drawn instead, with this chance of each client"
+    parser.add_argument("--committee-odds", type=float, help=odds)
+    apart = "the named members' noise comes back; rounds from one of a client's to its next"
+    parser.add_argument("--returned-apart", type=int, help=apart)
     parser.add_argument("--sites", action="store_true", help="a site's own process for each node")
     parser.add_argument("--signed", action="store_true", help="signed rounds and registry")
     given = parser.parse_args()
     # Leave as on Ctrl-C, and so through the end of `with`, if somebody else ends us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    cohort, each = given.clients, given.rounds
+    if given.returned_apart:
+        # Members are no clients of such a run, and the others take turns.
+        cohort = (given.clients - (given.committee_size or 0)) // given.returned_apart
+        each = math.ceil(given.rounds / given.returned_apart)
     privacy = {
         "epsilon": given.epsilon,
         "delta": 1e-5,
-        "rounds": given.rounds,
+        "rounds": each,
         "clip-l2": 1.0,
-        "minimum-survivors": given.clients - 1,
+        "minimum-survivors": cohort - 1,
         "tolerated-colluders": 0,
     }
     committee = None
@@ -332,13 +356,21 @@ def main() -> None:
         digest = hashlib.sha256(build_fab_from_disk(APP)).hexdigest()
         site = {"approved_apps": [digest], "training_seconds": 20.0, "answer_after_seconds": 23.0}
     out = given.out.resolve()
-    signed = given.signed
     with Network(
-        out, given.clients, privacy, committee=committee, site=site, signed=signed
+        out,
+        given.clients,
+        privacy,
+        committee=committee,
+        site=site,
+        signed=given.signed,
+        odds=given.committee_odds,
+        apart=given.returned_apart,
     ) as network:
-        settings = deployment_settings(network, given.clients, 1)
+        settings = deployment_settings(network, cohort, 1)
         settings["veilsum.scheme.kind"] = given.scheme
-        settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": given.rounds}
+        settings |= {"num-server-rounds": given.rounds, "veilsum.rounds": each}
+        if given.returned_apart:
+            settings["veilsum.horizon"] = given.rounds
         settings |= {"veilsum.privacy.epsilon": given.epsilon, "veilsum.privacy.clip-l2": 1.0}
         print(json.dumps(network.run(settings, 900.0), indent=2))
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+import tomllib
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -44,6 +45,23 @@ def network(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, spec.name, module)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"signed": True}, {"committee": 3, "odds": 0.9}, {"committee": 3, "apart": 2}],
+    ids=str,
+)
+def test_whatever_a_network_sets_is_a_key_of_the_app(
+    network: ModuleType, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Flower ends a run that sets another one."""
+    app = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    made = network.Network(tmp_path, 5, **options)
+    for name in network.deployment_settings(made, 5, 1):
+        table = app["config"]
+        for part in name.split("."):
+            table = table[part]
 
 
 @pytest.mark.skipif(
