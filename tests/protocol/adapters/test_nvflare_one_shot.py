@@ -51,7 +51,6 @@ from secagg.storage import StoredStateError
 from sketch.controllers import FixedRate
 
 ALPHA = 1e-6
-UPLOAD = task_name(OneShotTask.UPLOAD)
 BOUND = np.sqrt(2 * np.log(2 * DIMENSION / ALPHA))
 """Largest of `DIMENSION` errors, in deviations of the noise: see `test_nvflare`."""
 SCHEME = '\n[scheme]\nkind = "one-shot"\n'
@@ -410,7 +409,9 @@ def test_members_are_drawn_from_the_registry_that_a_client_has(
     assert results[0].release.survivors == len(numbers) and off_by(results[0], numbers) < BOUND
     members = [name for name in NAMES if tasks_of(federation, name)[-1] == "open"]
     assert len(members) == 3 and NAMES[1] not in members
-    (upload,) = [d for who, task, d in federation.results if (who, task) == (NAMES[0], UPLOAD)]
+    (upload,) = [
+        d for who, task, d in federation.results if (who, task) == (NAMES[0], task_name(UPLOAD))
+    ]
     assert upload == reply(refuse(PolicyError("a", "b", "c"))).to_bytes()
 
 
@@ -590,14 +591,17 @@ def test_noise_comes_back_and_the_run_is_charged_as_a_simulated_one(
     numbers = {federation.registry[name]: number for number, name in enumerate(NAMES, 1)}
     errors = [off_by(each, [numbers[key] for key in each.setup.identities]) for each in results]
     assert len(errors) == 4 and max(errors) < np.sqrt(BOUND**2 + 2 * np.log(4))
-    all_four = (0, 1, 2, 3)
+    # Members stand in the order of their keys, which are new.
+    order = [each.identity for each in results[0].setup.context.committee.members]
+    all_four, missed = (0, 1, 2, 3), order.index(federation.registry[MEMBERS[0]])
+    three = tuple(each for each in all_four if each != missed)
     records = [result.outcome.record for result in results]
-    assert [each and each.entered for each in records] == [all_four, (1, 2, 3)] + 2 * [all_four]
-    assert [each and each.returned for each in records] == [(), (1, 2, 3), (1, 2, 3), all_four]
+    assert [each and each.entered for each in records] == [all_four, three] + 2 * [all_four]
+    assert [each and each.returned for each in records] == [(), three, three, all_four]
     assert all(tasks_of(federation, name) == ["upload", "upload"] for name in NAMES)
     with Ledger.open(federation.folder("server") / "ledger.jsonl") as ledger:
         got = [*charged(ledger), *(result.epsilons for result in results)]
-    assert got == simulated(federation, results, lambda number: {0} if number == 1 else set())
+    assert got == simulated(federation, results, lambda number: {missed} if number == 1 else set())
 
 
 @pytest.fixture(scope="module")
