@@ -10,7 +10,7 @@ identity does; a client that loses it must take a new identity, or trust the ser
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -167,6 +167,11 @@ class ClientHistory:
                 valid = "a number it has not signed for before"
                 raise PolicyError("round_number", round_number, valid)
 
+    def has_entered(self, session_id: bytes, numbers: Iterable[int]) -> bool:
+        """Whether one of these rounds of a session was entered."""
+        with self._lock:
+            return any(self._has(session_id, number) for number in numbers)
+
     def charge(self, setup: RoundEncoding) -> None:
         """Charge a round, before the client's masked update leaves.
 
@@ -195,6 +200,10 @@ class ClientHistory:
         known = pair in self._answered
         self._answered.add(pair)
         return not known
+
+    def _has(self, session_id: bytes, round_number: int) -> bool:
+        """Whether a round was entered. Called with the lock held."""
+        return (session_id, round_number) in self._answered
 
     def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         """What has to happen before a round is charged; nothing here. Called with the lock held."""

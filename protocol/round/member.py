@@ -19,7 +19,7 @@ from protocol.errors import PolicyError
 from protocol.round.announcements import read_announcement
 from protocol.round.committee_policy import KEY_ROUNDS
 from protocol.round.history import ClientHistory
-from protocol.round.member_noise import MemberNoise, noise_vector
+from protocol.round.member_noise import LARGEST_GAP, MemberNoise, noise_vector
 from protocol.round.one_process import OneProcess
 from protocol.round.one_shot_setup import OneShotAnnouncement, WrittenReturns
 from protocol.round.rings import UnixClock
@@ -271,7 +271,12 @@ class RoundMember:
         if len(context.records) >= returns.rounds:
             valid = f"fewer than {returns.rounds}, the rounds of the run"
             raise PolicyError("records", f"{len(context.records)} rounds", valid)
-        self._known_noise().begin(context)
+        noise, session = self._known_noise(), context.session_id
+        # A number is begun before it is entered, and the first of a run is no further ahead.
+        if not noise.has_begun(session) and self._history.has_entered(session, range(LARGEST_GAP)):
+            problem = "a run that this member has signed for, and of which its noise is lost"
+            raise PolicyError("returns", problem, "runs that it remembers, or new ones")
+        noise.begin(context)
 
     def _known_noise(self) -> MemberNoise:
         if self._noise is None:

@@ -106,6 +106,11 @@ class MemberNoise:
             begun = msgspec.structs.replace(begins, begun=context.round_number, added=kept)
             self._write(context.session_id, begun)
 
+    def has_begun(self, session_id: bytes) -> bool:
+        """Whether a round of this session was begun."""
+        with self._lock:
+            return self._read(session_id).begun >= 0
+
     def require_last(self, context: CommitteeContext) -> None:
         """See that no later round was begun."""
         with self._lock:

@@ -113,6 +113,10 @@ class StoredHistory(ClientHistory):
             self._before_entry()
         return self._marks.answer(mark, failure)
 
+    def _has(self, session_id: bytes, round_number: int) -> bool:
+        self._check_open()
+        return self._marks.has(_mark_of(session_id, round_number))
+
     def _pay(self, setup: RoundEncoding, event: Event, remembered: Mapping[str, Any]) -> None:
         self._check_open()
         session, number = setup.context.session_id, setup.context.round_number

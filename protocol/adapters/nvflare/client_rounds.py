@@ -152,12 +152,13 @@ class ClientRounds:
         if begins and asks == bool(split_announcement(message)[1]):
             why = f"{step} {'with' if asks else 'without'} uploads"
             raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
-        with self._adding() as adding:
-            answer = one_shot.as_member(message, self._signed, begins=begins, adding=adding)
-        if asks:
-            left = began + self._site.agreement.noise_after_seconds - time.monotonic()
-            time.sleep(max(0.0, left))
-        return answer
+        try:
+            with self._adding() as adding:
+                return one_shot.as_member(message, self._signed, begins=begins, adding=adding)
+        finally:  # a disk may be full behind the draw
+            if asks:
+                left = began + self._site.agreement.noise_after_seconds - time.monotonic()
+                time.sleep(max(0.0, left))
 
     @contextmanager
     def _adding(self) -> Iterator[AddingMember | None]:

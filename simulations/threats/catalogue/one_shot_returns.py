@@ -191,24 +191,28 @@ def _between_processes(run: ReturningRun, folders: Sequence[Path], step: Callabl
         return step()
 
 
-def _without_folders(run: ReturningRun) -> None:
-    """The same with members who remember nothing beyond a restart."""
+def _without_memories(run: ReturningRun, histories: bool = True) -> None:
+    """The same with members who lost their memories in between: they go on with no such run."""
     record = _first(run)
     run.begin(run.setup(1, [record])).through()
     known = run.memories[0]
     run.memories[0] = [WatchedNoise(j) for j in range(MEMBERS)]
     for fresh, before in zip(run.memories[0], known, strict=True):
         fresh.used = before.used
+    if not histories:
+        run.member_histories = [
+            [_forgetful(each) for each in some] for some in run.member_histories
+        ]
     run.begin(run.setup(2, [record])).through()
 
 
 def _lists(effort: Effort, seed: int) -> Findings:
     runs = effort.choose(1, 20)
     lists = (_left_out, _made_up, _signed_only)
-    real = _played((*lists, _same_number, _restarted), runs, seed)
+    real = _played((*lists, _same_number, _restarted, _without_memories), runs, seed)
     twin = _played(lists, runs, seed, ForgetsLists)
     again = _played((_same_number,), runs, seed, ForgetsRounds)
-    restarted = _played((_without_folders,), runs, seed)
+    restarted = _played((partial(_without_memories, histories=False),), runs, seed)
     others = {
         "same_number_flaw": again.get("flaw", ""),
         "restarted_flaw": restarted.get("flaw", ""),
@@ -370,7 +374,8 @@ ATTACKS: Final = (
         title="Lists of rounds that leave out or change what was signed end in no sum",
         says="announces a round whose list omits or changes one that members signed for, or later "
         "opens one that was omitted; two contexts of one round",
-        stopped_by="each member's memory of what it signed for, a hash chain",
+        stopped_by="each member's memory of what it signed for, a hash chain; whoever lost it goes "
+        "on with no run that it has a history of",
         refused_with="PolicyError records",
         run=_lists,
     ),

@@ -537,6 +537,18 @@ class Sent:
         opened_at = OneShotAnnouncement.read(announcement).opened_at - 1
         return with_announcement(changed(announcement, opened_at=opened_at), uploads)
 
+    def without_noise(self) -> bytes:
+        """The member's memory is erased, as at the end of a run; noise for the next round."""
+        self.ask(NOISE)
+        for name in ("noise", "added"):
+            shutil.rmtree(self.root / MEMBERS[0] / "local" / "veilsum" / MEMBERS[0] / name)
+        return self.later(1)
+
+    def later(self, number: int) -> bytes:
+        """What would ask the member for noise in a round of another number."""
+        announcement, _ = split_announcement(self.messages[MEMBERS[0], NOISE])
+        return with_announcement(changed(announcement, round_number=number), b"")
+
     def agreed(self, name: str, agreement: str) -> Sent:
         """The same where a site agreed to something else."""
         path = self.root / name / "local" / "veilsum" / "agreement.toml"
@@ -565,6 +577,7 @@ REFUSED: dict[str, Callable[[Sent], object]] = {
     ),
     "rounds of a run follow": lambda job: (job.ask(CHECK), job.ask(NOISE)),
     "another announcement": lambda job: (job.ask(NOISE), job.ask(CHECK, job.earlier(CHECK))),
+    "of which its noise is lost": lambda job: job.ask(NOISE, job.without_noise()),
     "check without uploads": lambda job: job.ask(CHECK, job.messages[MEMBERS[0], NOISE]),
     "noise with uploads": lambda job: job.ask(NOISE, job.messages[MEMBERS[0], CHECK]),
     "first message": lambda job: (job.ask(NOISE), job.ask(SIGN, job.messages[MEMBERS[1], SIGN])),
@@ -635,11 +648,13 @@ def test_a_member_sends_its_noise_at_a_fixed_time_after_it_was_asked(
     shutil.copytree(job.root, tmp_path / "job")
     agreement = RETURNED.replace("noise_after_seconds = 0", "noise_after_seconds = 20")
     job = replace(job, root=tmp_path / "job").agreed(MEMBERS[0], agreement)
-    slept, now = list[float](), iter([5.0, 8.0, 40.0, 70.0])
+    slept, now = list[float](), iter([2.0, 6.0, 5.0, 8.0, 40.0, 70.0])
     clock = SimpleNamespace(time=time.time, monotonic=lambda: next(now), sleep=slept.append)
     monkeypatch.setattr(client_rounds, "time", clock)
+    with pytest.raises(PolicyError, match="one another"):
+        job.ask(NOISE, job.later(1 << 11))
     assert job.ask(NOISE) == job.ask(NOISE)
-    assert slept == [17.0, 0.0]
+    assert slept == [16.0, 17.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from protocol import ClientHistory
 from protocol.errors import PolicyError
 from protocol.round.field_size import bits_for, largest_sum
 from protocol.round.member import MemberPolicy, RoundMember
-from protocol.round.member_noise import MemberNoise, StoredMemberNoise, noise_vector
+from protocol.round.member_noise import LARGEST_GAP, MemberNoise, StoredMemberNoise, noise_vector
 from protocol.round.one_shot_setup import OneShotAnnouncement, OneShotSetup, WrittenReturns
 from protocol.round.returned_noise import ReturnedNoise, likely_returning
 from secagg import LocalProtocolError, ParameterError, RemoteProtocolError, centre
@@ -407,6 +407,22 @@ def test_what_a_member_refuses_does_not_use_up_the_number(
             getattr(refusing, act)(terms["announced"](setup))
     noise = terms["noise"] or MemberNoise()
     member_with(world, None, noise, history).add_noise(setup.announce_to_member(0))
+
+
+@pytest.mark.parametrize("act", ["add_noise", "join"])
+@pytest.mark.parametrize("number", [0, 2, LARGEST_GAP - 1])
+def test_a_member_that_lost_its_memory_of_a_run_has_no_further_part(
+    world: ReturnedWorld, act: str, number: int
+) -> None:
+    """Not even below the number that it signed for, nor with a list that has it."""
+    setup, history = world.setup(1), ClientHistory()
+    member_with(world, None, MemberNoise(), history).add_noise(setup.announce_to_member(0))
+    noise = MemberNoise()
+    for records in ((), (record(1),) if number > 1 else ()):
+        again = member_with(world, None, noise, history)
+        with refused(PolicyError, "returns"):
+            getattr(again, act)(world.setup(number, *records).announce_to_member(0))
+    assert not noise.has_begun(SESSION) and not history.has_entered(SESSION, [number])
 
 
 def test_no_noise_goes_into_a_round_to_which_clients_alone_upload() -> None:
