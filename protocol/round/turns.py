@@ -119,10 +119,12 @@ class StoredTurns:
         """Write a whole coin or none; if another process or thread was faster, its coin stays."""
         fresh = path.with_name(f"{path.name}.{os_random(8).hex()}.new")
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        write_durably(os.open(fresh, flags, 0o600), str(coin).encode())
+        descriptor = os.open(fresh, flags, 0o600)
         try:
+            write_durably(descriptor, str(coin).encode())
             os.link(fresh, path)
         except FileExistsError:
             pass
-        fresh.unlink()
+        finally:
+            fresh.unlink()  # also where a disk is full, or knows no hard links
         sync_folder(self._folder)

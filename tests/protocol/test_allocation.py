@@ -309,6 +309,18 @@ def test_the_first_of_two_coins_stays(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_a_coin_that_cannot_be_kept_is_not_told_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("a disk without hard links")
+
+    monkeypatch.setattr("os.link", fails)
+    with pytest.raises(OSError, match="hard links"):
+        StoredTurns(tmp_path, 7).comes(bytes(16), 0)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_client_declines_at_once_where_it_is_not_its_turn(tmp_path: Path) -> None:
     world = World(plan_of(CommitteeKind.NAMED))
     history = ClientHistory(world.client_policy.goal)
