@@ -28,7 +28,7 @@ from protocol.schemes import OneShot, Pairwise, Validated
 from protocol.schemes.committee import Drawn
 from protocol.training.charged_sums import ChargedSums
 from protocol.training.records import Notes
-from secagg import ParameterError
+from secagg import ParameterError, TooFewSurvivorsError
 from secagg.keys import os_random
 from secagg.shamir import Rand
 from secagg.terms import SESSION_ID_BYTES
@@ -217,8 +217,16 @@ class PrivateTraining:
 
         Raises:
             ParameterError: another round has been announced since, or it is of another run.
+            TooFewSurvivorsError: as for `run_round`; of a hidden cohort also with more losses than
+                its allocation tolerates, and then the sum is charged and kept back.
         """
         outcome = self._sums.run(setup, self._number, updates, dropouts, notes)
+        if self._allocation is not None:
+            # With more losses, whether enough are left would follow how many came.
+            left = len(outcome.total.survivors)
+            needed = setup.context.invited - self._allocation.tolerated
+            if left < needed:
+                raise TooFewSurvivorsError("release", left, needed)
         return self._release(setup, outcome)
 
     def next_setup(

@@ -154,6 +154,7 @@ class SecureRounds:
         self._allocation = allocation
         self._needed = numbers_of(plan, allocation)[1]
         self._here = self._valid = frozenset[bytes]()
+        self._came: dict[bytes, int] = {}  # the last round to which a client said that it comes
         self._book = NodeBook(run_id, self._registry, committee, announcer)
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
@@ -370,6 +371,15 @@ class SecureRounds:
         seconds = min(self._times.seconds(), whole.left)
         said, silent = self._book.turns(self._post, asked, question, job.message_type, seconds)
         strangers |= silent
+        number, block = question.round_number, allocation.block
+        for key in [key for key, comes in said.items() if comes]:
+            before = self._came.setdefault(key, number)
+            if before != number and before // block == number // block:
+                # Else its budget would be spent before the last block, and end everybody's run.
+                said[key] = False
+                strangers[asked[key]] = f"says that it comes, and came to round {before}"
+            else:
+                self._came[key] = number
         if len(said) < allocation.present:
             raise TooFewNodesError(
                 f"{len(said)} of {allocation.population} clients have said whether they come, and "

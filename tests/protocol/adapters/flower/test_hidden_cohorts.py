@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,9 +32,9 @@ from protocol.allocation import Allocation
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.round.stored_history import StoredHistory
-from protocol.round.turns import NO, YES, Question
+from protocol.round.turns import NO, YES, Question, StoredTurns
 from protocol.training.private import hiding_plan
-from secagg import ParameterError
+from secagg import ParameterError, RemoteProtocolError
 
 WORLD = Allocation(population=8, block=2, rounds=4, fewest=3, most=5)
 SCHEMES: dict[str, Any] = {
@@ -190,8 +191,8 @@ def test_whoever_is_announced_out_of_turn_declines_and_spends_nothing(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
-    coins([0, 0, 0, 1, 1, 1, 1, 1])
-    hidden, asks = Hidden(make_world, kind), NodeBook.turns
+    coins([0, 0, 0, 0, 1, 1, 1, 1])
+    hidden, asks = Hidden(make_world, kind, fewest=4, tolerated=1), NodeBook.turns
 
     def more(self: NodeBook, *args: Any) -> tuple[dict[bytes, bool], dict[int, str]]:
         said, reasons = asks(self, *args)
@@ -203,10 +204,51 @@ def test_whoever_is_announced_out_of_turn_declines_and_spends_nothing(
         hidden.run(secure, parts.model())
         (report,) = secure.reports
     (node,) = report.lost
-    assert (report.cohort, report.survivors, len(hidden.trained)) == (4, 3, 3)
+    assert (report.cohort, report.survivors, len(hidden.trained)) == (5, 4, 4)
     partition = node - FIRST_NODE
     assert partition not in hidden.trained and hidden.charged(partition) == 0
     assert not list((hidden.world.home(partition) / "state" / "answered").iterdir())
+
+
+def test_more_losses_than_are_tolerated_end_the_run_whoever_is_left(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    coins: Callable[[Iterable[int]], list[int]],
+) -> None:
+    coins([0, 0, 0, 0, 0, 1, 1, 1])
+    hidden = Hidden(make_world, "named")
+    first = partial(hidden.seen, "upload")
+    hidden.grid.drops = lambda node, step: step == "upload" and node - FIRST_NODE == first()[0]
+    with hidden.world.secure() as secure:
+        assert not hidden.run(secure, parts.model()).arrays
+        # Four of five are left, more than a sum needs; had three come, none could be lost.
+        assert sum(map(hidden.charged, range(8))) == 4 and not secure.reports
+        with pytest.raises(ParameterError, match="1 announced, 0 finished"):
+            hidden.run(secure, parts.model())
+
+
+def test_whoever_says_in_every_round_that_it_comes_comes_once_in_a_block(
+    make_world: Callable[..., World],
+    parts: SimpleNamespace,
+    coins: Callable[[Iterable[int]], list[int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    coins([0, 0, 0, 0, 1, 1, 1])
+    hidden, comes = Hidden(make_world, "named"), StoredTurns.comes
+    folder = hidden.world.home(0) / "state" / "turns"
+
+    def always(self: StoredTurns, session_id: bytes, round_number: int) -> bool:
+        return self._folder == folder or comes(self, session_id, round_number)
+
+    monkeypatch.setattr(StoredTurns, "comes", always)
+    with hidden.world.secure() as secure:
+        hidden.run(secure, parts.model(), 4)
+        reports = secure.reports
+    assert [report.cohort for report in reports] == [5, 3, 5, 3]
+    said = [report.lost.get(FIRST_NODE, "") for report in reports]
+    again = "says that it comes, and came to round "
+    assert said == ["", f"{again}0", "", f"{again}2"]
+    assert hidden.charged(0) == 2
 
 
 def test_what_a_server_asks_does_not_change_a_coin(
@@ -230,6 +272,8 @@ def test_what_a_server_asks_does_not_change_a_coin(
     assert len(drawn) == 3
     for refused in (ask(one, 0, block=3), ask(one, 0, block=0), ask(one, 0, cut=1)):
         assert refused[:1] == b"\1"
+    with pytest.raises(RemoteProtocolError, match="whose turn"):
+        Question.read(bytes(27))
     assert len(drawn) == 3
 
 
