@@ -226,7 +226,7 @@ def _grid(
         check_strategy(strategy, settings.allow_evaluation_in_the_clear, declared)
         for step in ("train", "evaluate") if declared else ("train",):
             require_all_clients(strategy, clients, cohort, step)
-        require_metrics(strategy)
+        require_metrics(strategy, hidden=hidden is not None)
     secure = SecureGrid.from_settings(
         grid, context, strategy, settings, plan, executor, controller, asked.clock
     )

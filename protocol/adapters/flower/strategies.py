@@ -44,6 +44,8 @@ REFUSED: Mapping[str, str] = {
 DEFAULT_WEIGHT_KEY = "num-examples"
 REPORTED = ("survivors", "epsilon", "epsilon-spent", "sketch-size", "bytes-per-survivor")
 """Metrics of a round, beside its weight: those of a `RoundReport`."""
+REPORTED_HIDDEN = ("epsilon", "epsilon-outsider-hidden-cohorts", "sketch-size")
+"""Likewise, of a hidden cohort."""
 
 
 def check_strategy(
@@ -125,10 +127,13 @@ def require_all_clients(strategy: Strategy, clients: int, cohort: int, step: str
         )
 
 
-def require_metrics(strategy: Strategy) -> None:
+def require_metrics(strategy: Strategy, *, hidden: bool = False) -> None:
     """See that a strategy finds what it reads in the one reply to a round.
 
     What clients measure stays with them: the reply has the weight and figures of the round.
+
+    Args:
+        hidden: whether cohorts are, and with them what follows who came.
     """
     key = getattr(strategy, "weighted_by_key", DEFAULT_WEIGHT_KEY)
     name = type(strategy).__name__
@@ -140,7 +145,8 @@ def require_metrics(strategy: Strategy) -> None:
     combine = getattr(strategy, "train_metrics_aggr_fn", None)
     if not callable(combine) or _is_flowers_own(combine):
         return
-    sample = MetricRecord({key: 2, **dict.fromkeys(REPORTED, 1.0)})
+    reported = REPORTED_HIDDEN if hidden else REPORTED
+    sample = MetricRecord({key: 2, **dict.fromkeys(reported, 1.0)})
     try:
         combine([RecordDict({"metrics": sample})], key)
     except KeyError as error:

@@ -35,7 +35,7 @@ from protocol.adapters.flower.defaults import ARGUMENTS, Asked, filled
 from protocol.adapters.flower.folders import new_client, policy_text, write_registry
 from protocol.adapters.flower.home import SIMULATION_VARIABLE, ClientRules, read_identity
 from protocol.adapters.flower.rounds import RoundReport
-from protocol.adapters.flower.strategies import REPORTED
+from protocol.adapters.flower.strategies import REPORTED, REPORTED_HIDDEN
 from protocol.errors import ConfigurationError
 from protocol.goal import PrivacyGoal
 from protocol.planning.training_plan import TrainingPlan
@@ -123,7 +123,13 @@ def test_hidden_cohorts_ask_all_clients_and_have_more_rounds_than_a_client(
         strategy = FedAvg(fraction_train=fraction, fraction_evaluate=0.0)
         with pytest.raises(error, match="440"):
             guard(simulated(nodes), HIDING, strategy, rounds=2, **promise)
-    with guard(grid, HIDING, rounds=2, **promise) as secure:
+    follows, told = (
+        FedAvg(fraction_evaluate=0.0, train_metrics_aggr_fn=weighted(key))
+        for key in ("survivors", "epsilon-outsider-hidden-cohorts")
+    )
+    with pytest.raises(StrategyError, match="reads 'survivors'"):
+        guard(grid, HIDING, follows, rounds=2, **promise)
+    with guard(grid, HIDING, told, rounds=2, **promise) as secure:
         assert plan_of(secure).goal.rounds == 2
         assert len(secure.get_node_ids()) == 440
         del grid.nodes[FIRST_NODE]
@@ -468,20 +474,23 @@ def test_the_key_of_the_weights_is_in_the_reply_if_it_is_one() -> None:
             guard(simulated(), strategy=none, **WEAK)
 
 
-def test_the_metrics_that_are_promised_are_those_of_a_report() -> None:
+@pytest.mark.parametrize(("hidden", "promised"), [(None, REPORTED), (1.0, REPORTED_HIDDEN)])
+def test_the_metrics_that_are_promised_are_those_of_a_report(
+    hidden: float | None, promised: tuple[str, ...]
+) -> None:
     report = RoundReport(
         number=0,
         survivors=1,
         cohort=1,
         lost={},
-        epsilons=SimpleNamespace(guaranteed=1.0, server=1.0, hidden_cohorts=None),
+        epsilons=SimpleNamespace(guaranteed=1.0, server=1.0, hidden_cohorts=hidden),
         sketch_size=1,
         dimension=1,
         bytes_per_survivor=1.0,
         exchanges=1,
         why="",
     )
-    assert tuple(report.metrics()) == REPORTED
+    assert tuple(report.metrics()) == promised
 
 
 @pytest.mark.parametrize(
