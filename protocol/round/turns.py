@@ -1,9 +1,9 @@
 """A client's own coin: which round of a block it comes to, if cohorts are hidden.
 
-A coin is drawn from the operating system when its block is first asked about, and kept: drawn
-again, the client would come twice, or in a round that is no longer uniform. It hides the client
-from those who see models only, so nobody but the server may hear of it. The server asks before it
-announces a round (`Question`), and announces those who say yes.
+All coins follow from one secret of the client's, which is drawn once and kept: a coin that was
+drawn again would bring the client twice, or in a round that is no longer uniform. It hides the
+client from those who see models only, so nobody but the server may hear of it. The server asks
+before it announces a round (`Question`), and announces those who say yes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from pathlib import Path
 from struct import Struct
 from typing import Final, Self
 
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.hmac import HMAC
+
 from dp import LedgerError
 from protocol.errors import PolicyError
 from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.checks import require_int
-from secagg.keys import os_random
+from secagg.keys import KEY_BYTES, os_random
 from secagg.shamir import Rand
 from secagg.storage import sync_folder, write_durably
 from secagg.terms import SESSION_ID_BYTES
@@ -62,12 +65,15 @@ def drawn_turn(block: int, rand: Rand = os_random) -> int:
 
 
 class StoredTurns:
-    """The coins of one client, in a folder: a file for each session and block.
+    """The coins of one client, by session and block, from the secret in a folder.
+
+    However many sessions a server makes up, nothing is added to the folder, and one that is put
+    back as it was has the same coins.
 
     Args:
         folder: made if it does not exist; one for each identity.
         block: t, rounds of a block, as the client's own policy has it.
-        rand: source of coins; leave it alone except to simulate.
+        rand: source of the secret; leave it alone except to simulate.
 
     Raises:
         ParameterError: no block.
@@ -76,22 +82,20 @@ class StoredTurns:
     def __init__(self, folder: Path, block: int, rand: Rand = os_random) -> None:
         require_int("block", block, 2)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._folder, self._block, self._rand = folder, block, rand
+        self._path, self._block, self._rand = folder / "secret", block, rand
 
     def comes(self, session_id: bytes, round_number: int) -> bool:
-        """Whether this is the round of its block that the coin says; the coin is on disk then.
+        """Whether this is the round of its block that the coin says; the secret is on disk then.
 
         Raises:
-            LedgerError: the coin was damaged.
+            LedgerError: the secret was damaged.
         """
         block, turn = divmod(round_number, self._block)
-        path = self._folder / f"{session_id.hex()}-{self._block}-{block}"
-        if not path.exists():
-            self._keep(path, drawn_turn(self._block, self._rand))
-        text = path.read_text(errors="replace")
-        if not (text.isascii() and text.isdigit() and int(text) < self._block):
-            raise LedgerError(f"the coin in {path} was damaged: sit this block out")
-        return int(text) == turn
+        # A key for nothing else; all that is hashed is as long as ever.
+        coins = HMAC(self._secret(), hashes.SHA256())
+        coins.update(session_id + self._block.to_bytes(8, "little") + block.to_bytes(8, "little"))
+        coin = coins.finalize()
+        return turn == drawn_turn(self._block, lambda length: coin[:length])
 
     def answer(self, question: Question) -> bytes:
         """Whether we come: `YES` or `NO`, the same however often it is asked.
@@ -115,16 +119,24 @@ class StoredTurns:
             valid = "the one round of each block that its coin says"
             raise PolicyError("turn", round_number, valid)
 
-    def _keep(self, path: Path, coin: int) -> None:
-        """Write a whole coin or none; if another process or thread was faster, its coin stays."""
-        fresh = path.with_name(f"{path.name}.{os_random(8).hex()}.new")
-        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
-        descriptor = os.open(fresh, flags, 0o600)
+    def _secret(self) -> bytes:
+        if not self._path.exists():
+            self._keep(self._rand(KEY_BYTES))
+        secret = self._path.read_bytes()
+        if len(secret) != KEY_BYTES:
+            problem = f"{self._path} has {len(secret)} bytes, and not {KEY_BYTES}"
+            raise LedgerError(f"{problem}: remove it between two sessions, and no sooner")
+        return secret
+
+    def _keep(self, secret: bytes) -> None:
+        """Write it whole or not at all; if another process or thread was faster, its own stays."""
+        fresh = self._path.with_name(f"{os_random(8).hex()}.new")
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         try:
-            write_durably(descriptor, str(coin).encode())
-            os.link(fresh, path)
+            write_durably(descriptor, secret)
+            os.link(fresh, self._path)
         except FileExistsError:
             pass
         finally:
             fresh.unlink()  # also where a disk is full, or knows no hard links
-        sync_folder(self._folder)
+        sync_folder(self._path.parent)

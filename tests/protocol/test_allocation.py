@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -284,29 +285,33 @@ def test_a_coin_is_drawn_once_and_kept(tmp_path: Path) -> None:
     drawn = Counter(turn("c", block)[0] for block in range(1000))
     # A binomial law: so far off, for any of the five, with probability 5e-7.
     assert all(abs(drawn[each] - 200) < 5.4 * sqrt(1000 * 0.16) for each in range(5))
-    path = next((tmp_path / "a").iterdir())
-    for text in ("", "5", "-1", "x"):
-        path.write_text(text)
-        _, _, block = path.name.split("-")
-        with pytest.raises(LedgerError, match="damaged"):
-            turn("a", int(block), bytes.fromhex(path.name.split("-")[0]))
+    longer = StoredTurns(tmp_path / "a", 10)
+    comes = [longer.comes(b"s" * 16, number) for number in range(200)]
+    assert all(sum(comes[block * 10 : block * 10 + 10]) == 1 for block in range(20))
+    (path,) = (tmp_path / "a").iterdir()
+    for data in (b"", path.read_bytes()[:-1]):
+        path.write_bytes(data)
+        with pytest.raises(LedgerError, match="bytes, and not 32"):
+            turn("a", 0)
+    shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "b", tmp_path / "a")
+    assert [turn("a", block) for block in range(40)] == [turn("b", block) for block in range(40)]
 
 
-def test_the_first_of_two_coins_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second thread of the same host draws while the first has its file open."""
-    first = StoredTurns(tmp_path, 7, lambda n: b"\x01" + bytes(n - 1))
-    second = StoredTurns(tmp_path, 7, lambda n: b"\x02" + bytes(n - 1))
-    said = list[bool]()
+def test_the_first_of_two_secrets_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second thread of the same host draws its secret while the first has its file open."""
+    first, second = (StoredTurns(tmp_path, 1 << 32) for _ in range(2))
+    said, kept = list[bool](), list[bytes]()
 
     def slow(file: int, text: bytes) -> None:
         monkeypatch.undo()
-        said.extend(second.comes(b"s" * 16, turn) for turn in range(7))
+        said.append(second.comes(b"s" * 16, 0))
+        kept.append((tmp_path / "secret").read_bytes())
         write_durably(file, text)
 
     monkeypatch.setattr("protocol.round.turns.write_durably", slow)
-    found = [first.comes(b"s" * 16, turn) for turn in range(7)]
-    assert found == said == [turn == 2 for turn in range(7)]
-    assert len(list(tmp_path.iterdir())) == 1
+    assert [first.comes(b"s" * 16, 0)] == said
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == kept
 
 
 def test_a_coin_that_cannot_be_kept_is_not_told_and_leaves_no_file(

@@ -165,14 +165,14 @@ class TestClient:
         with pytest.raises(PolicyError, match="cohort"):
             RoundClient(outsider, REGISTRY, OPEN_POLICY).join(make_setup().announce(), MODEL)
 
-    def test_it_comes_to_the_one_round_that_its_coin_says(self, tmp_path: Path) -> None:
+    def test_it_comes_to_the_one_round_that_its_coin_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         history, setup = ClientHistory(), make_setup()
         announcement, turn = setup.announce(), setup.context.round_number % 2
         for coin in (1 - turn, turn):
-            turns = StoredTurns(
-                tmp_path / str(coin), 2, lambda n, c=coin: bytes([c, *bytes(n - 1)])
-            )
-            client = make_client(history=history, turns=turns)
+            monkeypatch.setattr("protocol.round.turns.drawn_turn", lambda *_, coin=coin: coin)
+            client = make_client(history=history, turns=StoredTurns(tmp_path, 2))
             with nullcontext() if coin == turn else pytest.raises(PolicyError, match="turn"):
                 # The one that declined was not entered as answered: the other joins.
                 client.join(announcement, MODEL)

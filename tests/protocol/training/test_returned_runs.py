@@ -244,11 +244,20 @@ def test_too_few_members_fail_a_round_before_anything_is_charged(tmp_path: Path)
         assert len(run.written) == 1
 
 
-def test_members_that_have_forgotten_end_one_attempt_and_not_the_run(tmp_path: Path) -> None:
-    """A committee on new machines: nobody takes anything back, so the next waits for nobody."""
+def test_members_that_have_forgotten_go_on_with_no_run_that_they_signed_for(
+    tmp_path: Path,
+) -> None:
+    """A committee on new machines knows of none: nobody takes anything back, and it goes on."""
     run = Run(tmp_path, "real")
     run.round()
     run.world.committee._noise.clear()
+    for _ in range(2):
+        error = run.fails()
+        assert (error.stage, error.survivors, error.needed) == ("upload", 0, 5)
+    run = Run(tmp_path / "new", "real")
+    run.round()
+    run.world.committee._noise.clear()
+    run.world.committee._histories.clear()
     error = run.fails()
     assert (error.stage, error.survivors, error.needed) == ("upload", 0, 2)
     assert run.round().outcome.record == record(2)

@@ -27,7 +27,7 @@ BACKED_UP: Final = "last-backup"
 """Unix seconds of the last backup, and how many rounds were joined by then."""
 FILES: Final = re.compile(
     r"last-backup|(policy|site)\.toml|registry\.(txt|json)|committee\.txt|state/(owner\.txt|restored\.json"
-    r"|(member/)?(charges\.jsonl|answered/[0-9a-f]{32}(\.charged)?)|turns/[0-9a-f]{32}(-[0-9]+){2}"
+    r"|(member/)?(charges\.jsonl|answered/[0-9a-f]{32}(\.charged)?)|turns/secret"
     r"|registry/(newest|fork-[0-9]+-[0-9a-f]{64})\.json|joins/[0-9a-f]{64})"
 )
 """What is looked at and backed up. No key has such a name, and nothing that is sent twice."""

@@ -39,6 +39,7 @@ from protocol.round.stored_history import StoredHistory
 from protocol.round.turns import Question
 from protocol.schemes.committee import Drawn, Everyone, Named
 from secagg import Identity
+from secagg.shamir import Rand
 from tests.doubles.federation import APP, Federation
 
 PAIRWISE: dict[str, Any] = {}
@@ -274,8 +275,13 @@ def test_noise_that_nobody_signed_is_neither_made_nor_sent_again(
 def test_nobody_but_the_announcer_asks_whose_turn_it_is(
     make_signed: Callable[..., Signed], parts: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    coins = cycle([0, 1])
-    monkeypatch.setattr("protocol.round.turns.drawn_turn", lambda *_: next(coins))
+    coins, known = cycle([0, 1]), dict[bytes, int]()
+
+    def draw(block: int, rand: Rand) -> int:
+        coin = rand(16)
+        return known[coin] if coin in known else known.setdefault(coin, next(coins))
+
+    monkeypatch.setattr("protocol.round.turns.drawn_turn", draw)
     hidden = Allocation(population=parts.N, block=2, rounds=4, fewest=2, most=3)
     signed = make_signed({"allocation": hidden, "degree": 0})
     (report,) = signed.run(parts).reports

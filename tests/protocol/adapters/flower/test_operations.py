@@ -326,7 +326,7 @@ def test_a_backup_has_what_it_says_and_no_key(home: Path, tmp_path: Path) -> Non
     noise = "noise/" + "0a" * 16
     secret, file, new = b"a secret of some bytes", tmp_path / "file", tmp_path / "new"
     StoredTurns(home / "state" / "turns", 2).comes(bytes(16), 3)
-    coin = f"state/turns/{bytes(16).hex()}-2-1"  # drawn again, it would bring the client twice
+    coin = "state/turns/secret"  # drawn again, it would bring the client twice
     for name in (
         "keys/" + "0a" * 16,
         "sealing/x-0-7",
