@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -125,6 +126,16 @@ def test_the_genie_seed_by_seed_and_between_the_rates() -> None:
     assert 8.0 < row["genie_between"] < 10.0
     nothing = row_of(accuracies={name: lost_by(0.02) for name in RATES if name != "genie 1"})
     assert nothing["genie"] == 1.0 < nothing["genie_between"] < 4.0
+
+
+def test_the_genie_may_lose_a_share_of_the_accuracy() -> None:
+    """Of about 0.9: 1 % is less than what the rate of 16 loses, 3 % is more."""
+    plan = replace(PLAN, tolerances=(0.01, 0.03))
+    rows = [row_of(accuracies={"genie 16": lost_by(0.02)})]
+    found = [each for each in judged(rows, plan) if "may be lost" in each.statement]
+    assert [each.verdict for each in found] == [NOT_REPRODUCED, REPRODUCED]
+    measured = [each.measured for each in found]
+    assert measured == pytest.approx([math.log(4 / 10), math.log(16 / 10)])
 
 
 def test_shares_of_the_genies_rate() -> None:
