@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 
 from protocol.checks import of_kind
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.remote import MESSAGE, RemoteClient, UpdateMaker
 from protocol.exchange.remote_one_shot import (
     OneShotUpdateMaker,
@@ -41,7 +42,7 @@ from protocol.round.rings import UnixClock
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.round.turns import StoredTurns
-from secagg import Identity, LocalProtocolError
+from secagg import SERVER, Identity, LocalProtocolError, Reason, RemoteProtocolError
 from secagg.storage import TokenFolder
 
 
@@ -201,27 +202,31 @@ class OneShotParty:
         self,
         message: bytes,
         signed: ClientHistory,
-        *,
-        begins: bool,
+        stage: MemberStage,
         adding: AddingMember | None = None,
     ) -> bytes:
         """One of three short answers after the uploads are in; they need no model and no data.
 
         Before them comes an upload of noise, if we add any. It takes longer to draw some values
-        than others: send it at a fixed time after it was asked for.
+        than others: send it at a fixed time after it was asked for. So it is asked for by its own
+        stage only.
 
         Args:
             signed: what we have signed before as a member.
-            begins: whether the message begins with an announcement.
+            stage: that we are asked in.
             adding: None refuses rounds to which members add noise.
         """
         self._clauses()
-        party = self.party
-        if begins and adding is not None:
+        party, begins = self.party, stage <= MemberStage.CHECK
+        if begins:
             announcement, delivered = split_announcement(message)
-            if not delivered:
-                return self._add_noise(announcement, message, signed, adding)
-            begins = not adding.has_uploaded_to(message)
+            if (stage is MemberStage.NOISE) == bool(delivered):
+                why = f"{stage} {'with' if delivered else 'without'} uploads"
+                raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
+            if adding is not None:
+                if not delivered:
+                    return self._add_noise(announcement, message, signed, adding)
+                begins = not adding.has_uploaded_to(message)
         if begins:
             member = self._member(round_of(message), signed, adding)
             remote = RemoteMember(member, self.uploads.receipt())

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from protocol.planning.training_plan import TrainingPlan
 from secagg.oneshot.records import RoundRecord
 
 
@@ -26,6 +27,12 @@ class Turns:
     apart: int
     most: int
     _invited: dict[int, Sequence[bytes]] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, plan: TrainingPlan) -> Turns | None:
+        """Those of a plan; None if its clients may come to every round."""
+        clauses = plan.noise.clauses(plan)
+        return cls(apart=clauses.apart, most=plan.goal.rounds) if clauses else None
 
     def invite(self, number: int, cohort: Sequence[bytes]) -> None:
         """Note who is invited to a round, by its number."""

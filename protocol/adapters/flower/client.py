@@ -50,8 +50,7 @@ from protocol.adapters.flower.node_state import NodeShelf
 from protocol.adapters.flower.record import (
     CHALLENGE_BYTES,
     CLAIM,
-    MEMBER_ANNOUNCED,
-    MEMBER_STEPS,
+    MEMBER_STAGES,
     SURVEYED,
     Request,
     Step,
@@ -64,7 +63,6 @@ from protocol.adapters.flower.waiting import Clock
 from protocol.adapters.party import OneShotParty, Party
 from protocol.errors import ConfigurationError, PolicyError, TrainingFailedError
 from protocol.exchange.remote import FROM_TRAINING, MESSAGE, refuse, refuse_clause
-from protocol.exchange.remote_one_shot import split_announcement
 from protocol.round.policy import ClientPolicy
 from protocol.round.setup import RoundEncoding
 from protocol.round.turns import Question
@@ -198,12 +196,10 @@ def _answer(
         return CLAIM + claim(home, context, request.payload)
     if request.step is Step.TURN:
         return MESSAGE + home.answer(Question.read(request.payload))
-    if request.step in MEMBER_STEPS:
-        party, begins = _one_shot(home, context, home.policy), request.step in MEMBER_ANNOUNCED
-        if begins and home.policy.committee is not None:  # else it is refused as a whole
-            _require_kind(request)
+    if (stage := MEMBER_STAGES.get(request.step)) is not None:
+        party = _one_shot(home, context, home.policy)
         with home.member_history() as signed, home.adding() as adding:
-            return party.as_member(request.payload, signed, begins=begins, adding=adding)
+            return party.as_member(request.payload, signed, stage, adding)
     policy = home.policy
     if survey is not None:
         policy = survey.policy(policy)
@@ -218,13 +214,6 @@ def _answer(
         return _party(home, context, policy).stage(
             request.payload, digest, update, opened, begins=begins
         )
-
-
-def _require_kind(request: Request) -> None:
-    """See that noise is asked for by its own step, whose answer leaves at a moment of its own."""
-    if (request.step is Step.NOISE) == bool(split_announcement(request.payload)[1]):
-        why = f"{request.step.value} {'with' if request.step is Step.NOISE else 'without'} uploads"
-        raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
 
 
 def _survey(

@@ -93,8 +93,8 @@ _MEMBER_STEPS = {
     MemberStage.NOISE: Step.NOISE,
 }
 
-MEMBER_STEPS = frozenset(_MEMBER_STEPS.values())
-"""What members of a committee are asked."""
+MEMBER_STAGES = {step: stage for stage, step in _MEMBER_STEPS.items()}
+"""What members of a committee are asked, by its step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,8 +159,7 @@ class SecureRounds:
         self._carrier = Carrier(post, self._members)
         self._aggregator = plan.scheme.remote(self._carrier, executor)
         self._training: tuple[Layout, PrivateTraining] | None = None
-        clauses = plan.noise.clauses(plan)
-        self._turns = Turns(apart=clauses.apart, most=plan.goal.rounds) if clauses else None
+        self._turns = Turns.of(plan)
         self._session_id = b""
 
     def arrays(self, record: ArrayRecord) -> ArrayRecord:

@@ -20,12 +20,19 @@ from typing import Any
 from numpy.typing import NDArray
 
 from protocol.adapters.evaluation import accepted, bound_digest
-from protocol.adapters.nvflare.messages import SURVEYED, Assignment, Incoming, OneShotTask, Step
+from protocol.adapters.nvflare.messages import (
+    STAGE_OF_MEMBERS,
+    SURVEYED,
+    Assignment,
+    Incoming,
+    OneShotTask,
+    Step,
+)
 from protocol.adapters.nvflare.site import Site
 from protocol.adapters.party import AddingMember, OneShotParty, Party
 from protocol.errors import PolicyError
+from protocol.exchange.one_shot import MemberStage
 from protocol.exchange.remote import MESSAGE
-from protocol.exchange.remote_one_shot import split_announcement
 from protocol.round.losses import Stage
 from protocol.round.member_noise import StoredMemberNoise
 from protocol.round.setup import RoundEncoding, RoundSetup
@@ -33,7 +40,6 @@ from protocol.round.stored_history import StoredHistory
 from protocol.round.stored_sealing import SealingFolder
 from protocol.round.stored_upload import UploadFolder
 from protocol.statistics.survey import Survey
-from secagg import SERVER, Reason, RemoteProtocolError
 from secagg.storage import TokenFolder, replace_durably
 
 Received = Callable[[Survey | None], Assignment]
@@ -140,23 +146,16 @@ class ClientRounds:
                 partial(self._made, assignment),
                 lambda: nullcontext(self._history),
             )
-        return self._as_member(one_shot, step, came.message)
+        return self._as_member(one_shot, STAGE_OF_MEMBERS[step], came.message)
 
-    def _as_member(self, one_shot: OneShotParty, step: Step, message: bytes) -> bytes:
-        """What a member answers; an upload of noise leaves at a fixed time after it was asked for.
-
-        So noise is asked for by its own task only.
-        """
-        began, asks = time.monotonic(), step is OneShotTask.NOISE
-        begins = asks or step is OneShotTask.CHECK
-        if begins and asks == bool(split_announcement(message)[1]):
-            why = f"{step} {'with' if asks else 'without'} uploads"
-            raise RemoteProtocolError(SERVER, Reason.MALFORMED, why)
+    def _as_member(self, one_shot: OneShotParty, stage: MemberStage, message: bytes) -> bytes:
+        """What a member answers; its noise leaves at a fixed time after it was asked for."""
+        began = time.monotonic()
         try:
             with self._adding() as adding:
-                return one_shot.as_member(message, self._signed, begins=begins, adding=adding)
+                return one_shot.as_member(message, self._signed, stage, adding)
         finally:  # a disk may be full behind the draw
-            if asks:
+            if stage is MemberStage.NOISE:
                 left = began + self._site.agreement.noise_after_seconds - time.monotonic()
                 time.sleep(max(0.0, left))
 

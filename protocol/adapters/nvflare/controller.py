@@ -43,7 +43,6 @@ from protocol.exchange.one_shot import Announcements, MemberMessages, MemberStag
 from protocol.exchange.remote import open_answer
 from protocol.exchange.sealing_book import SealingBook
 from protocol.exchange.stages import Outbound, Refusal
-from protocol.noise.noise import Returned
 from protocol.planning.configuration import Sketch, parse
 from protocol.round.losses import Stage
 from protocol.round.lottery import Members
@@ -192,9 +191,7 @@ class PrivateAveraging(ModelController):
         if len(site.registry) < fewest:
             valid = f"at least {fewest}, cohorts enough for rounds that are far apart, and few"
             raise ConfigurationError("registry.json", f"{len(site.registry)} clients", valid)
-        self._turns = Turns(
-            apart=of_kind("noise", plan.noise, Returned).apart, most=agreement.rounds
-        )
+        self._turns = Turns.of(plan)
         self._noise_seconds = agreement.noise_after_seconds
 
     def _check_rounds(self, agreement: Agreement) -> None:

@@ -63,6 +63,7 @@ TASK_OF_MEMBERS = {
     MemberStage.CONFIRM: OneShotTask.SIGN,
     MemberStage.OPEN: OneShotTask.OPEN,
 }
+STAGE_OF_MEMBERS = {task: stage for stage, task in TASK_OF_MEMBERS.items()}
 
 _MESSAGE, _DIGEST, _ANSWER = "veilsum_message", "veilsum_digest", "veilsum_answer"
 _SURVEY = "veilsum_survey"

@@ -151,7 +151,7 @@ def test_a_round_outlives_messages_that_it_cannot_be_resumed_by(
         party = parties[index]
         folk = one_shot(replace(party, policy=BOTH), tmp_path)
         with pytest.raises(LocalProtocolError, match="no round to go on with"):
-            folk.as_member(data, ClientHistory(), begins=False)
+            folk.as_member(data, ClientHistory(), MemberStage.CONFIRM)
         with monkeypatch.context() as patched, pytest.raises(OSError, match="too many"):
             patched.setattr(TokenFolder, "key", too_many)
             party.stage(data, MODEL, lambda _: updates(index), histories[index], begins=False)
@@ -211,15 +211,14 @@ def test_one_shot_rounds_go_on_from_what_is_stored(tmp_path: Path) -> None:
         stage: MemberStage, messages: Iterable[tuple[int, bytes]]
     ) -> Iterator[tuple[int, bytes]]:
         for index, data in messages:
-            begins = stage is MemberStage.CHECK
             checked.setdefault(index, data)
-            if not begins:  # once more, which ends no round that is under way
+            if stage is not MemberStage.CHECK:  # once more, which ends no round that is under way
                 with pytest.raises(PolicyError):
-                    folks[index].as_member(checked[index], signed[index], begins=True)
-            yield index, folks[index].as_member(data, signed[index], begins=begins)
+                    folks[index].as_member(checked[index], signed[index], MemberStage.CHECK)
+            yield index, folks[index].as_member(data, signed[index], stage)
             if stage is MemberStage.OPEN:
                 with pytest.raises(LocalProtocolError, match="no round to go on with"):
-                    folks[index].as_member(data, signed[index], begins=False)
+                    folks[index].as_member(data, signed[index], stage)
 
     aggregator = RemoteOneShotAggregator(collect, consult, lambda *_: members)
     outcome = aggregator.run(setup)
@@ -231,7 +230,7 @@ def test_a_party_whose_policy_has_no_committee_refuses_one_shot_rounds(tmp_path:
     asked: list[Callable[[], object]] = [
         lambda: party.key(SealingBook(SESSION, time.time).request(0)),
         lambda: party.upload(b"", MODEL, lambda _: np.ones(LENGTH), lambda: nullcontext(None)),  # type: ignore[arg-type, return-value]
-        lambda: party.as_member(b"", ClientHistory(), begins=True),
+        lambda: party.as_member(b"", ClientHistory(), MemberStage.CHECK),
     ]
     for ask in asked:
         with pytest.raises(PolicyError, match="pairwise only"):

@@ -92,14 +92,16 @@ class Elsewhere(ReturnedWorld):
         uploads = UploadFolder(home / "upload")
         return OneShotParty(party=party, shelf=party.shelf, uploads=uploads, sealing=sealing)
 
-    def ask(self, index: int, message: bytes, *, begins: bool = True) -> bytes:
-        """What a new process of a member answers."""
+    def ask(self, index: int, message: bytes, stage: MemberStage | None = None) -> bytes:
+        """What a new process of a member answers; in the stage that the message is for, or this."""
         home, folk = self.folder / str(index), self.party(index)
+        if stage is None:
+            stage = CHECK if split_announcement(message)[1] else NOISE
         with StoredMemberNoise(home / "noise") as memory:
             adding = AddingMember(
                 memory=memory, uploads=UploadFolder(home / "added"), fewest=self.fewest
             )
-            return folk.as_member(message, self.signed[index], begins=begins, adding=adding)
+            return folk.as_member(message, self.signed[index], stage, adding)
 
     def key(self, who: Any, session: bytes, number: int) -> Any:
         """The sealing key of a member, known to everybody here; in place of a `SealingFolder`."""
@@ -149,7 +151,7 @@ class Elsewhere(ReturnedWorld):
 
     def asks(self, stage: MemberStage, index: int, data: bytes) -> bytes:
         """What a member answers; its noise it is asked for twice, as if a reply had been lost."""
-        answer = self.ask(index, data, begins=stage <= CHECK)
+        answer = self.ask(index, data, stage)
         assert stage is not NOISE or self.ask(index, data) == answer
         return answer
 
@@ -222,7 +224,7 @@ def test_members_whose_noise_is_not_in_check_and_sign_all_the_same(tmp_path: Pat
     def asks(stage: MemberStage, index: int, data: bytes) -> bytes | None:
         if stage is NOISE and index < 2:
             return None
-        answer = world.ask(index, data, begins=stage <= CHECK)
+        answer = world.ask(index, data, stage)
         spoils = stage is NOISE and index == 2
         return answer[:-1] + bytes([answer[-1] ^ 1]) if spoils else answer
 
@@ -241,13 +243,13 @@ class Pending:
 
     def __init__(self, folder: Path, stage: MemberStage, late: Any = None) -> None:
         self.world, self.held = Elsewhere(folder), dict[int, bytes]()
-        self.begins = stage <= CHECK
+        self.stage = stage
 
         def asks(now: MemberStage, index: int, data: bytes) -> bytes | None:
             if now < stage:
                 if late and (now, index) == (NOISE, 0):
                     return late(index, data)
-                return self.world.ask(index, data, begins=now <= CHECK)
+                return self.world.ask(index, data, now)
             self.held.setdefault(index, data)
             return None
 
@@ -256,7 +258,7 @@ class Pending:
 
     def due(self) -> bytes:
         """The answer to the message that is due."""
-        return self.world.ask(0, self.held[0], begins=self.begins)
+        return self.world.ask(0, self.held[0], self.stage)
 
     def put_back(self) -> bytes:
         """The answer in a round that was stored, and is put back when a later one has begun."""
@@ -331,9 +333,21 @@ HOSTILE: dict[str, tuple[MemberStage, Story, type[Exception], str]] = {
     "not what was signed": (OPEN, lambda it: it.noise(1), PolicyError, "records"),
     "noise after the uploads": (
         CONFIRM,
-        lambda it: it.world.ask(0, it.asking(), begins=False),
+        lambda it: it.world.ask(0, it.asking(), CONFIRM),
         RemoteProtocolError,
         "server: ",
+    ),
+    "noise in the stage of a check": (
+        NOISE,
+        lambda it: it.world.ask(0, it.held[0], CHECK),
+        RemoteProtocolError,
+        "check without uploads",
+    ),
+    "uploads in the stage of noise": (
+        CHECK,
+        lambda it: it.world.ask(0, it.held[0], NOISE),
+        RemoteProtocolError,
+        "noise with uploads",
     ),
     "uploads announced otherwise": (
         CHECK,
