@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from simulations.reproduce.catalog import CAMPAIGNS
-from simulations.reproduce.engine.page import BLOCK, figures_of, renewed
+from simulations.campaigns.catalog import CAMPAIGNS
+from simulations.campaigns.page import BLOCK, figures_of, renewed
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 HEADLINE, PAPERS = RESULTS / "README.md", RESULTS / "papers.md"

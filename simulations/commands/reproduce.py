@@ -15,17 +15,21 @@ from rich.console import Console
 from rich.markup import escape
 
 from protocol.errors import ConfigurationError
+from simulations.campaigns.catalog import PAPERS, STUDIES
 from simulations.commands.places import SchedulerOption, WorkersOption
 from simulations.common.files import write_whole
 from simulations.common.provenance import source_hash
 from simulations.common.tables import JsonFlag, show, show_rows
-from simulations.reproduce.catalog import CAMPAIGNS
 
 if TYPE_CHECKING:
-    from simulations.reproduce.engine.campaign import Campaign, Options
-    from simulations.reproduce.engine.render import Part
+    from simulations.campaigns.campaign import Campaign, Options
+    from simulations.campaigns.render import Part
 
-LISTED = "\n\n".join(f"{name}: {about}" for name, about in CAMPAIGNS.items())
+HEADS = {"Of the five papers": PAPERS, "Of this project": STUDIES}
+LISTED = "\n\n".join(
+    "\n\n".join([f"{head}:", *(f"{name}: {about}" for name, about in named.items())])
+    for head, named in HEADS.items()
+)
 
 
 def reproduce_command(
@@ -81,25 +85,26 @@ def reproduce_command(
     scheduler: SchedulerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Reproduce published results and compare them with this project's own.
+    """Reproduce published results, or answer this project's own questions, and say what holds.
 
     Every result is kept in the folder as soon as it is there, with its configuration and a digest
     of the code that made it; the same command resumes a campaign. Under torchrun, the ranks make
-    the results. Campaigns by name:
+    the results.
     """
     if page is not None:
-        from simulations.reproduce.engine.page import renewed
+        from simulations.campaigns.page import renewed
 
         if name is not None:
             raise ConfigurationError("--page", f"given together with {name}", "one of the two")
         write_whole(page, renewed(page))
         return
     if name is None:
-        typer.echo("\n".join(f"{each:20}{about}" for each, about in CAMPAIGNS.items()))
+        for head, named in HEADS.items():
+            typer.echo("\n".join([head, *(f"  {each:20}{about}" for each, about in named.items())]))
         return
+    from simulations.campaigns.campaign import QUICK, Options
+    from simulations.campaigns.catalog import campaign
     from simulations.learning.run.overrides import once, read_choices
-    from simulations.reproduce.catalog import campaign
-    from simulations.reproduce.engine.campaign import QUICK, Options
 
     options = Options(
         preset=QUICK if quick else preset,
@@ -165,7 +170,7 @@ def carry_out(
 
 def figures_in(file: Path, name: str) -> dict[str, Any]:
     """Read the figures of a campaign; `ConfigurationError` if these are others."""
-    from simulations.reproduce.engine.page import figures_of
+    from simulations.campaigns.page import figures_of
 
     figures = figures_of(file)
     command = figures["command"]
@@ -213,7 +218,7 @@ def finished(folder: Path, name: str, options: Options) -> Path | None:
 
 def _show(part: Part) -> None:
     """Print a part of the page."""
-    from simulations.reproduce.engine.render import Grid
+    from simulations.campaigns.render import Grid
 
     if isinstance(part, Grid):
         head, *rows = part.rows

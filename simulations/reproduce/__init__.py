@@ -1,1 +1,1 @@
-"""Published results run again, beside this project's own figures."""
+"""The five papers' results run again, beside this project's own figures."""

@@ -11,16 +11,16 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dp.checks import require_at_least
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.claims import half_width
+from simulations.campaigns.plots import Legend, Style, curves, dress, panels
+from simulations.campaigns.render import Column, Part, pivot, table
+from simulations.campaigns.rows import Figures, Row, distinct, where
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.adaptive_mean import growth
 from simulations.reproduce.adaptive_mean.means import FORMS, Point, Setting, estimated, grown
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.plots import Legend, Style, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, pivot, table
-from simulations.reproduce.engine.rows import Figures, Row, distinct, where
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study
 
 # The Genie accepts a rate whose error is at most this many times that of no compression: at equal
 # errors of compression and noise, which is what the adaptive methods aim at, it is 2

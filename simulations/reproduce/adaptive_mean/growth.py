@@ -21,10 +21,10 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from simulations.reproduce.engine.claims import Claim, Interval, decided, every
-from simulations.reproduce.engine.plots import curves, dress, panels, style
-from simulations.reproduce.engine.render import Column
-from simulations.reproduce.engine.rows import Figures, Row, distinct, where
+from simulations.campaigns.claims import Claim, Interval, decided, every
+from simulations.campaigns.plots import curves, dress, panels, style
+from simulations.campaigns.render import Column
+from simulations.campaigns.rows import Figures, Row, distinct, where
 
 # A power of d that is surely below this is none: a factor of 1.41 over a thousandfold d
 RISE: Final = 0.05

@@ -20,6 +20,7 @@ import numpy as np
 
 from dp import Ledger, PrivacyError
 from protocol import IdealAggregator, PrivacyGoal
+from simulations.campaigns.seeds import rng_of
 from simulations.reproduce.adaptive_mean.estimation.adapt_norm import AdaptNormMean
 from simulations.reproduce.adaptive_mean.estimation.adapt_tail import AdaptTailMean
 from simulations.reproduce.adaptive_mean.estimation.base import (
@@ -32,7 +33,6 @@ from simulations.reproduce.adaptive_mean.estimation.base import (
 from simulations.reproduce.adaptive_mean.estimation.central import CentralMeans
 from simulations.reproduce.adaptive_mean.estimation.distributed import DistributedMeans
 from simulations.reproduce.adaptive_mean.estimation.fixed import Doubling, FixedRateMean
-from simulations.reproduce.engine.seeds import rng_of
 
 FORMS: Final = ("untrusted", "central")
 LENGTH: Final = 0.95  # of every client's vector, in units of the clip, so that no vector is clipped

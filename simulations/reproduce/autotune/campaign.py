@@ -10,6 +10,14 @@ from typing import Any, Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.federated import data_of
+from simulations.campaigns.plots import Style, curve, curves, dress, panels
+from simulations.campaigns.render import Column, Part, pivot, points, spread, table
+from simulations.campaigns.rows import Figures, Row, distinct
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study
+from simulations.campaigns.wire import deployed, mean_bytes, speaking
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
 from simulations.reproduce.autotune.findings import (
@@ -33,14 +41,6 @@ from simulations.reproduce.autotune.plan import (
     point_config,
 )
 from simulations.reproduce.autotune.training import run
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.federated import data_of
-from simulations.reproduce.engine.plots import Style, curve, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, pivot, points, spread, table
-from simulations.reproduce.engine.rows import Figures, Row, distinct
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.wire import deployed, mean_bytes, speaking
 from sketch import SketchSpec
 
 STYLES = {

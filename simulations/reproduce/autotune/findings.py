@@ -17,17 +17,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from simulations.reproduce.autotune.plan import (
-    ARRIVING,
-    GENIE,
-    PAPER_GAMMA,
-    PUBLISHED,
-    TAIL,
-    TWO_STAGE,
-    Arm,
-    Plan,
-)
-from simulations.reproduce.engine.claims import (
+from simulations.campaigns.claims import (
     OURS,
     Claim,
     Interval,
@@ -39,9 +29,19 @@ from simulations.reproduce.engine.claims import (
     half_width,
     within,
 )
-from simulations.reproduce.engine.federated import LAST_SHARE
-from simulations.reproduce.engine.render import points
-from simulations.reproduce.engine.rows import Figures, Row
+from simulations.campaigns.federated import LAST_SHARE
+from simulations.campaigns.render import points
+from simulations.campaigns.rows import Figures, Row
+from simulations.reproduce.autotune.plan import (
+    ARRIVING,
+    GENIE,
+    PAPER_GAMMA,
+    PUBLISHED,
+    TAIL,
+    TWO_STAGE,
+    Arm,
+    Plan,
+)
 
 # Accuracy that the Genie may lose against no compression at the same noise; a difference in
 # accuracy that is surely smaller is none

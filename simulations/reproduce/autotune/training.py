@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from simulations.campaigns.federated import Ran, data_of, run_of
 from simulations.learning.configuration import RunConfig
 from simulations.learning.records import ErrorParts, average_rate, second_half
-from simulations.reproduce.engine.federated import Ran, data_of, run_of
 
 
 def run(name: str, config: RunConfig) -> dict[str, Any]:

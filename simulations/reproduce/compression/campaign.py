@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.plots import MARKERS, Legend, Style, curve, curves, dress, panels
+from simulations.campaigns.render import Column, Part, pivot, table
+from simulations.campaigns.rows import Figures, Row, distinct, where
+from simulations.campaigns.store import Cell, plain
+from simulations.campaigns.study import Study
 from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.learning.example_level.breakdown import noise_error, share_kept
 from simulations.learning.example_level.training import Setting
 from simulations.reproduce.compression.claims import claims
 from simulations.reproduce.compression.plan import PRESETS, Arm, Plan, load
 from simulations.reproduce.compression.training import epsilons, gradient_error, trained
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import MARKERS, Legend, Style, curve, curves, dress, panels
-from simulations.reproduce.engine.render import Column, Part, pivot, table
-from simulations.reproduce.engine.rows import Figures, Row, distinct, where
-from simulations.reproduce.engine.store import Cell, plain
-from simulations.reproduce.engine.study import Study
 
 TITLES = {arm.name: arm.title for plan in PRESETS.values() for arm in plan.arms}
 

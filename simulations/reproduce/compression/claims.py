@@ -16,9 +16,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from simulations.learning.example_level.accounting import Account
-from simulations.learning.example_level.breakdown import noise_error, share_kept
-from simulations.reproduce.engine.claims import (
+from simulations.campaigns.claims import (
     OURS,
     UNDECIDED,
     Claim,
@@ -29,7 +27,9 @@ from simulations.reproduce.engine.claims import (
     every,
     fact,
 )
-from simulations.reproduce.engine.rows import Figures, Row
+from simulations.campaigns.rows import Figures, Row
+from simulations.learning.example_level.accounting import Account
+from simulations.learning.example_level.breakdown import noise_error, share_kept
 
 CLOSE = 0.02  # largest relative difference of a computed figure from the published one
 DOUBT = 0.01

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dp.minimal_clip import least_error_clip
+from simulations.campaigns.study import dataset
 from simulations.learning.data import Dataset
 from simulations.learning.example_level.channel import Compressed, Denoised, Opening
 from simulations.learning.example_level.training import Noising, Setting
 from simulations.learning.models import BlockCnnTask, LstmClassifierTask, MlpTask, Task
 from simulations.learning.models.convolutional import image_sides
-from simulations.reproduce.engine.study import dataset
 from sketch import LayerShapes
 from sketch.compressors import (
     Compressor,

@@ -13,12 +13,12 @@ import numpy as np
 import torch
 
 from dp.report import json_number
+from simulations.campaigns.seeds import rng_of
 from simulations.common.threads import one_thread
 from simulations.learning.example_level.breakdown import break_down
 from simulations.learning.example_level.clipped import gradients_of
 from simulations.learning.example_level.training import Examples, Noising, Setting, train
 from simulations.reproduce.compression.plan import Arm, load, opening_of
-from simulations.reproduce.engine.seeds import rng_of
 from sketch import LayerShapes
 
 PUBLISHED_EPOCHS = 100

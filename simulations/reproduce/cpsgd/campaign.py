@@ -14,16 +14,16 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.claims import Claim, every, fact
+from simulations.campaigns.plots import Style, curve, dress, level, panels, style
+from simulations.campaigns.render import Column, Part, Text, table
+from simulations.campaigns.rows import Figures, Row, distinct, where
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.cpsgd import corollaries, mean_estimation, scales, theorems
 from simulations.reproduce.cpsgd.refutation import FlatShift, lemma1_limit
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import Claim, every, fact
-from simulations.reproduce.engine.plots import Style, curve, dress, level, panels, style
-from simulations.reproduce.engine.render import Column, Part, Text, table
-from simulations.reproduce.engine.rows import Figures, Row, distinct, where
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study
 
 SMALL = mean_estimation.Setting(clients=20, dimension=4096)  # at which our own mechanism is run
 

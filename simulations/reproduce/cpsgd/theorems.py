@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 
 from dp import BinomialMechanism, Bounded, NoiseSeed, clip_l2, quantize
 from dp.mechanisms.levels import LevelMechanism, level_mse_bound, rotated_clip
+from simulations.campaigns.claims import half_width
+from simulations.campaigns.seeds import spawned
 from simulations.reproduce.cpsgd.mean_estimation import Conditional, Setting
-from simulations.reproduce.engine.claims import half_width
-from simulations.reproduce.engine.seeds import spawned
 from sketch import PublicSeed, Rotation
 
 NORM = 1.0  # D; errors are in units of D^2

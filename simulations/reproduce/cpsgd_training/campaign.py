@@ -20,14 +20,10 @@ from typing import Any, Final
 from matplotlib.figure import Figure
 
 from dp.accounting import gaussian_epsilon, gaussian_mu
-from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
-from simulations.reproduce.cpsgd import mean_estimation
-from simulations.reproduce.cpsgd.mean_estimation import Setting
-from simulations.reproduce.cpsgd_training.training import Plan, Training, runs, trained
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import OURS, Claim, gain, half_width
-from simulations.reproduce.engine.plots import Style, curve, dress, level, panels
-from simulations.reproduce.engine.render import (
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.claims import OURS, Claim, gain, half_width
+from simulations.campaigns.plots import Style, curve, dress, level, panels
+from simulations.campaigns.render import (
     Column,
     Part,
     percent,
@@ -37,10 +33,14 @@ from simulations.reproduce.engine.render import (
     spread,
     table,
 )
-from simulations.reproduce.engine.rows import Figures, Row, first, where
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import at_own_rates, climb
+from simulations.campaigns.rows import Figures, Row, first, where
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study, dataset
+from simulations.campaigns.tuning import at_own_rates, climb
+from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
+from simulations.reproduce.cpsgd import mean_estimation
+from simulations.reproduce.cpsgd.mean_estimation import Setting
+from simulations.reproduce.cpsgd_training.training import Plan, Training, runs, trained
 
 POINT: Final = 0.01  # of accuracy
 

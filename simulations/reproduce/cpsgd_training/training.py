@@ -19,6 +19,9 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
+from simulations.campaigns.seeds import rng_of
+from simulations.campaigns.study import dataset
+from simulations.campaigns.tuning import held_out
 from simulations.common.threads import one_thread
 from simulations.learning.configuration import Server
 from simulations.learning.models.dense import ReluMlpTask
@@ -34,9 +37,6 @@ from simulations.reproduce.cpsgd_training.estimators import (
     by_scale,
     on_levels,
 )
-from simulations.reproduce.engine.seeds import rng_of
-from simulations.reproduce.engine.study import dataset
-from simulations.reproduce.engine.tuning import held_out
 
 WAYS: Final = ("paper", "coupled", "conditional")  # whose coins are used: see `mean_estimation`
 MOMENTUM: Final = 0.9

@@ -18,11 +18,10 @@ from typing import Any, Final
 
 from matplotlib.figure import Figure
 
-from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import NOT_REPRODUCED
-from simulations.reproduce.engine.plots import Legend, Style, curve, curves, dress, level, panels
-from simulations.reproduce.engine.render import (
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.claims import NOT_REPRODUCED
+from simulations.campaigns.plots import Legend, Style, curve, curves, dress, level, panels
+from simulations.campaigns.render import (
     Column,
     Grid,
     Part,
@@ -31,7 +30,8 @@ from simulations.reproduce.engine.render import (
     pivot,
     table,
 )
-from simulations.reproduce.engine.rows import Figures, Row, where
+from simulations.campaigns.rows import Figures, Row, where
+from simulations.common.figures import AMBER, BLUE, GREEN, GREY, ORANGE, PINK
 from simulations.reproduce.fedsel.claims import claims
 from simulations.reproduce.fedsel.figures import OWN, figures_of, modes
 from simulations.reproduce.fedsel.plan import HONEST, PRESETS, SWEPT

@@ -12,8 +12,8 @@ from typing import Final
 
 from scipy import stats
 
-from simulations.reproduce.engine.claims import DOUBT, OURS, Claim, Interval, decided, fact
-from simulations.reproduce.engine.rows import Figures, Row, distinct, first, where
+from simulations.campaigns.claims import DOUBT, OURS, Claim, Interval, decided, fact
+from simulations.campaigns.rows import Figures, Row, distinct, first, where
 from simulations.reproduce.fedsel.figures import EARLY
 from simulations.reproduce.fedsel.plan import HONEST
 

@@ -17,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simulations.reproduce.engine.claims import Interval
-from simulations.reproduce.engine.seeds import tried
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study, data_dir_here
-from simulations.reproduce.engine.tuning import Outcome, Way, grid, largest_best, tune_then_evaluate
+from simulations.campaigns.claims import Interval
+from simulations.campaigns.seeds import tried
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study, data_dir_here
+from simulations.campaigns.tuning import Outcome, Way, grid, largest_best, tune_then_evaluate
 from simulations.reproduce.fedsel import theory
 from simulations.reproduce.fedsel.plan import (
     HONEST,

@@ -23,9 +23,9 @@ import numpy as np
 from dp import NoiseSeed
 from dp.local.sampled import sampled_count
 from dp.local.scalars import Piecewise
-from simulations.reproduce.engine.seeds import bytes_of, rng_of
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study
+from simulations.campaigns.seeds import bytes_of, rng_of
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study
 from simulations.reproduce.fedsel.plan import HONEST, Arm, Plan, Selection, flat, staged
 
 FAILURE: Final = 0.05  # beta

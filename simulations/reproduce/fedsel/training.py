@@ -27,8 +27,8 @@ from scipy import special
 from dp.local.sampled import sampled_count
 from dp.local.scalars import DUCHI_BELOW
 from dp.local.selection import NOTHING, RankLaw, indices_at
-from simulations.reproduce.engine.seeds import rng_of, seed_of
-from simulations.reproduce.engine.study import data_dir_here
+from simulations.campaigns.seeds import rng_of, seed_of
+from simulations.campaigns.study import data_dir_here
 from simulations.reproduce.fedsel.plan import Arm, Model, Values
 from simulations.reproduce.fedsel.tables import Examples, load
 

@@ -17,6 +17,15 @@ from matplotlib.figure import Figure
 
 from dp import Adjacency
 from protocol.planning.configuration import NamedTable, OneShotTable, PairwiseTable
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.claims import OURS, Claim, fact, gain, half_width, within
+from simulations.campaigns.federated import Ran, data_of, run_folder
+from simulations.campaigns.plots import Style, curve, dress, panels
+from simulations.campaigns.render import Column, Part, percent, table
+from simulations.campaigns.rows import Figures, Row
+from simulations.campaigns.store import Cell
+from simulations.campaigns.study import Study
+from simulations.campaigns.wire import deployed
 from simulations.common.figures import BLUE, GREEN, GREY, ORANGE
 from simulations.learning.configuration import RunConfig
 from simulations.learning.run.experiment import run_experiment
@@ -27,15 +36,6 @@ from simulations.reproduce.autotune.findings import harmonic, log_ratios
 from simulations.reproduce.autotune.plan import EMBEDDED, base_of, point_config
 from simulations.reproduce.autotune.plan import Plan as Autotune
 from simulations.reproduce.autotune.training import course
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.claims import OURS, Claim, fact, gain, half_width, within
-from simulations.reproduce.engine.federated import Ran, data_of, run_folder
-from simulations.reproduce.engine.plots import Style, curve, dress, panels
-from simulations.reproduce.engine.render import Column, Part, percent, table
-from simulations.reproduce.engine.rows import Figures, Row
-from simulations.reproduce.engine.store import Cell
-from simulations.reproduce.engine.study import Study
-from simulations.reproduce.engine.wire import deployed
 from sketch import SketchSpec
 
 FREE: Final = "trusted server, no compression"

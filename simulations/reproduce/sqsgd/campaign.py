@@ -13,9 +13,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from simulations.reproduce.engine.campaign import Campaign
-from simulations.reproduce.engine.plots import curve, dress, panels, style
-from simulations.reproduce.engine.render import (
+from simulations.campaigns.campaign import Campaign
+from simulations.campaigns.plots import curve, dress, panels, style
+from simulations.campaigns.render import (
     Column,
     Part,
     percent,
@@ -24,10 +24,10 @@ from simulations.reproduce.engine.render import (
     spread,
     table,
 )
-from simulations.reproduce.engine.rows import Figures, Row
-from simulations.reproduce.engine.store import Cell, plain
-from simulations.reproduce.engine.study import Study, dataset
-from simulations.reproduce.engine.tuning import at_own_rates, grid
+from simulations.campaigns.rows import Figures, Row
+from simulations.campaigns.store import Cell, plain
+from simulations.campaigns.study import Study, dataset
+from simulations.campaigns.tuning import at_own_rates, grid
 from simulations.reproduce.sqsgd.claims import claims, final_accuracies, mean_accuracies
 from simulations.reproduce.sqsgd.plan import PRESETS, Plan, build_model, runs, theory
 from simulations.reproduce.sqsgd.training import trained

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Final
 
 from dp.local import ReconstructionProtection
-from simulations.reproduce.engine.claims import (
+from simulations.campaigns.claims import (
     OURS,
     UNDECIDED,
     Claim,
@@ -27,7 +27,7 @@ from simulations.reproduce.engine.claims import (
     gain,
     within,
 )
-from simulations.reproduce.engine.rows import Figures, Row, first
+from simulations.campaigns.rows import Figures, Row, first
 
 # What "significant" and "significantly" shall mean of an accuracy: a point
 SIGNIFICANT: Final = 0.01

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from dp.keystream import NoiseSeed
+from simulations.campaigns.seeds import bytes_of, rng_of
+from simulations.campaigns.study import dataset
+from simulations.campaigns.tuning import held_out
 from simulations.common.threads import one_thread
 from simulations.learning.data import Dataset
 from simulations.learning.local_dp import ClientMemory, LocalAlgorithm
 from simulations.learning.training import LocalTraining, local_updates
-from simulations.reproduce.engine.seeds import bytes_of, rng_of
-from simulations.reproduce.engine.study import dataset
-from simulations.reproduce.engine.tuning import held_out
 from simulations.reproduce.sqsgd.plan import Setting
 from sketch import PublicSeed
 

@@ -1,1 +1,0 @@
-"""What every campaign shares: its cells, their store and pool, tuning, claims, and the page."""

@@ -1,0 +1,1 @@
+"""This project's own questions, run as campaigns: no paper has them."""
