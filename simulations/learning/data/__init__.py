@@ -14,7 +14,7 @@ from typing import Any
 from protocol.errors import ConfigurationError
 from simulations.learning.data.base import DataKind, Dataset, Split
 from simulations.learning.data.catalog import CATALOG, CIFAR10_BINARY, CIFAR10_PYTHON
-from simulations.learning.data.cifar import load_cifar10
+from simulations.learning.data.cifar import load_cifar10, load_cifar100
 from simulations.learning.data.digits import load_digits_dataset
 from simulations.learning.data.errors import DataError, DataProblem
 from simulations.learning.data.files import DATA_DIR_VARIABLE, DataFile, DataFolder, find_data_dir
@@ -46,6 +46,7 @@ _LOADERS: dict[str, Callable[..., Dataset]] = {
     "mnist": load_mnist,
     "fashion-mnist": load_fashion_mnist,
     "cifar10": load_cifar10,
+    "cifar100": load_cifar100,
     "shakespeare": load_shakespeare,
     "tinyshakespeare": load_tinyshakespeare,
     "names": load_names,

@@ -117,6 +117,13 @@ CIFAR10_BINARY = DataFile(
     origin=_CIFAR_ORIGIN,
 )
 
+CIFAR100_PYTHON = DataFile(
+    path="cifar100/cifar-100-python.tar.gz",
+    size_bytes=169_001_437,
+    sha256="85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    origin=_CIFAR_ORIGIN,
+)
+
 _CIFAR_BATCHES = {
     "data_batch_1": (
         31_035_704,
@@ -246,6 +253,7 @@ CATALOG: dict[str, tuple[DataFile, ...]] = {
     ),
     "qmnist": (QMNIST_TRAIN, QMNIST_TEST),
     "cifar10": tuple(CIFAR10_PYTHON_FILES.values()),
+    "cifar100": (CIFAR100_PYTHON,),
     "shakespeare": (SHAKESPEARE,),
     "tinyshakespeare": (TINY_SHAKESPEARE,),
     "names": tuple(NAMES.values()),

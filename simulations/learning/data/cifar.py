@@ -1,8 +1,9 @@
-"""CIFAR-10 in either of its two published forms, packed or unpacked.
+"""CIFAR-10 in either of its two published forms, packed or unpacked; CIFAR-100 in one, packed.
 
-*Python*: six pickled dictionaries. A pickle can run code, so nothing is unpickled but plain values
-and arrays of numbers, even of a file with the right checksum. *Binary*: records of a label byte and
-3,072 pixel bytes, red, green and blue plane. Both hold the same pictures in the same order.
+*Python*: pickled dictionaries, six for CIFAR-10 and two for CIFAR-100. A pickle can run code, so
+nothing is unpickled but plain values and arrays of numbers, even of a file with the right checksum.
+*Binary*: records of a label byte and 3,072 pixel bytes, red, green and blue plane. Both hold the
+same pictures in the same order.
 
 May use numpy; must not know torch, models or the protocol.
 
@@ -14,7 +15,8 @@ from __future__ import annotations
 import io
 import pickle
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,17 @@ def load_cifar10(folder: DataFolder) -> Dataset:
     )
 
 
+def load_cifar100(folder: DataFolder) -> Dataset:
+    """Load 50,000 and 10,000 colour pictures of 32x32 pixels, 100 kinds.
+
+    Post: inputs are float32[m, 3, 32, 32] in [0, 1].
+    """
+    decode = partial(_unpickled, key=b"fine_labels", classes=100)
+    parts = dict(_archived(folder, catalog.CIFAR100_PYTHON, ("train", "test"), "", decode))
+    train, test = (_split([parts[name]]) for name in ("train", "test"))
+    return Dataset(name="cifar100", kind=DataKind.IMAGE, classes=100, train=train, test=test)
+
+
 def _batches(folder: DataFolder) -> Iterator[tuple[str, Batch]]:
     """Yield name and contents of the five training batches and of the test batch."""
     loose = catalog.CIFAR10_PYTHON_FILES
@@ -66,7 +79,7 @@ def _batches(folder: DataFolder) -> Iterator[tuple[str, Batch]]:
         (catalog.CIFAR10_BINARY, ".bin", _records),
     ):
         if (folder.root / archive.path).is_file():
-            yield from _archived(folder, archive, suffix, decode)
+            yield from _archived(folder, archive, tuple(loose), suffix, decode)
             return
     first = loose["data_batch_1"]
     archives = (catalog.CIFAR10_PYTHON, catalog.CIFAR10_BINARY)
@@ -76,14 +89,18 @@ def _batches(folder: DataFolder) -> Iterator[tuple[str, Batch]]:
 
 
 def _archived(
-    folder: DataFolder, archive: DataFile, suffix: str, decode: Callable[[bytes, str], Batch]
+    folder: DataFolder,
+    archive: DataFile,
+    names: Sequence[str],
+    suffix: str,
+    decode: Callable[[bytes, str], Batch],
 ) -> Iterator[tuple[str, Batch]]:
     """Yield the batches of an archive."""
     subject = folder.subject(archive)
     try:
         with tarfile.open(fileobj=io.BytesIO(folder.read(archive)), mode="r:") as tar:
             members = {member.name.rsplit("/", 1)[-1]: member for member in tar if member.isfile()}
-            for name in catalog.CIFAR10_PYTHON_FILES:
+            for name in names:
                 member = members.get(name + suffix)
                 file = None if member is None else tar.extractfile(member)
                 if file is None:
@@ -105,27 +122,30 @@ def _records(blob: bytes, subject: str) -> Batch:
     return _checked(rows[:, 1:], rows[:, 0].astype(np.int64), subject)
 
 
-def _unpickled(blob: bytes, subject: str) -> Batch:
+def _unpickled(blob: bytes, subject: str, key: bytes = b"labels", classes: int = 10) -> Batch:
     """Read the Python form."""
     valid = "a pickled dictionary with uint8 data [m, 3072] and m labels"
     try:
         found = _PlainUnpickler(io.BytesIO(blob), encoding="bytes").load()
-        pixels, labels = found[b"data"], np.array(found[b"labels"], dtype=np.int64)
+        pixels, labels = found[b"data"], np.array(found[key], dtype=np.int64)
     # What a broken pickle raises is anybody's guess; all of it means the same here.
     except Exception as error:
         raise DataError(subject, DataProblem.FORMAT, f"{error!r}", valid) from error
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim != 2:
         raise DataError(subject, DataProblem.FORMAT, "data of another type", valid)
-    return _checked(pixels, labels, subject)
+    return _checked(pixels, labels, subject, classes)
 
 
-def _checked(pixels: NDArray[np.uint8], labels: NDArray[np.int64], subject: str) -> Batch:
+def _checked(
+    pixels: NDArray[np.uint8], labels: NDArray[np.int64], subject: str, classes: int = 10
+) -> Batch:
     """Make sure that every picture has one label, and return both."""
     if pixels.shape != (len(labels), PIXELS):
         problem = f"{len(labels)} labels for pixels of shape {pixels.shape}"
         raise DataError(subject, DataProblem.COUNT, problem, f"one label for {PIXELS} pixels")
-    if labels.size == 0 or labels.min() < 0 or labels.max() > 9:
-        raise DataError(subject, DataProblem.FORMAT, "labels out of range", "labels 0 to 9")
+    if labels.size == 0 or labels.min() < 0 or labels.max() >= classes:
+        valid = f"labels 0 to {classes - 1}"
+        raise DataError(subject, DataProblem.FORMAT, "labels out of range", valid)
     return pixels, labels
 
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 from small files of both published forms."""
+"""CIFAR-10 from small files of both published forms, CIFAR-100 from one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ from simulations.learning.data import (
     Dataset,
     load_dataset,
 )
-from simulations.learning.data.catalog import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR10_PYTHON_FILES
-from simulations.learning.data.cifar import PIXELS, load_cifar10
+from simulations.learning.data.catalog import (
+    CIFAR10_BINARY,
+    CIFAR10_PYTHON,
+    CIFAR10_PYTHON_FILES,
+    CIFAR100_PYTHON,
+)
+from simulations.learning.data.cifar import PIXELS, load_cifar10, load_cifar100
+from simulations.learning.data.files import DataFile
 
 ROWS = 3
 
@@ -54,16 +60,21 @@ def write_loose(root: Path) -> DataFolder:
 
 def write_archive(root: Path, *, binary: bool, left_out: str = "") -> DataFolder:
     """Write one of the archives."""
-    path = root / (CIFAR10_BINARY if binary else CIFAR10_PYTHON).path
+    encode, suffix = (records, ".bin") if binary else (pickled, "")
+    named = {f"{name}{suffix}": encode(i) for i, name in enumerate(CIFAR10_PYTHON_FILES)}
+    named.pop(f"{left_out}{suffix}", None)
+    return write_tar(root, CIFAR10_BINARY if binary else CIFAR10_PYTHON, named)
+
+
+def write_tar(root: Path, file: DataFile, named: dict[str, bytes]) -> DataFolder:
+    """Write an archive of these files, in a folder of it."""
+    path = root / file.path
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as tar:
-        for number, name in enumerate(CIFAR10_PYTHON_FILES):
-            if name != left_out:
-                blob = records(number) if binary else pickled(number)
-                suffix = ".bin" if binary else ""
-                member = tarfile.TarInfo(f"cifar-10-batches/{name}{suffix}")
-                member.size = len(blob)
-                tar.addfile(member, io.BytesIO(blob))
+        for name, blob in named.items():
+            member = tarfile.TarInfo(f"batches/{name}")
+            member.size = len(blob)
+            tar.addfile(member, io.BytesIO(blob))
     return DataFolder(root, check=False)
 
 
@@ -96,6 +107,29 @@ def test_all_forms_hold_the_same_pictures(tmp_path: Path) -> None:
     check(load_cifar10(write_loose(tmp_path / "loose")))
     check(load_cifar10(write_archive(tmp_path / "python", binary=False)))
     check(load_cifar10(write_archive(tmp_path / "binary", binary=True)))
+
+
+def hundred(number: int, largest: int = 99) -> bytes:
+    """One file of CIFAR-100."""
+    pixels = batch(number)[0]
+    fine, coarse = [number, 50, largest], [0, 1, 2]
+    return pickle.dumps({b"data": pixels, b"fine_labels": fine, b"coarse_labels": coarse})
+
+
+def test_a_hundred_kinds(tmp_path: Path) -> None:
+    """By their fine labels; there is one file for training and one for tests."""
+    members = {"train": hundred(7), "test": hundred(8)}
+    data = load_cifar100(write_tar(tmp_path, CIFAR100_PYTHON, members))
+    assert (data.name, data.classes, data.shape) == ("cifar100", 100, (3, 32, 32))
+    for number, split in ((7, data.train), (8, data.test)):
+        assert split.labels.tolist() == [number, 50, 99]
+        found = split.inputs.reshape(ROWS, PIXELS)
+        np.testing.assert_array_equal(found, batch(number)[0] / np.float32(255))
+    folder = write_tar(tmp_path, CIFAR100_PYTHON, {**members, "test": hundred(8, 100)})
+    with pytest.raises(DataError, match="test: labels out of range; valid: labels 0 to 99"):
+        load_cifar100(folder)
+    with pytest.raises(DataError, match="test is not inside"):
+        load_cifar100(write_tar(tmp_path, CIFAR100_PYTHON, {"train": hundred(7)}))
 
 
 def test_checksums_are_verified(tmp_path: Path) -> None:
@@ -167,10 +201,7 @@ def test_labels_must_fit(
 
 def test_a_cut_record_is_refused(tmp_path: Path) -> None:
     folder = write_archive(tmp_path, binary=True)
-    path = tmp_path / CIFAR10_BINARY.path
-    with tarfile.open(path, "w:gz") as tar:
-        for name in CIFAR10_PYTHON_FILES:
-            member = tarfile.TarInfo(f"{name}.bin")
-            member.size = 100
-            tar.addfile(member, io.BytesIO(bytes(100)))
+    write_tar(
+        tmp_path, CIFAR10_BINARY, {f"{name}.bin": bytes(100) for name in CIFAR10_PYTHON_FILES}
+    )
     assert refusal(folder, "100 bytes") is DataProblem.TRUNCATED
