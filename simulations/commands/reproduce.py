@@ -85,7 +85,7 @@ def reproduce_command(
     scheduler: SchedulerOption = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Reproduce published results, or answer this project's own questions, and say what holds.
+    """Reproduce published results and compare them with this project's own.
 
     Every result is kept in the folder as soon as it is there, with its configuration and a digest
     of the code that made it; the same command resumes a campaign. Under torchrun, the ranks make

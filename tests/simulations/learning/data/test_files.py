@@ -134,7 +134,7 @@ def test_errors_are_configuration_errors_and_survive_pickling() -> None:
 
 def test_the_catalogue_is_well_formed() -> None:
     files = [file for files in CATALOG.values() for file in files]
-    assert len({file.path for file in files}) == len(files) == 41
+    assert len({file.path for file in files}) == len(files) == 42
     for name, members in CATALOG.items():
         assert all(file.path.split("/")[0] in (name, "shakespeare") for file in members)
     for file in files:
